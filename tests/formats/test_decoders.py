@@ -13,10 +13,11 @@ from skimage import data as photographs
 from feedrate.formats import Image
 from feedrate.formats._images import encode_jpeg, encode_png
 from feedrate.formats.decoders import Undecodable, load
+from feedrate.schema.axes import on_device
 from feedrate.schema.plugins import declared, names
 
 PACKAGE = "feedrate.formats.decoders"
-CODECS = {name: declared(PACKAGE, name, "CODECS") for name in names(PACKAGE)}
+CODECS = {name: declared(PACKAGE, name, "CODECS") for name in names(PACKAGE) if not on_device(name)}
 OF_PNG, OF_JPEG = ([name for name, codecs in CODECS.items() if codec in codecs] for codec in ("png", "jpeg"))
 SHAPES = [(1, 1, 1), (4, 4, 1), (31, 17, 1), (1, 1, 3), (31, 17, 3), (2, 9, 4), (31, 17, 4)]
 

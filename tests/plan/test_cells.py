@@ -153,6 +153,18 @@ def test_merging_is_said_with_its_reason(tmp_path: Path) -> None:
             "storage_format hdf5 holds images and tokens, workload imagefolder_standin has files",
         ),
         (
+            "{workload: imagefolder, mode: load, storage_format: folder, collate: fast, normalize_on: device, "
+            "decoder: [pil, nvjpeg]}",
+            {},
+            "decoder nvjpeg needs a CUDA device",
+        ),
+        (
+            "{workload: imagefolder, mode: load, storage_format: folder, collate: fast, decoder: nvjpeg, "
+            "normalize_on: [worker, device]}",
+            {"device": "cuda"},
+            "decoder nvjpeg is handed bytes: collate fast, normalize_on device",
+        ),
+        (
             "{workload: tokens, mode: load, storage_format: [memmap, png]}",
             {},
             "storage_format png holds images, workload tokens has tokens",

@@ -19,6 +19,7 @@ from skimage import data as photographs
 
 from feedrate.formats import Sample
 from feedrate.formats.decoders import load_for_files, scales
+from feedrate.schema.axes import on_device
 from feedrate.schema.errors import InputError
 from feedrate.schema.plugins import declared, names
 from feedrate.workloads import DataSpec, imagefolder, imagefolder_standin
@@ -27,7 +28,7 @@ from feedrate.workloads._crops import AREA, RATIO, Crop, Decoded, augment, draw,
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 PACKAGE = "feedrate.formats.decoders"
-DECODERS = [name for name in names(PACKAGE) if "jpeg" in declared(PACKAGE, name, "CODECS")]
+DECODERS = [name for name in names(PACKAGE) if "jpeg" in declared(PACKAGE, name, "CODECS") and not on_device(name)]
 SIZE = 224
 
 
@@ -123,12 +124,12 @@ def test_crops_are_spread_as_published() -> None:
 
 
 def test_a_crop_is_what_pillow_makes_of_it() -> None:
-    """Cut, resized with antialiasing and turned as torchvision does it to an image of Pillow's."""
+    """Cut, resized with antialiasing and turned as torchvision does it to an image of Pillow's, within a level."""
     pixels = photographs.coffee()
     label = np.zeros((1, 1, 2), np.uint8)
     image, same = augment(Decoded(pixels, 1, Crop(30, 40, 300, 400, True), label), SIZE)
     cut = PILImage.fromarray(pixels).crop((40, 30, 440, 330)).resize((SIZE, SIZE), PILImage.Resampling.BILINEAR)
-    assert np.array_equal(image, np.array(cut)[:, ::-1])
+    assert np.abs(image.astype(int) - np.array(cut)[:, ::-1]).max() <= 1
     assert same is label
 
 

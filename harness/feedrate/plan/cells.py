@@ -199,8 +199,18 @@ def _mismatches(cell: Cell) -> Iterator[str]:
         stores = "jpeg" if samples == "files" else traits(storage_format).stores
         if stores not in plugins.declared("feedrate.formats.decoders", decoder, "CODECS"):
             yield f"decoder {decoder} cannot decode {stores} (storage_format {storage_format})"
+    if decoder and axes.on_device(decoder):
+        yield from _device_decode_limits(cell, samples, decoder)
     if cell.get("scaled_decode") and not plugins.declared("feedrate.formats.decoders", decoder, "SCALES"):
         yield f"decoder {decoder} has no scaled decoding"
+
+
+def _device_decode_limits(cell: Cell, samples: str, decoder: str) -> Iterator[str]:
+    """Why a device cannot decode what workers read."""
+    if samples != "files":
+        yield f"decoder {decoder} decodes image files as they are (workload imagefolder)"
+    if (cell.get("collate"), cell.get("normalize_on")) != ("fast", "device"):
+        yield f"decoder {decoder} is handed bytes: collate fast, normalize_on device"
 
 
 def _cpu_limits(cell: Cell, place: Place) -> Iterator[str]:
@@ -210,6 +220,9 @@ def _cpu_limits(cell: Cell, place: Place) -> Iterator[str]:
     for axis, value in (("mode", "copy"), ("amp", "fp16"), ("debug", "nvtx")):
         if cell.get(axis) == value:
             yield f"{axis} {value} needs a CUDA device"
+    decoder = str(cell.get("decoder", ""))
+    if decoder and axes.on_device(decoder):
+        yield f"decoder {decoder} needs a CUDA device"
     check = str(cell.get("check", ""))
     if check and plugins.declared(_PLUGINS["check"], check, "DEVICE"):
         yield f"check {check} needs a CUDA device"

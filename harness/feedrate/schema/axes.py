@@ -38,6 +38,7 @@ from feedrate.schema.axis import (
     model_has,
     of_files,
     on_cuda,
+    on_device,
     one_of,
     only,
 )
@@ -64,6 +65,7 @@ __all__ = [
     "cell_id",
     "lives",
     "of_files",
+    "on_device",
 ]
 
 

@@ -146,6 +146,11 @@ def of_files(cell: Cell, _device: str = "") -> bool:
     return bool(declared("feedrate.workloads", str(cell.get("workload", "")), "SAMPLES") == "files")
 
 
+def on_device(decoder: str) -> bool:
+    """Whether a decoder is the device's, which is handed the bytes of files."""
+    return declared("feedrate.formats.decoders", decoder, "DEVICE") is not None
+
+
 def _streamed(cell: Cell) -> bool:
     """Whether a cell's format forms its own order and has no single reads."""
     return "storage_format" in cell and traits(str(cell["storage_format"])).streamed
@@ -171,5 +176,7 @@ OF_IMAGES = unless(
     "matters only where samples are images",
 )
 ALIKE = unless(lambda cell, _: not of_files(cell), "matters only where a sample is the same at every visit")
-OF_FILES = all_of(LOADS, unless(of_files, "matters only where samples are image files of any size"))
+OF_FILES = all_of(
+    only("mode", "train", "load", "copy"), unless(of_files, "matters only where samples are image files of any size")
+)
 STREAMS = unless(lambda cell, _: _streamed(cell), "matters only where samples are streamed from shards")

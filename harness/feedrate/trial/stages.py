@@ -88,6 +88,8 @@ def assemble(
     if mode == "load":
         return [], None
     copy = copy_stage(device, job.value("non_blocking"), collate.normalizer(job, "cuda"))
+    if decoder := collate.device_decoder(job):
+        copy = Stage(COPY, lambda batch: decoder(batch.fields, device))
     if mode == "copy":
         return [copy], None
     if mode == "train" and job.value("step") == "emulated":

@@ -14,8 +14,10 @@ from types import ModuleType
 from typing import Any
 
 from feedrate.formats import Packed, Reader, Sample, Stream, damaged, decoders
-from feedrate.formats.decoders import Undecodable
+from feedrate.formats.decoders import DecodeFile, Undecodable
 from feedrate.schema import plugins
+from feedrate.schema.axes import on_device
+from feedrate.trial import device_decode
 from feedrate.trial.job import Job
 
 Visit = tuple[int, int, Any]
@@ -49,7 +51,10 @@ class _Drawn:
     seed: int
 
     def __post_init__(self) -> None:
-        decoders.load_for_files(self.decoder)  # imported before workers are forked
+        self._decode()  # imported before workers are forked
+
+    def _decode(self) -> DecodeFile:
+        return device_decode.ship if on_device(self.decoder) else decoders.load_for_files(self.decoder)
 
     def __call__(self, packed: Packed, visit: Visit) -> Any:
         epoch, index, raw = visit
@@ -57,7 +62,7 @@ class _Drawn:
         random = Random((self.seed << 64) + (epoch << 32) + index)
         workload = plugins.load("feedrate.workloads", self.workload)
         try:
-            return workload.visit(sample, random, decoders.load_for_files(self.decoder), self.scales, self.size)
+            return workload.visit(sample, random, self._decode(), self.scales, self.size)
         except Undecodable as problem:
             raise damaged(packed.root, problem, packed.root, index) from problem
 

@@ -34,7 +34,7 @@ from pathlib import Path
 
 from feedrate.formats import Sample
 
-__all__ = ["DataSpec", "_photos"]  # the underscore says that a file is no plug-in
+__all__ = ["DataSpec", "_crops", "_photos"]  # the underscore says that a file is no plug-in
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ A decoder module has a docstring (what it is, what it does behind one's back), a
 - ``REQUIRES: dict[str, str]``: third-party modules that it imports → the name that pip installs;
 - ``CODECS: tuple[str, ...]``: which of ``png``, ``jpeg`` and ``webp`` it decodes;
 - ``SCALES: tuple[int, ...]``: by which it can reduce a JPEG file while it decodes (DCT scaling), if at all;
+- ``DEVICE: str``, where a device decodes whole batches by ``decode_all(files, device)`` and there is nothing else;
 - ``FAILURES``: a tuple of what its library raises on damaged files;
 - ``decode(data, shape)``: the pixels of one file, whose shape is known: uint8, height × width × channels (1, 3 or 4:
   grey, RGB, RGBA), writable and owning their memory. Grey pixels may lack their channel;

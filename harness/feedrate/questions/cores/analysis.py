@@ -15,7 +15,7 @@ import pandas as pd
 
 from feedrate.analysis.estimates import cells, rows_of
 from feedrate.schema import words
-from feedrate.schema.axes import of_files
+from feedrate.schema.axes import of_files, on_device
 
 Row = Mapping[Any, Any]
 NAMES = {
@@ -25,6 +25,7 @@ NAMES = {
     "simplejpeg": "simplejpeg",
     "imagecodecs": "imagecodecs",
     "kornia": "kornia-rs",
+    "nvjpeg": "nvJPEG",
 }
 """Decoders as their authors write them."""
 
@@ -55,10 +56,11 @@ def per_core(trials: pd.DataFrame, cores: int) -> list[Core]:
     found = []
     for cell in rows_of(cells(trials)):
         workers = max(1, int(cell["num_workers"] or 0)) if cell["mode"] == "load" else 0
-        if workers and cell["n"] and of_files(cell) and workers <= cores and cell["storage_format"] == "folder":
+        decoded = of_files(cell) and cell["storage_format"] == "folder" and not on_device(str(cell["decoder"]))
+        if decoded and cell["n"] and 0 < workers <= cores:
             lo, hi = (float(cell[end]) / workers if words.known(cell[end]) else None for end in ("lo", "hi"))
             rate = float(cell["samples_per_s"]) / workers
-            found.append(Core(_decoder(cell), workers, rate, lo, hi, int(cell["n"])))
+            found.append(Core(named(cell), workers, rate, lo, hi, int(cell["n"])))
     best = {core.decoder: core.value for core in sorted(found, key=lambda core: core.workers)}
     return sorted(found, key=lambda core: (-best[core.decoder], core.decoder, core.workers))
 
@@ -68,7 +70,8 @@ def busiest(found: Sequence[Core]) -> list[Core]:
     return list({core.decoder: core for core in found}.values())
 
 
-def _decoder(cell: Row) -> str:
+def named(cell: Row) -> str:
+    """Name a cell's decoder."""
     name = NAMES.get(str(cell["decoder"]), str(cell["decoder"]))
     return f"{name}, scaled" if cell["scaled_decode"] is True else name
 

@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from feedrate.pages.runs import RunView
 from feedrate.pages.template import render
-from feedrate.questions.cores.analysis import Core, Row, busiest, fed, per_core, trained
+from feedrate.questions.cores.analysis import Core, Row, busiest, fed, named, per_core, trained
 from feedrate.schema import words
 
 SUITE = "cores"
@@ -85,4 +85,4 @@ def _fed(cell: Row, measured: Sequence[Row]) -> Sequence[object]:
     alone: dict[Any, float] = {each["model"]: float(each["samples_per_s"]) for each in measured}
     reached = float(cell["samples_per_s"])
     idle = words.percent(max(0.0, 1 - reached / alone[cell["model"]])) if cell["model"] in alone else "–"
-    return cell["model"], cell["decoder"], words.plural(int(cell["num_workers"]), "worker"), words.number(reached), idle
+    return cell["model"], named(cell), words.plural(int(cell["num_workers"]), "worker"), words.number(reached), idle
