@@ -16,7 +16,7 @@ for (const box of document.querySelectorAll(".fr-cores")) {
       cell.textContent = cell.classList.contains("fr-cores-idle") ? `${Math.round(100 * idle)}\u00a0%` : number(rate / core);
     }
   };
-  slider.addEventListener("input", () => show(Math.round(10 ** (Number(slider.value) / 1000))));
+  slider.addEventListener("input", () => show(Number((10 ** (Number(slider.value) / 1000)).toPrecision(3))));
   for (const button of box.querySelectorAll("button")) {
     button.addEventListener("click", () => {
       slider.value = String(1000 * Math.log10(Number(button.dataset.rate)));
