@@ -56,7 +56,7 @@ NEW_ENOUGH = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "; print "feedrate: how fast can a machine feed its accelerator?\n"} \
 		/^[a-z0-9-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
-	@echo; echo "  For plan and sweep: PROFILE=quick|gpu|reference|tune|full SUITE=NAME BUDGET=30m DATA=photographs/ DATA_ROOT=data MATRIX=matrix.yaml TUNE=1 (search for the best settings)"; \
+	@echo; echo "  For plan and sweep: PROFILE=quick|gpu|transfer|reference|tune|full SUITE=NAME BUDGET=30m DATA=photographs/ DATA_ROOT=data MATRIX=matrix.yaml TUNE=1 (search for the best settings)"; \
 	echo "  For sweep: FRESH=1 (do not resume) WAIT_QUIET=10m SEED=1 YES=1 (run a very large matrix)"
 
 setup: .venv/ready ## Make .venv from requirements.lock (every target does this by itself)

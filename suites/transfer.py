@@ -263,5 +263,8 @@ _CLAIMS = (
 )
 
 SUITE = claims_suite(
-    "When does it pay to pin memory, and to copy while the device computes?", ("claims", "transfer_size"), _CLAIMS
+    "When does it pay to pin memory, and to copy while the device computes?",
+    ("claims", "transfer_size"),
+    _CLAIMS,
+    "16m",
 )

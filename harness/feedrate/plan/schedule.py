@@ -14,8 +14,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
+from feedrate.machine.probes import gpu
 from feedrate.plan import suite
-from feedrate.plan.claim_selection import PlannedClaim
+from feedrate.plan.claim_selection import PlannedClaim, compared_with
 from feedrate.plan.matrix import Matrix
 from feedrate.plan.stopping import Rule, blocks_to, contrasts
 from feedrate.schema import axes
@@ -27,8 +28,9 @@ BLOCKS_WANTED = 5
 FORK_S, WORKER_S, CUDA_S, TEMPLATE_S = 0.25, 0.05, 2.0, 4.0
 """Where nothing was measured: a trial beside warm-up and window, each worker, a CUDA context, a block's template."""
 CEILING_WINDOW_S = 1.0
-"""Longest window of what no GPU computes in, and of a ceiling that the matrix does not ask for: only training needs
-windows that suit the GPU's own probes."""
+"""Longest window of what no GPU computes in, and of a ceiling that the matrix does not ask for."""
+AVERAGED_WINDOW_S = gpu.LEAST_WINDOW_NS / 1e9
+"""Least window of cells that are asked for what the GPU's driver averages."""
 DATA_AXES = ("workload", "storage_format", "n_samples", "patch_size", "scale")
 """They name a packed set."""
 DIV2K_FOLDERS = ("DIV2K_train_HR_sub", "DIV2K_valid_HR_sub")
@@ -212,9 +214,28 @@ class Plan:
         start = FORK_S + workers * (TEMPLATE_S if fresh else WORKER_S) + (CUDA_S if self.place.device == "cuda" else 0)
         return start + warm_up + max(self.window_s(cell), protocol.min_steps * step_s)
 
+    @cached_property
+    def averaged(self) -> frozenset[str]:
+        """The cells that are asked for utilization or power, which NVML averages, and all that is compared with them.
+
+        Claims are about them, or they are the training of a suite whose charts draw utilization along an axis, and some
+        of it differs in that axis alone.
+        """
+        if self.place.device != "cuda":
+            return frozenset()
+        suites = {cell.cell_id: cell.suite for cell in self.cells}
+        training = {cell: axes for cell, axes in self.compared.items() if axes["mode"] == "train" and "model" in axes}
+        along = {name: suite.load(name).utilization_along for name in set(suites.values())}
+        drawn = {suites[pair.cell_a] for pair in contrasts(training) if pair.axis == along[suites[pair.cell_a]]}
+        found = {cell for cell in training if suites[cell] in drawn}
+        found |= {cell for claim in self.claims for cell in claim.averaged}
+        return frozenset(compared_with(found, [effect for claim in self.claims for effect in claim.effects]))
+
     def window_s(self, cell: PlannedCell) -> float:
         """Least wall clock of a cell's window."""
         window_s = self.matrix.protocol.window_s
+        if cell.cell_id in self.averaged:
+            return max(window_s, AVERAGED_WINDOW_S)
         computes = self.place.device != "cuda" or "model" in cell.axes
         return window_s if computes and cell.role != "ceiling" else min(window_s, CEILING_WINDOW_S)
 
