@@ -17,7 +17,7 @@ from rich.table import Table
 
 from feedrate import __version__
 from feedrate.machine import accelerators, memory_limit, read_ahead
-from feedrate.machine.identity import Machine, Software, describe, software
+from feedrate.machine.identity import Machine, Software, describe, environment, software
 from feedrate.machine.linux import NONE, images
 from feedrate.machine.probes import gpu, procfs
 from feedrate.plan import cells, matrix, schedule, tuning
@@ -30,8 +30,8 @@ from feedrate.schema.errors import EnvironmentFault, InputError
 from feedrate.store import runs
 from feedrate.store.manifest import Protocol, Spread
 
-_ENVIRONMENT = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "NVIDIA_TF32_OVERRIDE")
-"""Variables that change what is measured: a run is not resumed under others.
+_ENVIRONMENT = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
+"""Variables besides ``identity.environment`` that change what is measured: a run is not resumed under others.
 
 TORCH_ALLOW_TF32_CUBLAS_OVERRIDE is none of them: a trial sets what it would change.
 """
@@ -108,7 +108,7 @@ class LocalPlan:
                     for claim in self.plan.claims
                 ),
             ],
-            "environment": {name: os.environ.get(name) for name in _ENVIRONMENT},
+            "environment": {name: os.environ.get(name) for name in _ENVIRONMENT} | environment(),
         }
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
