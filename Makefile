@@ -30,6 +30,7 @@ LIVE ?=
 HEADSPACE ?=
 NAME ?=
 PID ?=
+STEP ?=
 PROPOSED ?= proposed
 FILES ?= results
 REST ?=
@@ -79,9 +80,9 @@ sweep: .venv/ready ## Measure: results/MACHINE/RUN/*.parquet (BUDGET=, DATA=, PR
 	@$(FEEDRATE) sweep $(WHAT) $(if $(FRESH),--fresh) $(if $(SEED),--seed $(SEED)) \
 		$(if $(WAIT_QUIET),--wait-quiet $(WAIT_QUIET))
 
-gpu-reference: ## On a GPU machine, with the Python there (PYTHON=): CUDA tests, a run, validated files; about 13 min by estimate (BUDGET=8m OUT=)
+gpu-reference: ## On a GPU machine, with the Python there (PYTHON=): a look, CUDA tests, two runs, validated; about 24 min by estimate, or STEP=probe|tests|reference|transfer, 10 at most (BUDGET=8m OUT=)
 	@$(NEW_ENOUGH)
-	@PYTHONPATH="$(CURDIR)/harness" $(PYTHON) -m feedrate gpu-reference $(if $(BUDGET),--budget $(BUDGET)) $(if $(OUT),--out "$(OUT)") \
+	@PYTHONPATH="$(CURDIR)/harness" $(PYTHON) -m feedrate gpu-reference $(if $(STEP),--step $(STEP)) $(if $(BUDGET),--budget $(BUDGET)) $(if $(OUT),--out "$(OUT)") \
 		--data-root "$(DATA_ROOT)" --matrix "$(MATRIX)" $(if $(FRESH),--fresh)
 
 run: .venv/ready ## Say what holds back a training script of yours (CMD="python train.py", DIR=where, STEPS= LIVE=1 HEADSPACE=1 NAME=)

@@ -182,8 +182,8 @@ def _confirm_device(active: ActiveRun, template: Template) -> None:
     if active.gpu and facts["uuid"] and not active.gpu.follow(facts["uuid"]):
         raise EnvironmentFault(
             "PyTorch's first CUDA device is none that the driver (NVML) lists; expected it there, to be watched. "
-            "Name the GPU by its identifier (nvidia-smi -L lists them) in CUDA_VISIBLE_DEVICES; in a container, see that "
-            "it is given the same GPUs for compute and for utility"
+            "Name the GPU by its identifier (nvidia-smi -L lists them) in CUDA_VISIBLE_DEVICES; in a container, see "
+            "that it is given the same GPUs for compute and for utility"
         )
     active.runtime = {name: facts[name] for name in ("cuda", "cudnn", "torch_threads")} | environment()
     if active.gpu:
