@@ -30,6 +30,7 @@ LIVE ?=
 HEADSPACE ?=
 NAME ?=
 PID ?=
+STEP ?=
 PROPOSED ?= proposed
 FILES ?= results
 REST ?=
@@ -56,7 +57,7 @@ NEW_ENOUGH = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "; print "feedrate: how fast can a machine feed its accelerator?\n"} \
 		/^[a-z0-9-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
-	@echo; echo "  For plan and sweep: PROFILE=quick|gpu|reference|tune|full SUITE=NAME BUDGET=30m DATA=photographs/ DATA_ROOT=data MATRIX=matrix.yaml TUNE=1 (search for the best settings)"; \
+	@echo; echo "  For plan and sweep: PROFILE=quick|gpu|transfer|reference|tune|full SUITE=NAME BUDGET=30m DATA=photographs/ DATA_ROOT=data MATRIX=matrix.yaml TUNE=1 (search for the best settings)"; \
 	echo "  For sweep: FRESH=1 (do not resume) WAIT_QUIET=10m SEED=1 YES=1 (run a very large matrix)"
 
 setup: .venv/ready ## Make .venv from requirements.lock (every target does this by itself)
@@ -79,9 +80,9 @@ sweep: .venv/ready ## Measure: results/MACHINE/RUN/*.parquet (BUDGET=, DATA=, PR
 	@$(FEEDRATE) sweep $(WHAT) $(if $(FRESH),--fresh) $(if $(SEED),--seed $(SEED)) \
 		$(if $(WAIT_QUIET),--wait-quiet $(WAIT_QUIET))
 
-gpu-reference: ## On a GPU machine, with the Python there (PYTHON=): CUDA tests, a run, validated files; about 13 min by estimate (BUDGET=8m OUT=)
+gpu-reference: ## On a GPU machine, with the Python there (PYTHON=): a look, CUDA tests, two runs, validated; about 24 min by estimate, or STEP=probe|tests|reference|transfer, 10 at most (BUDGET=8m OUT=)
 	@$(NEW_ENOUGH)
-	@PYTHONPATH="$(CURDIR)/harness" $(PYTHON) -m feedrate gpu-reference $(if $(BUDGET),--budget $(BUDGET)) $(if $(OUT),--out "$(OUT)") \
+	@PYTHONPATH="$(CURDIR)/harness" $(PYTHON) -m feedrate gpu-reference $(if $(STEP),--step $(STEP)) $(if $(BUDGET),--budget $(BUDGET)) $(if $(OUT),--out "$(OUT)") \
 		--data-root "$(DATA_ROOT)" --matrix "$(MATRIX)" $(if $(FRESH),--fresh)
 
 run: .venv/ready ## Say what holds back a training script of yours (CMD="python train.py", DIR=where, STEPS= LIVE=1 HEADSPACE=1 NAME=)

@@ -29,6 +29,7 @@ SUITE = Suite(
     question="Does feedrate read back what was planted, and only that?",
     charts=("calibration",),
     budget="10m",
+    cuda_budget="21m",
     slices=(
         # Nothing is planted: what the rest costs by itself.
         {**_LOAD, **_TWICE, "batch_size": [4, 8, 16]},

@@ -16,6 +16,7 @@ SUITE = Suite(
     question="Which of the sources' claims hold on this machine?",
     charts=("claims",),
     budget="30m",
+    cuda_budget="1h35m",
     slices=slices_of(claim for _, claim in claims().values()),
     claims_only=True,
 )

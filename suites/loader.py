@@ -41,6 +41,7 @@ filled again after it."""
 SUITE = Suite(
     question="Which DataLoader settings keep the accelerator fed, and what bounds the rest?",
     charts=("phases", "timeline", "roofline", "throughput", "worker_scaling", "heatmap", "utilization", "formats"),
+    utilization_along="batch_size",
     claims=(
         Claim(
             id="batch-size-epoch",

@@ -327,6 +327,7 @@ SUITE = Suite(
         "storage_startup",
     ),
     budget="25m",
+    cuda_budget="33m",
     slices=(
         # Every format that can be read in any order, from memory and from the disk, small images and large ones.
         {**_TWO, **_BOTH, "storage_format": _ANY, "num_workers": [0, 2]},

@@ -266,5 +266,5 @@ SUITE = claims_suite(
     "When does it pay to pin memory, and to copy while the device computes?",
     ("claims", "transfer_size"),
     _CLAIMS,
-    budget="15m",
+    "16m",
 )

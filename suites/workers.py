@@ -191,4 +191,5 @@ SUITE = claims_suite(
     "How many workers, of which kind, and what do they cost?",
     ("claims", "worker_scaling", "worker_startup", "worker_memory"),
     _CLAIMS,
+    "13m",
 )

@@ -3,41 +3,44 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 import signal
 import subprocess
+import tarfile
 import threading
 import time
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import bare
 import psutil
 import pytest
-import yaml
 from rich.console import Console
 from typer.testing import CliRunner
 
 from feedrate.cli import app, gpu_reference
 from feedrate.machine import packages
-from feedrate.plan import request
+from feedrate.machine.probes import gpu
+from feedrate.plan import cells, matrix, request, schedule
 from feedrate.questions.summary import terminal as summary_terminal
-from feedrate.schema import words as schema_words
 from feedrate.schema.errors import InputError
 from feedrate.schema.plugins import ROOT
+from feedrate.schema.redaction import names_someone
 from feedrate.store import runs
 from feedrate.sweep import sweep
+from feedrate.trial import device_probe
 
 HAS = ("torch", "torchvision", "pandas", "pyarrow", "psutil", "pydantic", "pytest", "pyyaml", "rich", "scipy", "typer")
-"""What a machine for training has besides Python: no lmdb, no altair, no mkdocs, no browser; pynvml with a driver."""
+"""What a machine for training has besides Python: no h5py, no altair, no mkdocs, no browser; pynvml with a driver."""
 MATRIX = """
 version: 1
 protocol: {warmup_s: 0.1, window_s: 0.2, min_steps: 4, blocks: [1, 1], timeout_s: 60}
 suites:
   loader:
-    - {mode: train, workload: div2k, patch_size: 16, n_samples: 64, storage_format: [png, lmdb], batch_size: 8,
+    - {mode: train, workload: div2k, patch_size: 16, n_samples: 64, storage_format: [png, hdf5], batch_size: 8,
        num_workers: [0, 2]}
 profiles: {quick: {}, gpu: {}}
 """
@@ -58,26 +61,29 @@ def test_it_runs_where_little_is_installed(python: Path, tmp_path: Path) -> None
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     said = " ".join(done.stdout.split())
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "storage_format lmdb needs lmdb (pip install lmdb)" in said
-    assert re.search(r"Tests: \d+ (passed|skipped)", said)
+    assert "storage_format hdf5 needs h5py (pip install h5py)" in said
+    assert re.search(r"Done: \d+ (passed|skipped)", said)
     (run,) = runs.runs(tmp_path / "out" / "results")
     assert set(run.table("trials")["storage_format"].dropna()) == {"png"}
     assert f"valid {run.folder}" in said
     assert run.manifest.command.startswith("make sweep PROFILE=gpu")
-    assert (tmp_path / "out" / gpu_reference.PRINTED).is_file()
+    for step, inside in (("probe", gpu_reference.FOUND), ("tests", "tests.txt"), ("reference", "results/")):
+        with tarfile.open(tmp_path / "out" / f"{step}.tar.gz") as archive:
+            assert any(name.startswith(inside) for name in archive.getnames())
+            assert not any(member.uname or member.uid for member in archive)
 
 
 @pytest.mark.parametrize(
     ("code", "status", "told"),
     [
-        ("print('2 passed')", 0, "Tests: 2 passed"),
-        ("print('1 failed'); raise SystemExit(1)", 1, "Tests FAILED: 1 failed"),
+        ("print('2 passed')", 0, "Done: 2 passed"),
+        ("print('1 failed'); raise SystemExit(1)", 1, "FAILED: 1 failed"),
     ],
 )
 def test_failing_tests_are_told_and_kept(code: str, status: int, told: str, tmp_path: Path) -> None:
     """Their last line is told, all of it kept, and their exit status is the command's."""
     lines: list[str] = []
-    assert gpu_reference.run_tests(tmp_path / "tests.txt", lines.append, ("-c", code)) == status
+    assert gpu_reference.run_command(tmp_path / "tests.txt", lines.append, ("-c", code)) == status
     assert lines[-1].startswith(told)
     assert told.rpartition(": ")[2] in (tmp_path / "tests.txt").read_text()
 
@@ -99,27 +105,61 @@ def test_another_environment_fails_no_test(tmp_path: Path) -> None:
     (tmp_path / "test_old.py").write_text(OLD)
     options = gpu_reference._PYTEST[: gpu_reference._PYTEST.index(gpu_reference.TESTS)]
     command = (*options, "-c", "pyproject.toml", "-p", "no:xdist", str(tmp_path / "test_old.py"))
-    assert gpu_reference.run_tests(tmp_path / "tests.txt", print, command) == 0, (tmp_path / "tests.txt").read_text()
+    assert gpu_reference.run_command(tmp_path / "tests.txt", print, command) == 0, (tmp_path / "tests.txt").read_text()
     assert "1 passed" in (tmp_path / "tests.txt").read_text()
 
 
-def planned() -> Any:
-    """What is read of a plan to say how long it takes."""
-    matrix = SimpleNamespace(budget_s=480.0)
-    return SimpleNamespace(plan=SimpleNamespace(place=SimpleNamespace(device="cuda"), matrix=matrix))
+def planned(profile: str = "gpu") -> request.LocalPlan:
+    """A step's plan on a machine with a GPU; what it is of that machine is not asked."""
+    wanted = matrix.load(ROOT / "matrix.yaml", profile, device="cuda")
+    plan = cells.expand(wanted, schedule.Place("cuda", Path("no data here"), gpus=1, cores=16))
+    unasked: Any = None
+    return request.LocalPlan(request.Options(profile=profile), unasked, unasked, plan)
 
 
-def test_what_takes_how_long_is_said_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before the tests begin: theirs, which the budget leaves out, the sweep's, and the total; README says the same."""
-    lines: list[str] = []
-    monkeypatch.setattr(gpu_reference, "_PYTEST", ("-c", "print('2 passed')"))
-    gpu_reference.check_cuda(planned(), tmp_path / "tests.txt", lines.append)
-    total = "packing the samples, the sweep (8 min): about 13 min in all."
-    assert lines[0] == f"Ahead: tests of the CUDA paths (4 min), {total}"
-    budget = yaml.safe_load((ROOT / "matrix.yaml").read_text(encoding="utf-8"))["profiles"]["gpu"]["budget"]
-    assert schema_words.parse(budget, "BUDGET") == planned().plan.matrix.budget_s
+def test_each_step_fits_ten_minutes() -> None:
+    """Packing included; what all of them take is what README, CONTRIBUTING and Makefile say."""
+    plans = {"reference": planned(), "transfer": planned("transfer")}
+    assert max(gpu_reference.step_s(step, plans.get(step)) for step in gpu_reference.STEPS) <= 600
+    said = gpu_reference.ahead(gpu_reference.STEPS, plans, cuda=True)
+    assert said.startswith("Ahead, by estimate: probe 60 s, tests 4 min, reference 9 min, transfer ")
+    total = re.search(r"about (\d+) min", said)
+    assert total
     for name in ("README.md", "CONTRIBUTING.md", "Makefile"):
-        assert re.search(r"gpu-reference.*(\n.*)?about 13 min", (ROOT / name).read_text(encoding="utf-8")), name
+        text = (ROOT / name).read_text(encoding="utf-8")
+        assert re.search(rf"gpu-reference.*(\n.*)*?about {total[1]} min", text), name
+
+
+def test_transfer_is_for_cuda_alone(tmp_path: Path) -> None:
+    """On a CPU all steps are all but this one, and it by itself is refused with the reason."""
+    options = request.Options(ROOT / "matrix.yaml", "gpu", data_root=tmp_path, results=tmp_path / "results")
+    with pytest.raises(InputError, match="wanted on cuda only; this machine has cpu"):
+        gpu_reference.make(options, tmp_path / "out", Console(quiet=True), "transfer")
+
+
+def test_the_look_stands_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It writes JSON of versions and of what is not there, prints the same, and fails on no machine without CUDA."""
+    assert gpu_reference.make(request.Options(), tmp_path, Console(), "probe") == 0
+    found = json.loads((tmp_path / gpu_reference.FOUND).read_text())
+    assert found["versions"]["torch"]
+    assert found["pidfd"] == {"works": True}
+    if not found["cuda"]["available"]:
+        assert {"problem": "PyTorch finds no CUDA device"} == found["events"] == found["nvml"]
+    printed = (tmp_path / "probe.txt").read_text()
+    assert printed.startswith(json.dumps(found, indent=1))
+    assert printed.splitlines()[-1] in capsys.readouterr().out.replace("\n", " ")
+    assert not names_someone(printed)
+
+
+def test_a_look_that_fails_stops_no_other(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What a driver raises is told in words without addresses; with a device the command fails then."""
+    looks = {"good": lambda: {"x": 1}, "bad": lambda: 1 / 0, "last": lambda: {"y": 2}}
+    monkeypatch.setattr(device_probe, "_ON_CUDA", looks)
+    monkeypatch.setattr(device_probe.torch.cuda, "is_available", lambda: True)
+    assert device_probe.main(tmp_path / "found.json") == 1
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert found["bad"] == {"problem": "ZeroDivisionError: division by zero"}
+    assert (found["good"], found["last"]) == ({"x": 1}, {"y": 2})
 
 
 STARTS = """
@@ -144,7 +184,7 @@ def test_nothing_that_the_tests_started_outlives_them(tmp_path: Path, monkeypatc
     try:
         threading.Thread(target=interrupt, daemon=True).start()
         with pytest.raises(KeyboardInterrupt):
-            gpu_reference.run_tests(tmp_path / "tests.txt", print, ("-c", STARTS, str(noted)))
+            gpu_reference.run_command(tmp_path / "tests.txt", print, ("-c", STARTS, str(noted)))
     finally:
         signal.signal(signal.SIGTERM, before)
     child = int(noted.read_text())
@@ -166,54 +206,60 @@ def test_a_terminal_that_closes_ends_it(ignored: bool, tmp_path: Path, monkeypat
 def test_a_summary_that_fails_takes_nothing_away(
     fake_run: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The run was validated before, and what to copy where is said all the same."""
+    """The run was validated and packed before, and what to do with it is said all the same."""
     fake = fake_run.Fake(blocks=1, batches=(8,), workers=(0,))
     folder = fake_run.write(tmp_path / "results", fake)
     run = runs.StoredRun(folder, fake_run.manifest(fake, fake_run.rows(fake)["trials"]))
     monkeypatch.setattr(request, "make", lambda _: planned())
-    for module, name in ((sweep, "require_a_block"), (request, "show"), (gpu_reference, "check_cuda")):
+    for module, name in ((sweep, "require_a_block"), (request, "show")):
         monkeypatch.setattr(module, name, lambda *_: None)
     monkeypatch.setattr(sweep, "run", lambda *_: run)
     monkeypatch.setattr(summary_terminal, "show", lambda *_: 1 / 0)
     console = Console(file=io.StringIO(), width=200)
     with pytest.raises(ZeroDivisionError):
-        gpu_reference.make(request.Options(results=tmp_path / "results"), tmp_path, console)
+        gpu_reference.make(request.Options(results=tmp_path / "results"), tmp_path, console, "reference")
     said = console.file.getvalue()
     assert f"valid    {folder}" in said
-    assert f"Copy {tmp_path}/results/" in said
+    assert f"Unpack {tmp_path}/reference.tar.gz in a checkout" in said
+    with tarfile.open(tmp_path / "reference.tar.gz") as archive:
+        assert f"{folder.relative_to(tmp_path)}/run.json" in archive.getnames()
 
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"budget": "soon"}, {"budget": "8s"}, {"matrix": Path("nowhere.yaml")}, {"profile": "gup"}],
+    [{"budget": "soon"}, {"budget": "8s"}, {"matrix": Path("nowhere.yaml")}, {"profile": "gup"}, {"step": "test"}],
     ids=lambda wrong: "-".join(map(str, *wrong.items())),
 )
 def test_what_was_mistyped_is_told_before_anything_runs(
     wrong: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The plan is made before minutes of tests use the GPU, and nothing is written."""
-    monkeypatch.setattr(gpu_reference, "run_tests", lambda *_: pytest.fail("the tests ran first"))
+    monkeypatch.setattr(gpu_reference, "run_command", lambda *_: pytest.fail("the tests ran first"))
+    step = wrong.get("step", "")
     given = {"matrix": ROOT / "matrix.yaml", "profile": "gpu", "data_root": tmp_path, "results": tmp_path / "results"}
     with pytest.raises(InputError):
-        gpu_reference.make(request.Options(**{**given, **wrong}), tmp_path / "out", Console(quiet=True))
+        gpu_reference.make(
+            request.Options(**{**given, **{name: value for name, value in wrong.items() if name != "step"}}),
+            tmp_path / "out",
+            Console(quiet=True),
+            step,
+        )
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
-    ("fails", "stopped", "tests", "valid", "status"),
+    ("fails", "stopped", "valid", "status"),
     [
-        ("none", "target", 0, True, 0),
-        ("none", "budget", None, True, 0),
-        ("all", "budget", 0, True, 1),
-        ("none", "budget", 1, True, 1),
-        ("none", "budget", 0, False, 1),
-        ("none", "interrupted", 0, True, 130),
+        ("none", "target", True, 0),
+        ("none", "budget", True, 0),
+        ("all", "budget", True, 1),
+        ("none", "budget", False, 1),
+        ("none", "interrupted", True, 130),
     ],
 )
 def test_the_exit_status_tells_how_it_ended(
     fails: str,
     stopped: str,
-    tests: int | None,
     valid: bool,
     status: int,
     fake_run: ModuleType,
@@ -223,8 +269,30 @@ def test_the_exit_status_tells_how_it_ended(
     """0 where trials ended well and all rules are kept, 1 where nothing did or something failed, 130 after Ctrl-C."""
     fake = fake_run.Fake(fails=fails, blocks=1, batches=(8,), workers=(0,))
     run = fake_run.manifest(fake, fake_run.rows(fake)["trials"]).model_copy(update={"stop_reason": stopped})
-    assert gpu_reference.exit_status(tests, runs.StoredRun(tmp_path, run), valid=valid) == status
+    assert gpu_reference.exit_status(runs.StoredRun(tmp_path, run), valid=valid) == status
     monkeypatch.setattr(gpu_reference, "make", lambda *_: status)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     assert CliRunner().invoke(app, ["gpu-reference", "--out", str(tmp_path)]).exit_code == status
-    assert gpu_reference.exit_status(tests, None, valid=False) == 130
+
+
+@pytest.mark.parametrize(
+    ("ended", "steps", "status"),
+    [((0, 0, 0), 3, 0), ((0, 1, 0), 3, 1), ((0, 130, 0), 2, 130)],
+    ids=["well", "a test failed", "interrupted"],
+)
+def test_a_step_that_fails_lets_the_others_run(
+    ended: tuple[int, ...], steps: int, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All steps in a row, and the worst is the exit status; only an interrupt ends them."""
+    done: list[str] = []
+
+    def do(step: str, *_: Any) -> int:
+        done.append(step)
+        return ended[len(done) - 1]
+
+    monkeypatch.setattr(gpu_reference, "_do", do)
+    monkeypatch.setattr(gpu_reference, "_planned", lambda *_: planned())
+    monkeypatch.setattr(request, "show", lambda *_: None)
+    monkeypatch.setattr(gpu, "device", lambda: "cpu")
+    assert gpu_reference.make(request.Options(), tmp_path, Console(quiet=True)) == status
+    assert done == list(gpu_reference.STEPS[:steps])

@@ -108,7 +108,7 @@ def test_a_python_without_packages_says_so() -> None:
     assert f"lacks {own}; " in others
     assert "or type make commands, which make an environment of their own" in others
     reference = refused("-S", "-m", "feedrate", "gpu-reference", PYTHONPATH=SOURCE)
-    assert f"lacks {own}, {', '.join(packages.MEASURING.values())}" in reference
+    assert f"lacks {own}, {', '.join((*packages.MEASURING.values(), *packages.IN_TURN.values()))}" in reference
     assert "or name another Python (PYTHON=)" in reference
     assert "make commands" not in reference
 

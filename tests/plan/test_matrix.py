@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import product
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ import yaml
 
 from feedrate.plan import cells as plan_cells
 from feedrate.plan import matrix, request, schedule
+from feedrate.plan.stopping import contrasts
 from feedrate.schema import plugins
 from feedrate.schema.errors import InputError
 
@@ -153,46 +153,15 @@ def test_the_gpu_profile_asks_how_many_cores_a_gpu_needs(tmp_path: Path) -> None
     assert all(len(stages) == 3 for stages in found.ceilings_of.values())
 
 
-@pytest.mark.parametrize(
-    ("profile", "suite"),
-    [("quick", ""), ("reference", ""), ("gpu", ""), *(("quick", suite) for suite in ("transfer", "training", "cores"))],
-)
-def test_a_gpu_machine_measures_enough_blocks_by_itself(tmp_path: Path, profile: str, suite: str) -> None:
-    """In the budget that a profile or suite has by default at least as many as intervals need."""
-    wanted = matrix.load(plugins.ROOT / "matrix.yaml", profile, suite, device="cuda")
-    found = plan_cells.expand(wanted, schedule.Place("cuda", tmp_path, gpus=1, cores=16))
-    assert found.blocks >= schedule.BLOCKS_WANTED
-    assert not found.cuts()
-
-
-def test_windows_are_long_where_the_gpu_s_probes_are_asked(tmp_path: Path) -> None:
-    """Claims about utilization and power get NVML's three seconds, those about throughput and spans one."""
-    wanted = matrix.load(plugins.ROOT / "matrix.yaml", "quick", "claims", device="cuda")
-    found = plan_cells.expand(wanted, schedule.Place("cuda", tmp_path, gpus=1, cores=16))
-    cells = {cell.cell_id: cell for cell in found.cells if "model" in cell.axes}
-    windows = {
-        metric: {
-            found.window_s(cells[cell])
-            for claim in found.claims
-            for effect in claim.effects
-            if effect.metric == metric
-            for cell in effect.weights
-            if cell in cells
-        }
-        for metric in ("gpu_util", "exposed_copy")
-    }
-    assert windows == {"gpu_util": {3}, "exposed_copy": {1}}
-
-
 def test_the_reference_profile_is_the_source_s_experiment_on_a_gpu(tmp_path: Path) -> None:
-    """Its sizes and formats with its least, middle and largest batch; then workers and memory, one at a time."""
+    """PNG, 16 workers, pageable memory, all its batches; from there each other setting, in windows for NVML."""
     found = on_cuda("reference", tmp_path)
-    wanted = {"batch_size": {8, 32, 128}, "patch_size": {16, 64}, "storage_format": {"png", "lmdb"}}
-    asked = {tuple(cell.axes[name] for name in wanted) for cell in found.cells if cell.axes["mode"] == "train"}
-    assert asked >= set(product(*wanted.values()))
-    large = {"mode": "train", "batch_size": 128, "patch_size": 64}
-    assert values(found, "num_workers", **large, storage_format="png") == {0, 8, 16}
-    assert values(found, "pin_memory", **large, num_workers=8) == {False, True}
+    source = {"mode": "train", "storage_format": "png", "num_workers": 16, "pin_memory": False, "patch_size": 64}
+    assert values(found, "batch_size", **source) == {8, 16, 32, 64, 128}
+    training = {cell.cell_id: cell.axes for cell in found.cells}
+    as_source = {cell for cell, axes in training.items() if source.items() <= axes.items()}
+    changed = {pair.axis for pair in contrasts(training) if as_source & {pair.cell_a, pair.cell_b}}
+    assert changed == {"batch_size", "patch_size", "storage_format", "pin_memory", "num_workers"}
     assert {found.window_s(cell) for cell in found.cells} == {3}
 
 

@@ -117,20 +117,23 @@ def sweep(
 
 @app.command("gpu-reference")
 def reference_of_gpu(
-    out: Annotated[Path, typer.Option(parser=path, help="Gets results/ and what the tests said.")] = BUILD
+    out: Annotated[Path, typer.Option(parser=path, help="Gets results/ and an archive of each step.")] = BUILD
     / "gpu-reference",
     matrix: MatrixFile = MATRIX,
     profile: Profile = "gpu",
     budget: Budget = "",
     data_root: DataRoot = DATA_ROOT,
     fresh: Fresh = False,
+    step: Annotated[
+        str, typer.Option(help="Only this: probe, tests, reference or transfer; each fits 10 minutes.")
+    ] = "",
 ) -> None:
-    """Test the CUDA paths, sweep the profile gpu and validate the run, with the Python that is there."""
+    """Look at the device, test the CUDA paths, sweep the profiles gpu and transfer, with the Python that is there."""
     from feedrate.cli import gpu_reference
 
     options = Options(matrix, profile, "", budget, None, data_root, out / "results", fresh=fresh)
     _end_like_ctrl_c(signal.SIGTERM, signal.SIGHUP)
-    raise typer.Exit(gpu_reference.make(options, out, Console()))
+    raise typer.Exit(gpu_reference.make(options, out, Console(), step))
 
 
 @app.command("run")

@@ -1,6 +1,7 @@
 """What this machine is, how quiet it is, and what Linux and NVML tell of it."""
 
 __all__ = [
+    "accelerators",
     "identity",
     "linux",
     "memory_limit",

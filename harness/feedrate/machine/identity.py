@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, computed_field
 from feedrate.schema.errors import InputError
 from feedrate.schema.redaction import scrub
 
-__all__ = ["Machine", "Software", "Storage", "describe", "disk", "scrub", "software", "storage"]
+__all__ = ["Machine", "Software", "Storage", "describe", "disk", "environment", "scrub", "software", "storage"]
 
 _UNLIMITED = 1 << 60
 """Control groups of version 1 write an absurd number of bytes where there is no limit."""
@@ -211,6 +211,26 @@ class Software(BaseModel):
     pyarrow: str | None = None
     pandas: str | None = None
     nvidia_ml_py: str | None = None
+
+
+_ALLOCATOR = r"[a-z0-9_]+:(?:[Tt]rue|[Ff]alse|native|cudaMallocAsync|[0-9.]+|\[[0-9:,>]*\])"
+_ENVIRONMENT = {
+    **dict.fromkeys(("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"), rf"{_ALLOCATOR}(?:,{_ALLOCATOR})*"),
+    "CUDA_MODULE_LOADING": "LAZY|EAGER|DEFAULT",
+    "CUDA_DEVICE_MAX_CONNECTIONS": r"\d{1,3}",
+    "CUDA_DEVICE_ORDER": "FASTEST_FIRST|PCI_BUS_ID",
+    "NVIDIA_TF32_OVERRIDE": "[01]",
+}
+"""Variables that change what CUDA and PyTorch do, and the forms in which their values are recorded."""
+UNKNOWN_FORM = "another value"
+"""What is recorded of a value of another form: it may be anything."""
+
+
+def environment() -> dict[str, str]:
+    """List the variables that are set and change what CUDA and PyTorch do, by their names in small letters."""
+    found = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+    forms = {name: re.fullmatch(_ENVIRONMENT[name], text) for name, text in found.items()}
+    return {name.lower(): form[0] if form else UNKNOWN_FORM for name, form in forms.items()}
 
 
 def software() -> Software:

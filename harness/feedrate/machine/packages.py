@@ -31,6 +31,13 @@ MEASURING = {
     "scipy": "scipy",
 }
 """What measuring and checking import besides."""
+IN_TURN = {
+    "pydantic_core": "pydantic-core",
+    "annotated_types": "annotated-types",
+    "typing_inspection": "typing-inspection",
+    "lmdb": "lmdb",
+}
+"""What pydantic imports, which an installation by hand may lack, and the format that claims about copies read."""
 NVML = "libnvidia-ml.so.1"
 """The library of NVIDIA's driver that is asked for GPUs."""
 
@@ -44,8 +51,8 @@ def to_measure() -> dict[str, str]:
     try:
         ctypes.CDLL(NVML)
     except OSError:
-        return COMMAND | MEASURING
-    return COMMAND | MEASURING | {"pynvml": "nvidia-ml-py"}
+        return COMMAND | MEASURING | IN_TURN
+    return COMMAND | MEASURING | IN_TURN | {"pynvml": "nvidia-ml-py"}
 
 
 def least() -> dict[str, str]:

@@ -70,9 +70,6 @@ def expand(matrix: Matrix, place: Place, *, yes: bool = False) -> Plan:
                 excluded[why] += 1
             else:
                 cells[key] = PlannedCell(key, cell, part.suite)
-    if not cells:
-        reasons = [f"{count} × {reason}" for reason, count in excluded.most_common()] or ["no combination at all"]
-        raise InputError(f"{matrix.path}: profile {matrix.profile}: no cell can run here: {'; '.join(reasons)}")
     claims, untestable = claim_selection.plan_claims(
         claim_selection.claims_of(part.suite for part in matrix.slices),
         cells,
@@ -85,6 +82,9 @@ def expand(matrix: Matrix, place: Place, *, yes: bool = False) -> Plan:
     for key in [key for key, cell in cells.items() if suite.for_claims(cell.suite) and key not in tested]:
         del cells[key]
         excluded["of a claim that cannot be tested here"] += 1
+    if not cells:
+        reasons = [f"{count} × {reason}" for reason, count in excluded.most_common()] or ["no combination at all"]
+        raise InputError(f"{matrix.path}: profile {matrix.profile}: no cell can run here: {'; '.join(reasons)}")
     return Plan(
         matrix=matrix,
         place=place,

@@ -64,6 +64,11 @@ class PlannedEffect:
     cases: tuple[Mapping[str, float], ...] = ()
     """The cells of each case by themselves, where it is the mean of several."""
 
+    @property
+    def averaged(self) -> bool:
+        """Whether the GPU's driver averages what is compared."""
+        return self.metric is not None and METRICS[self.metric].averaged
+
     def room(self, log: float) -> float:
         """Say how wide the interval around a log may be, as a half-width, before it is inconclusive."""
         return room(log) if self.least is None else abs(log - math.log(self.least))
@@ -78,6 +83,8 @@ class PlannedClaim:
     """What decides it: all of them."""
     cells: frozenset[str]
     """All cells that it wants, those of the numbers beside it among them."""
+    averaged: frozenset[str] = frozenset()
+    """Those of them of which something is compared that the GPU's driver averages."""
 
     @property
     def fact(self) -> bool:
@@ -127,11 +134,14 @@ def plan_claims(
         elif missing:
             reasons[claim.id] = "this run leaves out cells of it"
         else:
-            beside = [term for aside in claim.asides for term in terms(aside.effect, device, photographs)]
-            everything = {term.cell_id for part in (*deciding, beside, facts) for term in part}
-            effects = tuple(_planned(effect, device, photographs) for effect in asked)
-            effects = effects or (PlannedEffect(None, {facts[0].cell_id: 1.0}),)
-            planned.append(PlannedClaim(claim.id, effects, frozenset(everything) & frozenset(cells)))
+            beside = [_planned(aside.effect, device, photographs) for aside in claim.asides]
+            effects = [_planned(effect, device, photographs) for effect in asked]
+            everything = {cell for effect in (*effects, *beside) for cell in effect.weights}
+            everything |= {fact.cell_id for fact in facts}
+            effects = effects or [PlannedEffect(None, {facts[0].cell_id: 1.0})]
+            averaged = {cell for effect in (*effects, *beside) if effect.averaged for cell in effect.weights}
+            known = frozenset(cells)
+            planned.append(PlannedClaim(claim.id, tuple(effects), known & everything, known & averaged))
     return tuple(planned), reasons
 
 
@@ -143,6 +153,17 @@ def _planned(effect: Effect, device: str, photographs: str) -> PlannedEffect:
 
     least = None if effect.figure is None else least_of(effect.figure, effect.says)
     return PlannedEffect(effect.metric, weights(), least, tuple(weights([(1.0, case)]) for case in effect.several))
+
+
+def compared_with(cells: AbstractSet[str], effects: Sequence[PlannedEffect]) -> set[str]:
+    """Find all that effects compare with some cells, and with what is compared with them; the cells themselves too.
+
+    Windows of all these are of one length: a longer one tells another share of a start or of a growth.
+    """
+    found = set(cells)
+    while more := {cell for effect in effects if found & effect.weights.keys() for cell in effect.weights} - found:
+        found |= more
+    return found
 
 
 class ClaimTracker:
@@ -224,7 +245,7 @@ class ClaimTracker:
         """The cells whose windows are longer from now on: of open claims that lie near no difference.
 
         There an interval must be narrow on both sides, which more blocks alone seldom make it. Whatever an open claim
-        compares with such a cell grows with it: a longer window tells another share of a start or of a growth.
+        compares with such a cell grows with it.
         """
         found: set[str] = set()
         compared = [effect for claim in self.open(before) for effect in claim.effects if effect.metric]
@@ -232,9 +253,7 @@ class ClaimTracker:
             values = self.values(effect, before)
             if len(values) >= GROWS_AFTER and abs(fmean(values)) < math.log(SAME[1]):
                 found |= effect.weights.keys()
-        while more := {cell for effect in compared if found & effect.weights.keys() for cell in effect.weights} - found:
-            found |= more
-        return found
+        return compared_with(found, compared)
 
     def in_reach(
         self, before: int, dropped: Iterable[str], seconds: Mapping[str, float], left_s: float

@@ -223,7 +223,7 @@ def load(path: Path, profile: str = "quick", only: str = "", budget: str = "", d
         **_protocol_values(chosen.get("protocol"), f"{where}.protocol", device),
     }
     slices = _suite_slices(path, base, _section(chosen.get("suites"), f"{where}.suites", known), only, profile)
-    own = suite.load(only).budget if only and only not in {**base, **(chosen.get("suites") or {})} else None
+    own = suite.load(only).budget_on(device) if only and only not in {**base, **(chosen.get("suites") or {})} else None
     wanted = budget or own or chosen.get("budget")
     limit = words.parse(wanted, "BUDGET" if budget else f"{where}.budget") if wanted is not None else None
     return Matrix(str(path), profile, slices, _protocol(protocol, f"{path}: protocol"), limit)

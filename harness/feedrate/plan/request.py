@@ -10,13 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 from rich.console import Console
 from rich.table import Table
 
 from feedrate import __version__
-from feedrate.machine import memory_limit, read_ahead
-from feedrate.machine.identity import Machine, Software, describe, software
+from feedrate.machine import accelerators, memory_limit, read_ahead
+from feedrate.machine.identity import Machine, Software, describe, environment, software
 from feedrate.machine.linux import NONE, images
 from feedrate.machine.probes import gpu, procfs
 from feedrate.plan import cells, matrix, schedule, tuning
@@ -25,12 +26,12 @@ from feedrate.plan.stopping import ORDERING
 from feedrate.schema import words
 from feedrate.schema.axes import AXES
 from feedrate.schema.columns import PROTOCOL_VERSION
-from feedrate.schema.errors import InputError
+from feedrate.schema.errors import EnvironmentFault, InputError
 from feedrate.store import runs
 from feedrate.store.manifest import Protocol, Spread
 
-_ENVIRONMENT = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "NVIDIA_TF32_OVERRIDE")
-"""Variables that change what is measured: a run is not resumed under others.
+_ENVIRONMENT = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
+"""Variables besides ``identity.environment`` that change what is measured: a run is not resumed under others.
 
 TORCH_ALLOW_TF32_CUBLAS_OVERRIDE is none of them: a trial sets what it would change.
 """
@@ -107,7 +108,7 @@ class LocalPlan:
                     for claim in self.plan.claims
                 ),
             ],
-            "environment": {name: os.environ.get(name) for name in _ENVIRONMENT},
+            "environment": {name: os.environ.get(name) for name in _ENVIRONMENT} | environment(),
         }
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -117,10 +118,11 @@ def make(options: Options) -> LocalPlan:
 
     Raises:
         InputError: the matrix or an option cannot be used.
+        EnvironmentFault: PyTorch would compute on what feedrate does not measure.
     """
     if options.data is not None:
         _require_photographs(options.data)
-    device = gpu.device()
+    device = _device()
     wanted = matrix.load(options.matrix, options.profile, options.suite, options.budget, device)
     # The nearest folder above one that is not there yet lies on the same disk.
     nearest = next(path for path in (options.data_root, *options.data_root.absolute().parents) if _is_folder(path))
@@ -144,6 +146,18 @@ def make(options: Options) -> LocalPlan:
     )
     plan = cells.expand(wanted, place, yes=options.yes)
     return LocalPlan(options, machine, software(), tuning.narrowed(plan) if options.tune else plan)
+
+
+def _device() -> Literal["cuda", "cpu"]:
+    """The device that is measured: an NVIDIA GPU, else the CPU, beside another accelerator only if the user says so."""
+    device = gpu.device()
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES") == ""
+    if device == "cpu" and not chosen and (found := accelerators.unmeasured()):
+        raise EnvironmentFault(
+            f"{found}; expected an NVIDIA GPU or none: feedrate measures NVIDIA GPUs and CPUs. Set "
+            "CUDA_VISIBLE_DEVICES= (to nothing) to measure the CPU"
+        )
+    return device
 
 
 def _is_folder(path: Path) -> bool:
@@ -183,7 +197,7 @@ def show(local: LocalPlan, console: Console) -> None:
     """Print a plan: cells, merged and excluded combinations with reasons, time for a block, blocks, what to cut."""
     say = partial(console.print, highlight=False, markup=False)
     plan, machine = local.plan, local.machine
-    device = machine.gpu_name if plan.place.device == "cuda" else f"{machine.cores_logical} cores, no GPU"
+    device = machine.gpu_name if plan.place.device == "cuda" else f"{machine.cores_logical} cores, no NVIDIA GPU"
     say(f"{machine.machine_id}: {machine.cpu_model}, {device}")
     say(
         f"{plan.matrix.path}, profile {plan.matrix.profile}: {plan.combinations:,} combinations → "

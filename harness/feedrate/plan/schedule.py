@@ -14,13 +14,13 @@ from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
+from feedrate.machine.probes import gpu
 from feedrate.plan import suite
-from feedrate.plan.claim_selection import PlannedClaim
+from feedrate.plan.claim_selection import PlannedClaim, compared_with
 from feedrate.plan.matrix import Matrix
 from feedrate.plan.stopping import Rule, blocks_to, contrasts
 from feedrate.schema import axes
 from feedrate.schema.axes import BY_NAME, Value, cell_id
-from feedrate.schema.metrics import OF_NVML
 from feedrate.store.manifest import Counted, Spread
 
 BLOCKS_WANTED = 5
@@ -28,8 +28,9 @@ BLOCKS_WANTED = 5
 FORK_S, WORKER_S, CUDA_S, TEMPLATE_S = 0.25, 0.05, 2.0, 4.0
 """Where nothing was measured: a trial beside warm-up and window, each worker, a CUDA context, a block's template."""
 CEILING_WINDOW_S = 1.0
-"""Longest window on CUDA where nobody asks the GPU's own probes, which average over up to a second: of what no GPU
-computes in, of a ceiling that the matrix does not ask for, and of claims about throughput and spans."""
+"""Longest window of what no GPU computes in, and of a ceiling that the matrix does not ask for."""
+AVERAGED_WINDOW_S = gpu.LEAST_WINDOW_NS / 1e9
+"""Least window of cells that are asked for what the GPU's driver averages."""
 DATA_AXES = ("workload", "storage_format", "n_samples", "patch_size", "scale")
 """They name a packed set."""
 DIV2K_FOLDERS = ("DIV2K_train_HR_sub", "DIV2K_valid_HR_sub")
@@ -216,18 +217,29 @@ class Plan:
         return start + warm_up + max(self.window_s(cell), protocol.min_steps * step_s)
 
     @cached_property
-    def watched(self) -> frozenset[str]:
-        """Cells of which NVML's averages are asked: of claims about them, and what is there for no claim."""
-        effects = (effect for claim in self.claims for effect in claim.effects if effect.metric in OF_NVML)
-        own = (cell.cell_id for cell in self.cells if not suite.for_claims(cell.suite))
-        return frozenset((*own, *(cell for effect in effects for cell in effect.weights)))
+    def averaged(self) -> frozenset[str]:
+        """The cells that are asked for utilization or power, which NVML averages, and all that is compared with them.
+
+        Claims are about them, or they are the training of a suite whose charts draw utilization along an axis, and some
+        of it differs in that axis alone.
+        """
+        if self.place.device != "cuda":
+            return frozenset()
+        suites = {cell.cell_id: cell.suite for cell in self.cells}
+        training = {cell: axes for cell, axes in self.compared.items() if axes["mode"] == "train" and "model" in axes}
+        along = {name: suite.load(name).utilization_along for name in set(suites.values())}
+        drawn = {suites[pair.cell_a] for pair in contrasts(training) if pair.axis == along[suites[pair.cell_a]]}
+        found = {cell for cell in training if suites[cell] in drawn}
+        found |= {cell for claim in self.claims for cell in claim.averaged}
+        return frozenset(compared_with(found, [effect for claim in self.claims for effect in claim.effects]))
 
     def window_s(self, cell: PlannedCell) -> float:
         """Least wall clock of a cell's window: long where a GPU computes in it and its probes are asked."""
         window_s = self.matrix.protocol.window_s
-        if self.place.device != "cuda" or ("model" in cell.axes and cell.cell_id in self.watched):
-            return window_s
-        return min(window_s, CEILING_WINDOW_S)
+        if cell.cell_id in self.averaged:
+            return max(window_s, AVERAGED_WINDOW_S)
+        computes = self.place.device != "cuda" or "model" in cell.axes
+        return window_s if computes and cell.role != "ceiling" else min(window_s, CEILING_WINDOW_S)
 
     @property
     def block_s(self) -> float:

@@ -32,15 +32,25 @@ class Suite:
     """Axis to values, as in matrix.yaml; used where matrix.yaml does not name the suite."""
     budget: str | None = None
     """Wall clock that its own slices take, such as 10m; counts where ``SUITE=`` names it and nothing else does."""
+    cuda_budget: str | None = None
+    """The same on CUDA, where each trial opens a context first; None is no other."""
     claims: tuple[Claim, ...] = ()
     """What the sources say about its question."""
+    utilization_along: str | None = None
+    """The axis along which its charts draw GPU utilization: training that varies in it has windows for NVML."""
     claims_only: bool = False
     """Whether its cells are there for claims alone: no other contrasts are asked about, no ceilings are added."""
 
+    def budget_on(self, device: str) -> str | None:
+        """Wall clock that its own slices take on a device."""
+        return self.cuda_budget or self.budget if device == "cuda" else self.budget
 
-def claims_suite(question: str, charts: tuple[str, ...], claims: tuple[Claim, ...], *, budget: str = "10m") -> Suite:
+
+def claims_suite(
+    question: str, charts: tuple[str, ...], claims: tuple[Claim, ...], cuda_budget: str | None = None
+) -> Suite:
     """Make a suite that measures the cells of its claims and nothing else."""
-    return Suite(question, charts, slices_of(claims), budget, claims, claims_only=True)
+    return Suite(question, charts, slices_of(claims), "10m", cuda_budget, claims, claims_only=True)
 
 
 @cache

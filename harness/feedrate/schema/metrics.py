@@ -15,6 +15,10 @@ Factor = str | tuple[str, ...]
 """A column, or several of one unit that are added up."""
 
 
+AVERAGED = frozenset(("gpu_util_pct", "gpu_power_w"))
+"""Columns that NVML averages over up to a second."""
+
+
 @dataclass(frozen=True, slots=True)
 class Metric:
     """A positive number of a trial."""
@@ -36,6 +40,11 @@ class Metric:
     def columns(self) -> list[str]:
         """Every column that it is computed from."""
         return [name for factor in (*self.up, *self.down) for name in _summands(factor)]
+
+    @property
+    def averaged(self) -> bool:
+        """Whether the driver averages a column of it, which is null in windows too short for that."""
+        return not AVERAGED.isdisjoint(self.columns)
 
     def of(self, trial: Mapping[str, Any]) -> float | None:
         """Compute it for a row of trials; None where a column is null, or a factor not positive."""
@@ -111,9 +120,6 @@ METRICS: Mapping[str, Metric] = {
     "mem_available": Metric(("mem_available_bytes",), (), "memory that is available on the host", "bytes"),
 }
 """By the name that a claim uses."""
-OF_NVML = frozenset(("gpu_util", "throughput_by_util", "gpu_power"))
-"""Metrics that the driver averages over up to a second: they need long windows."""
-
 
 SAME = (0.97, 1.03)
 """An interval inside is no difference."""

@@ -132,7 +132,8 @@ class RunManifest(_Frozen):
     device: str
     """cpu or cuda."""
     runtime: dict[str, str | int | float | None] = {}
-    """What PyTorch and the driver say of themselves: CUDA, cuDNN, driver, threads, power limit, PCIe link."""
+    """What PyTorch and the driver say of themselves: CUDA, cuDNN, driver, threads, power limit, PCIe link; and what
+    variables tell them (``identity.environment``)."""
     command: str
     """The command that repeats the run."""
     profile: str

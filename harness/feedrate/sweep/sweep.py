@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from feedrate.machine import memory_limit, quiet, read_ahead
+from feedrate.machine.identity import environment
 from feedrate.machine.probes import gpu, noise
 from feedrate.machine.probes.host import HostProbe, TrialCounters, difference
 from feedrate.machine.probes.procfs import descendants, memory, workers_uss
@@ -170,9 +171,6 @@ def _ask(template: Template, job: dict[str, Any], watch: Any = lambda *_: None, 
 def _confirm_device(active: ActiveRun, template: Template) -> None:
     """The child, which may ask CUDA, must agree with the plan, which asked NVML."""
     facts = _ask(template, {"kind": "facts"}).result
-    active.runtime = {name: facts[name] for name in ("cuda", "cudnn", "torch_threads")}
-    if active.gpu:
-        active.runtime |= {name: value for name, value in active.gpu.facts().items() if name != "memory_bytes"}
     planned, found = active.local.plan.place.device, facts["device"]
     if found != planned:
         raise EnvironmentFault(
@@ -181,6 +179,15 @@ def _confirm_device(active: ActiveRun, template: Template) -> None:
             "that the driver's libnvidia-ml.so.1 can be loaded (a container needs the driver's capability utility); or "
             "set CUDA_VISIBLE_DEVICES= to measure the CPU"
         )
+    if active.gpu and facts["uuid"] and not active.gpu.follow(facts["uuid"]):
+        raise EnvironmentFault(
+            "PyTorch's first CUDA device is none that the driver (NVML) lists; expected it there, to be watched. "
+            "Name the GPU by its identifier (nvidia-smi -L lists them) in CUDA_VISIBLE_DEVICES; in a container, see "
+            "that it is given the same GPUs for compute and for utility"
+        )
+    active.runtime = {name: facts[name] for name in ("cuda", "cudnn", "torch_threads")} | environment()
+    if active.gpu:
+        active.runtime |= {name: value for name, value in active.gpu.facts().items() if name != "memory_bytes"}
 
 
 def _prepare(active: ActiveRun, template: Template) -> None:

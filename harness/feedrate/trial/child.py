@@ -105,6 +105,7 @@ def _report_facts(_job: Job, reporter: Reporter) -> None:
     reporter.send(
         "result",
         device="cuda" if available else "cpu",
+        uuid=str(torch.cuda.get_device_properties(0).uuid) if available else None,
         torch_threads=torch.get_num_threads(),
         cuda=torch.version.cuda if available else None,
         cudnn=torch.backends.cudnn.version() if available else None,  # type: ignore[no-untyped-call]

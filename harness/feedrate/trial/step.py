@@ -182,7 +182,7 @@ def fused(network: torch.nn.Module, fusion: str, wrap: Wrap) -> torch.nn.Module:
     if fusion == "script":
         with warnings.catch_warnings():
             # TorchScript is deprecated: the question is whether it helps where it is still there.
-            warnings.filterwarnings("ignore", message=".*torch.jit.script.* is deprecated", category=FutureWarning)
+            warnings.filterwarnings("ignore", message=".*torch.jit.script.* is deprecated")
             network = cast(torch.nn.Module, torch.jit.script(network))
     return wrap(network)
 

@@ -110,6 +110,66 @@ def test_nvml_without_a_device_is_no_gpu(changes: dict[str, Any], calls: list[st
     assert installed() == []
 
 
+A, B, MIG = (f"{letter * 8}-0000-0000-0000-000000000000" for letter in "abc")
+"""Two GPUs and an instance of the second, as CUDA tells their UUIDs."""
+
+
+def uuid(handle: int | str) -> str:
+    return f"MIG-{MIG}" if handle == "mig" else f"GPU-{(A, B)[int(handle)]}"
+
+
+def parent(handle: int | str) -> int:
+    return 1 if handle == "mig" else raising()
+
+
+def instance(handle: int, index: int) -> str:
+    return "mig" if (handle, index) == (1, 2) else raising()
+
+
+SPLIT = {
+    "nvmlDeviceGetUUID": uuid,
+    "nvmlDeviceGetMaxMigDeviceCount": lambda handle: 7 * handle,
+    "nvmlDeviceGetMigDeviceHandleByIndex": instance,
+    "nvmlDeviceGetDeviceHandleFromMigDeviceHandle": parent,
+    "nvmlDeviceGetHandleByUUID": lambda name: "mig",
+    "nvmlDeviceGetName": str,
+}
+"""The second GPU is split, and one instance of seven is there."""
+
+
+@pytest.mark.parametrize(
+    ("visible", "told", "watched"),
+    [
+        (None, A, "0"),
+        (None, B, "1"),  # CUDA lists the fastest first, NVML by bus address
+        (None, MIG, "mig"),  # CUDA takes an instance of a GPU that is split
+        ("1", MIG, "mig"),
+        (f"MIG-{MIG}", MIG, "mig"),
+        (f"MIG-{MIG}", B, "mig"),  # a CUDA that tells the GPU's UUID of its instance
+    ],
+)
+def test_the_gpu_that_trials_run_on_is_watched(
+    visible: str | None, told: str, watched: str, driver: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever order NVML has, the UUID that CUDA tells is what counts, MIG instances included."""
+    driver(**SPLIT)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    probe = opened()
+    assert probe.follow(told)
+    assert probe.facts()["name"] == watched
+
+
+def test_a_gpu_that_nvml_does_not_list_is_not_followed(driver: Callable[..., Any]) -> None:
+    """The probe stays where it was and says no; a driver that names no UUIDs is not contradicted."""
+    driver(**SPLIT)
+    probe = opened()
+    assert not probe.follow("dddddddd-0000-0000-0000-000000000000")
+    assert probe.facts()["name"] == "0"
+    driver(nvmlDeviceGetUUID=raising)
+    assert opened().follow(B)
+
+
 @pytest.mark.parametrize(
     ("visible", "first", "number"),
     [

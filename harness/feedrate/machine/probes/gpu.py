@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import os
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import reduce
 from itertools import takewhile
 from types import ModuleType
@@ -142,6 +142,36 @@ class GpuProbe:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def follow(self, uuid: str) -> bool:
+        """Watch the GPU that CUDA knows by a UUID, in whatever order NVML lists them; False where it lists none such.
+
+        A MIG instance that is watched already stays so where CUDA tells the UUID of its GPU; where CUDA tells the
+        instance's, that is watched. A driver that names no UUIDs at all is not contradicted.
+
+        Args:
+            uuid: 36 characters, without NVML's prefix, as ``torch.cuda.get_device_properties(0).uuid``.
+        """
+        parent = self._device("DeviceHandleFromMigDeviceHandle")
+        watched = (self._handle,) if parent is None else (self._handle, parent)
+        handles = [*watched, *self._all()]
+        names = [self._of(handle, "UUID") for handle in handles]
+        if not any(names):
+            return True
+        place = next((place for place, name in enumerate(names) if uuid in (name or "")), None)
+        if place is not None and place >= len(watched):
+            self._handle = handles[place]
+        return place is not None
+
+    def _all(self) -> Iterator[Any]:
+        """Every GPU that NVML lists, and after it its MIG instances."""
+        for index in range(self._ask(self._nvml.nvmlDeviceGetCount) or 0):
+            if (handle := self._of(index, "HandleByIndex")) is None:
+                continue
+            yield handle
+            instances = range(self._of(handle, "MaxMigDeviceCount") or 0)
+            found = (self._of(handle, "MigDeviceHandleByIndex", instance) for instance in instances)
+            yield from (mig for mig in found if mig is not None)
+
     def close(self) -> None:
         """Shut NVML down; a driver that is gone by then is no matter."""
         self._ask(self._nvml.nvmlShutdown)
@@ -154,8 +184,12 @@ class GpuProbe:
 
     def _device(self, name: str, *arguments: Any) -> Any | None:
         """Ask NVML about the device; ``name`` without ``nvmlDeviceGet``. None when it is not supported."""
+        return self._of(self._handle, name, *arguments)
+
+    def _of(self, handle: Any, name: str, *arguments: Any) -> Any | None:
+        """Ask NVML about any device, likewise."""
         question = getattr(self._nvml, f"nvmlDeviceGet{name}", None)
-        return None if question is None else self._ask(question, self._handle, *arguments)
+        return None if question is None else self._ask(question, handle, *arguments)
 
     def sample(self) -> dict[str, float | int | None]:
         """Look once: the telemetry columns of the GPU, those of ``NO_GPU``; None for each that is not supported.

@@ -1,0 +1,63 @@
+"""Accelerators that PyTorch here is built for and feedrate does not measure, found without importing torch.
+
+Under ROCm ``torch.cuda`` is an AMD GPU, of which NVML knows nothing; an XPU is no CUDA device at all. A run would fail
+at its first look, or be one of the CPU beside a GPU that its user means.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+
+class _Kind(NamedTuple):
+    """Accelerators that a build of PyTorch is for."""
+
+    platform: str
+    gpu: str
+    variable: str
+    """What ``torch/version.py`` calls the platform's version; in versions that lack it ``__version__`` ends in it."""
+    vendor: str
+    """Of PCI, as ``/sys/class/drm/*/device/vendor`` says it."""
+    nodes: str
+    """What a program opens to compute."""
+
+
+_KINDS = (
+    _Kind("ROCm", "an AMD GPU", "hip|rocm", "0x1002", "dev/kfd"),
+    _Kind("XPU", "an Intel GPU", "xpu", "0x8086", "dev/dri/renderD*"),
+)
+
+
+def _installed_torch() -> Path | None:
+    """The folder of the PyTorch that a trial would import."""
+    found = importlib.util.find_spec("torch")
+    return Path(found.origin).parent if found and found.origin else None
+
+
+def unmeasured(root: Path = Path("/"), torch: Path | None = None) -> str | None:
+    """Say which accelerator PyTorch is built for and can reach here, where it is none that feedrate measures.
+
+    Args:
+        root: the folder below which ``dev`` and ``sys`` lie.
+        torch: PyTorch's folder; None is the installed one's.
+
+    Returns:
+        A sentence without its full stop; None where there is none: PyTorch would compute on an NVIDIA GPU or a CPU.
+    """
+    torch = torch or _installed_torch()
+    if torch is None or not (version := torch / "version.py").is_file():
+        return None
+    text = version.read_text(encoding="utf-8", errors="replace")
+    for kind in _KINDS:
+        build = re.search(rf"(?m)^(?:{kind.variable})\b[^=\n]*=\s*'|^__version__ = '[^']*\+(?:{kind.variable})", text)
+        if build and any(root.glob(kind.nodes)) and kind.vendor in _vendors(root):
+            return f"PyTorch here is built for {kind.platform}, and there is {kind.gpu}"
+    return None
+
+
+def _vendors(root: Path) -> set[str]:
+    """Who made the graphics cards that Linux lists."""
+    return {file.read_text(encoding="ascii").strip() for file in root.glob("sys/class/drm/*/device/vendor")}

@@ -1,0 +1,90 @@
+"""What is planned on a machine with a GPU: blocks enough to decide something, and windows that suit what is asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from feedrate.machine.probes import gpu
+from feedrate.plan import cells, matrix, schedule, suite
+from feedrate.schema import plugins
+from feedrate.schema.errors import InputError
+from feedrate.schema.metrics import METRICS
+
+PLACE = schedule.Place("cuda", Path("no data here"), gpus=1, cores=16)
+"""One GPU and 16 cores, where nothing was measured before: the estimate's own constants count."""
+PROFILES = {"quick": 5, "reference": 5, "gpu": 6, "transfer": 6, "tune": 5}
+"""Every profile with a budget, and the blocks that must fit into it."""
+SUITES = {
+    **dict.fromkeys(("calibration", "cores", "loader", "storage"), 5),
+    **dict.fromkeys(("caching", "claims", "collate", "training", "transfer", "workers"), 6),
+}
+"""Every suite that runs on one GPU, likewise: claims may be certain after six."""
+ELSEWHERE = {"parallel": "world_size 2 needs 2 CUDA devices", "script": "sweeps nothing", "tune": "sweeps nothing"}
+"""What does not run there by its name, and what is said."""
+
+
+def planned(profile: str = "quick", only: str = "") -> schedule.Plan:
+    """What the repository's own matrix.yaml comes to there."""
+    return cells.expand(matrix.load(plugins.ROOT / "matrix.yaml", profile, only, device="cuda"), PLACE)
+
+
+@pytest.mark.parametrize(("profile", "blocks"), PROFILES.items())
+def test_a_profile_decides_something(profile: str, blocks: int) -> None:
+    """What is advertised fits its own budget often enough, and then nothing need be cut."""
+    found = planned(profile)
+    assert found.blocks >= blocks
+    assert not found.cuts()
+
+
+@pytest.mark.parametrize(("only", "blocks"), SUITES.items())
+def test_a_suite_decides_something(only: str, blocks: int) -> None:
+    """So does each suite in the budget that it names for CUDA."""
+    found = planned(only=only)
+    assert found.matrix.budget_s
+    assert found.blocks >= blocks
+
+
+@pytest.mark.parametrize(("only", "said"), ELSEWHERE.items())
+def test_a_suite_that_cannot_run_is_refused(only: str, said: str) -> None:
+    """With the reason, where none of its cells can run."""
+    with pytest.raises(InputError, match=said):
+        planned(only=only)
+
+
+def test_every_profile_and_suite_is_looked_at() -> None:
+    """A new one has a bound here before it is advertised; full has no budget of its own."""
+    wanted = matrix._section(matrix._parse(plugins.ROOT / "matrix.yaml")["profiles"], "profiles")
+    assert {*PROFILES, "full"} == set(wanted)
+    assert {*SUITES, *ELSEWHERE} == set(plugins.names("feedrate.suites"))
+
+
+def test_windows_are_long_where_the_driver_averages() -> None:
+    """All cells of claims about utilization and power have windows that NVML can see, hardly any other cell has."""
+    found = planned(only=suite.CLAIMS)
+    seconds = {cell.cell_id: found.window_s(cell) for cell in found.cells}
+    compared = {cell: effect.metric for claim in found.claims for effect in claim.effects for cell in effect.weights}
+    averaged = {cell for cell, metric in compared.items() if metric and METRICS[metric].averaged}
+    assert averaged
+    assert min(seconds[cell] for cell in averaged) >= gpu.LEAST_WINDOW_NS / 1e9
+    assert sum(window > 1 for window in seconds.values()) <= 20
+    assert set(seconds.values()) == {1, gpu.LEAST_WINDOW_NS / 1e9}
+
+
+def test_one_effect_has_one_length_of_windows() -> None:
+    """What is compared is measured in windows of one length: else they tell different shares of a start."""
+    found = planned(only=suite.CLAIMS)
+    training = {cell.cell_id: found.window_s(cell) for cell in found.cells if "model" in cell.axes}
+    for claim in found.claims:
+        for effect in claim.effects:
+            assert len({training[cell] for cell in effect.weights if cell in training}) <= 1, claim.id
+
+
+def test_a_chart_of_utilization_has_long_windows_where_its_axis_varies() -> None:
+    """Utilization is drawn along the batch size: the profile reference varies it in training, the profile quick not."""
+    assert suite.load("loader").utilization_along == "batch_size"
+    for profile, window_s in (("reference", 3), ("quick", 1)):
+        found = planned(profile)
+        assert {found.window_s(cell) for cell in found.cells if cell.axes["mode"] == "train"} == {window_s}
+        assert {found.window_s(cell) for cell in found.ceilings} == {1}
