@@ -33,7 +33,7 @@ def raising(*_: Any) -> Any:
 def fake_nvml(**changes: Callable[..., Any]) -> ModuleType:
     """Two GPUs; handles are their indices."""
     module: Any = ModuleType("pynvml")
-    module.NVMLError = NVMLError
+    module.NVMLError, module.NVMLLibraryMismatchError = NVMLError, LookupError
     module.NVML_CLOCK_SM, module.NVML_TEMPERATURE_GPU, module.NVML_PCIE_UTIL_RX_BYTES = 1, 0, 1
     module.calls = []
     answers: dict[str, Callable[..., Any]] = {

@@ -179,8 +179,8 @@ class GpuProbe:
     def _ask(self, question: Callable[..., Any], *arguments: Any) -> Any | None:
         try:
             return question(*arguments)
-        except (self._nvml.NVMLError, AttributeError):
-            return None
+        except (self._nvml.NVMLError, self._nvml.NVMLLibraryMismatchError, AttributeError):
+            return None  # a mismatch is a driver that is older than the bindings
 
     def _device(self, name: str, *arguments: Any) -> Any | None:
         """Ask NVML about the device; ``name`` without ``nvmlDeviceGet``. None when it is not supported."""

@@ -1,0 +1,143 @@
+"""The GPU probe through the real bindings: a stub of NVML has planted devices, and what is reported is what it has.
+
+Each test has a process of its own, as the bindings keep the library that they found.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from stubs import compile_library
+
+from feedrate.machine.probes.gpu import NO_GPU
+
+PLANTED = {
+    "Init": "0",
+    "Count": "2",
+    "DriverVersion": "580.65.06",
+    "UUID": "GPU-aaaa1111,GPU-bbbb2222",
+    "Name": "NVIDIA Example A,NVIDIA Example B",
+    "Utilization": "40,90",
+    "PowerUsage": "150500,651250",
+    "EnforcedPowerLimit": "700000,400000",
+    "MemoryTotal": "85520809984,150754820096",
+    "MemoryUsed": "5368709120,6442450944",
+    "ClockSM": "1980,1410",
+    "ClockOther": "1,1",
+    "Temperature": "55,71",
+    "ClocksReasons": "4,9223372036854775808",
+    "PcieRx": "7000,12500000",
+    "PcieTx": "1,1",
+    "TotalEnergyConsumption": "12500,18000000000000",
+    "MaxPcieLinkGeneration": "5,4",
+    "MaxPcieLinkWidth": "16,8",
+    "Process": "4242,0",
+}
+"""The answers of two devices, in NVML's units: mW, bytes, MHz, °C, kB/s, mJ."""
+FIRST = {
+    "gpu_util_pct": 40.0,
+    "gpu_power_w": 150.5,
+    "gpu_mem_bytes": 5368709120,
+    "gpu_sm_clock_mhz": 1980.0,
+    "gpu_temperature_c": 55.0,
+    "gpu_throttle_reasons": 4,
+    "gpu_pcie_rx_bytes_per_s": 7e6,
+}
+SECOND = {
+    "gpu_util_pct": 90.0,
+    "gpu_power_w": 651.25,
+    "gpu_mem_bytes": 6442450944,
+    "gpu_sm_clock_mhz": 1410.0,
+    "gpu_temperature_c": 71.0,
+    "gpu_throttle_reasons": 1 << 63,
+    "gpu_pcie_rx_bytes_per_s": 1.25e10,
+}
+LOOK = """
+import json, os
+from feedrate.machine.probes import gpu
+said = {"device": gpu.device(), "count": gpu.count(), "installed": gpu.installed()}
+if probe := gpu.GpuProbe.open():
+    said |= {"sample": probe.sample(), "energy_j": probe.energy_j(), "facts": probe.facts()}
+    said |= {"computing": sorted(probe.computing() or ()), "foreign": probe.foreign_processes(set(), {os.getpid()})}
+    probe.close()
+print(json.dumps(said))
+"""
+Look = Callable[..., Any]
+
+
+@pytest.fixture
+def look(tmp_path: Path) -> Look:
+    """Ask the probe in a new process, with other answers than those that are planted, or None for unsupported."""
+
+    def ask(changes: Mapping[str, str | None] = {}, *flags: str) -> Any:
+        path = compile_library("libnvidia-ml", tmp_path, *flags)
+        plan = {name: value for name, value in {**PLANTED, **changes}.items() if value is not None}
+        kept = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
+        environment = kept | {"LD_LIBRARY_PATH": str(path), "PYTHONPATH": os.pathsep.join(sys.path)} | plan
+        done = subprocess.run(
+            [sys.executable, "-c", LOOK], env=environment, stdout=subprocess.PIPE, text=True, check=True
+        )
+        return json.loads(done.stdout)
+
+    return ask
+
+
+def test_a_device_is_read_as_it_was_planted(look: Look) -> None:
+    """Every answer arrives in the unit of its column, and as large as it was."""
+    said = look()
+    assert said["sample"] == FIRST
+    assert FIRST.keys() == NO_GPU.keys()
+    assert (said["device"], said["count"], said["energy_j"]) == ("cuda", 2, 12.5)
+    assert said["installed"] == [["NVIDIA Example A", 85520809984], ["NVIDIA Example B", 150754820096]]
+    assert (said["computing"], said["foreign"]) == ([4242], 0)
+    assert said["facts"] == {
+        "name": "NVIDIA Example A",
+        "memory_bytes": 85520809984,
+        "driver": "580.65.06",
+        "pcie_generation": 5,
+        "pcie_width": 16,
+        "power_limit_w": 700.0,
+    }
+
+
+def test_the_visible_device_is_the_one_that_is_read(look: Look) -> None:
+    """Named by a part of its identifier, the second device answers, with numbers of 64 bits; nobody computes on it."""
+    said = look({"CUDA_VISIBLE_DEVICES": "GPU-bbbb"})
+    assert said["sample"] == SECOND
+    assert (said["count"], said["energy_j"], said["computing"], said["foreign"]) == (1, 1.8e10, [], None)
+
+
+@pytest.mark.parametrize("failure", [None, "!15,!15"], ids=["not supported", "device is lost"])
+def test_what_a_device_does_not_answer_is_null_alone(failure: str | None, look: Look) -> None:
+    """Power and traffic that are not told leave the other numbers as they are."""
+    said = look({"PowerUsage": failure, "PcieRx": failure, "TotalEnergyConsumption": failure, "Process": failure})
+    assert said["sample"] == FIRST | {"gpu_power_w": None, "gpu_pcie_rx_bytes_per_s": None}
+    assert (said["energy_j"], said["foreign"]) == (None, None)
+
+
+def test_a_device_that_answers_nothing_is_all_null(look: Look) -> None:
+    """A device whose every question fails has a row of nulls, and no number is made up."""
+    said = look(dict.fromkeys(PLANTED.keys() - {"Init", "Count"}))
+    assert said["sample"] == NO_GPU
+    assert set(said["facts"].values()) == {None}
+    assert said["installed"] == []
+
+
+def test_a_driver_that_is_older_than_the_bindings_is_read_too(look: Look) -> None:
+    """Reasons for low clocks had another name before driver 535; a question that it does not know has no answer."""
+    said = look({}, "-DOLDER_THAN_BINDINGS")
+    assert said["sample"] == FIRST
+    assert said["computing"] == [4242]
+
+
+@pytest.mark.parametrize("changes", [{"Init": "!9"}, {"Count": "0"}, {"Count": "!999"}])
+def test_a_driver_without_a_device_is_a_cpu(changes: dict[str, str], look: Look) -> None:
+    """NVML that does not start, has no device, or fails to count them: no probe, and the plan is for a CPU."""
+    assert look(changes) == {"device": "cpu", "count": 0, "installed": []}
