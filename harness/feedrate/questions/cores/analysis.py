@@ -1,8 +1,8 @@
 """Images a second that a core loads, and that a GPU trains on; the one over the other are the cores that it needs.
 
 A core's rate is the loader's ÷ its workers, where no more of them ran than there are cores: with all cores busy a core
-does less than alone, so that the rate of the most workers counts. The loader's other process, which takes batches over,
-runs beside them; what it takes is thereby charged to the workers.
+does less than alone, so that the rate of the most workers counts. The loader's other process, which takes batches over
+(and, without a GPU, normalises them), runs beside them; what it takes is thereby charged to the workers.
 """
 
 from __future__ import annotations
@@ -76,21 +76,16 @@ def named(cell: Row) -> str:
     return f"{name}, scaled" if cell["scaled_decode"] is True else name
 
 
-def trained(trials: pd.DataFrame) -> list[Row]:
-    """What a GPU trains on batches that are there already, a row a model, the fastest first."""
+def on_gpu(trials: pd.DataFrame, mode: str) -> list[Row]:
+    """What a GPU trains on image files, a row a cell, the fastest first.
+
+    Args:
+        trials: of one run.
+        mode: ``compute`` (batches that are there already) or ``train`` (fed by the loader).
+    """
     kept = [
         cell
         for cell in rows_of(cells(trials))
-        if cell["mode"] == "compute" and cell["device"] == "cuda" and cell["n"] and of_files(cell)
-    ]
-    return sorted(kept, key=lambda cell: -cell["samples_per_s"])
-
-
-def fed(trials: pd.DataFrame) -> list[Row]:
-    """What a GPU trains while the loader feeds it, a row a training cell, the fastest first."""
-    kept = [
-        cell
-        for cell in rows_of(cells(trials))
-        if cell["mode"] == "train" and cell["device"] == "cuda" and cell["n"] and of_files(cell)
+        if cell["mode"] == mode and cell["device"] == "cuda" and cell["n"] and of_files(cell)
     ]
     return sorted(kept, key=lambda cell: -cell["samples_per_s"])

@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from feedrate.pages.runs import RunView
 from feedrate.pages.template import render
-from feedrate.questions.cores.analysis import Core, Row, busiest, fed, named, per_core, trained
+from feedrate.questions.cores.analysis import Core, Row, busiest, named, on_gpu, per_core
 from feedrate.schema import words
 
 SUITE = "cores"
@@ -34,7 +34,7 @@ def section(view: RunView, suite: str) -> str:
     loaded = busiest(per_core(trials, cores))
     if not loaded:
         return ""
-    measured = trained(trials)
+    measured = on_gpu(trials, "compute")
     rates = {f"this GPU with {cell['model']}": float(cell["samples_per_s"]) for cell in measured} or DECLARED
     rate = max(rates.values())
     return render(
@@ -48,7 +48,7 @@ def section(view: RunView, suite: str) -> str:
         ends=[f"{1000 * math.log10(end):.0f}" for end in RANGE],
         cores=cores,
         rows=[_row(core, rate, cores) for core in loaded],
-        fed=[_fed(cell, measured) for cell in fed(trials)],
+        fed=[_fed(cell, measured) for cell in on_gpu(trials, "train")],
     )
 
 
