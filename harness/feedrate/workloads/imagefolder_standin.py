@@ -4,7 +4,7 @@ ImageNet's images measure 469 × 387 pixels on average (image-net.org, LSVRC) an
 Storage's workload for ResNet-50); by far the most frequent size is Flickr's, whose longer side has 500 pixels. Which
 share each size of ``SIZES`` has is ours, so that their means are 472 × 390. Quality is 75 to 90, colours have half the
 resolution (4:2:0), as most photographs on the web have. ImageNet's own are larger because most were saved at 96 without
-that; here the detail makes up for it: luma noise of amplitude 1/f^0.85 (mean 110, standard deviation 58) and two chroma
+that; here the detail makes up for it: luma noise of amplitude 1/f^0.8 (mean 110, standard deviation 66) and two chroma
 fields of amplitude 1/f^2. What decides the time that decoding takes are pixels and bits: a photograph of as many of
 both decodes within 15 % of the time (tests/workloads).
 
@@ -84,7 +84,7 @@ def _sample(place: int) -> Sample:
 def texture(place: int) -> Image:
     """Make an image that files are cut out of: uint8, 1024 × 2048 × 3."""
     random = np.random.Generator(np.random.PCG64([_SEED, TEXTURES, place]))
-    luma = 110 + 58 * noise(random, _GRID, 0.85)
+    luma = 110 + 66 * noise(random, _GRID, 0.8)
     red, blue = (12 * noise(random, (_GRID[0] // 2, _GRID[1] // 2), 2.0) for _ in range(2))
     chroma = np.stack((red, -(red + blue) / 2, blue), axis=-1).repeat(2, axis=0).repeat(2, axis=1)
     return np.clip(np.rint(luma[..., None] + chroma), 0, 255).astype(np.uint8)
