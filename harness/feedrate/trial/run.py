@@ -72,7 +72,7 @@ def run_trial(job: Job, reporter: Reporter) -> None:
 
 def synchronizer(job: Job) -> Callable[[], None]:
     """Choose how to wait for the device; on a CPU there is none to wait for."""
-    return torch.cuda.synchronize if job.device == "cuda" else lambda: None
+    return torch.accelerator.synchronize if job.device == "cuda" else lambda: None
 
 
 def rehearse(

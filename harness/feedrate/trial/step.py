@@ -337,7 +337,7 @@ class PinnedBuffers:
     BUFFERS = 2
 
     def __init__(self) -> None:
-        self._turns: dict[tuple[torch.Size, torch.dtype], Iterator[tuple[torch.Tensor, torch.cuda.Event]]] = {}
+        self._turns: dict[tuple[torch.Size, torch.dtype], Iterator[tuple[torch.Tensor, torch.Event]]] = {}
 
     def copy(self, output: torch.Tensor) -> None:
         """Begin to copy an output."""
@@ -349,10 +349,10 @@ class PinnedBuffers:
         buffer.copy_(output, non_blocking=True)
         done.record()
 
-    def _buffer(self, output: torch.Tensor) -> tuple[torch.Tensor, torch.cuda.Event]:
+    def _buffer(self, output: torch.Tensor) -> tuple[torch.Tensor, torch.Event]:
         """A buffer of the same shape and layout, and the event that ends a copy into it."""
         buffer = torch.empty_like(output, device="cpu", pin_memory=True)
-        return buffer, torch.cuda.Event()  # type: ignore[no-untyped-call]
+        return buffer, torch.Event()
 
 
 def loss_read(step: Step) -> Step:
