@@ -39,6 +39,8 @@ from feedrate.trial.loader import Fields
 LEARNING_RATE = 1e-4
 REHEARSALS = {"compile": 1, "script": 2}
 """Steps of one shape after which code is made: TorchScript watches its first run and optimises in the second."""
+CUDA_REHEARSALS = 2
+"""Steps of one shape after which CUDA has loaded its libraries and chosen its algorithms, memory of both passes."""
 AMP_TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 SIZE_STEP = 8
 """Pixels by which one size of ``vary_shapes`` is smaller than the one before."""
@@ -96,7 +98,7 @@ class Training:
     """Bare: its parameters are the ones that are trained."""
     optimizer: torch.optim.Optimizer
     rehearsals: int
-    """Steps that make all code that the trial runs; 0 where nothing is compiled."""
+    """Steps that make all code that the trial runs; 0 where nothing is compiled, loaded or chosen."""
     overflows: Overflows | None
     """Counts steps that were not finite; None without mixed precision."""
 
@@ -141,7 +143,8 @@ def build(job: Job, device: torch.device, wrap: Wrap) -> Training:
         step = loss_read(step)
     if debug in DEBUG_CONTEXTS:
         step = in_context(step, DEBUG_CONTEXTS[debug])
-    return Training(step, bare, real.adam, REHEARSALS.get(fusion, 0) * count_shapes(job), overflows)
+    rehearsals = max(REHEARSALS.get(fusion, 0), CUDA_REHEARSALS if device.type == "cuda" else 0)
+    return Training(step, bare, real.adam, rehearsals * count_shapes(job), overflows)
 
 
 def _set_libraries(job: Job) -> None:
