@@ -18,8 +18,6 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +26,8 @@ import torch
 
 QUEUE = 1024
 """Pieces of work that wait on a stream before the host does."""
+CLOCK_HZ = 1_755_000_000
+"""Of the device; a spin lasts as many cycles as it is told."""
 
 
 @dataclass
@@ -70,6 +70,13 @@ class Stream:
 
     def synchronize(self) -> None:
         self.device.clock.wait_until(self.free_at)
+
+    def __enter__(self) -> None:
+        """Make it the current one."""
+        self.before, self.device.current = self.device.current, self
+
+    def __exit__(self, *_: object) -> None:
+        self.device.current = self.before
 
 
 @dataclass(eq=False)
@@ -143,15 +150,12 @@ class FakeDevice:
     def make_event(self, enable_timing: bool = False) -> Event:
         return Event(self, enable_timing)
 
-    @contextmanager
-    def on(self, stream: Stream) -> Iterator[None]:
-        before, self.current = self.current, stream
-        yield
-        self.current = before
-
     def synchronize(self) -> None:
         for stream in self.streams:
             stream.synchronize()
+
+    def spin(self, cycles: int) -> None:
+        self.current.issue(round(cycles * 1e9 / CLOCK_HZ))
 
     def launch(self, host_ns: int, ns: int, reads: tuple[Copied, ...] = ()) -> None:
         """Issue a kernel, which takes the host a while before the device gets it."""
@@ -164,12 +168,11 @@ class FakeDevice:
     def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Put the device behind PyTorch's names, and its clock behind the host's."""
         monkeypatch.setattr(time, "perf_counter_ns", self.clock.now)
-        for name, replacement in {
-            "Event": self.make_event,
-            "Stream": self.make_stream,
-            "current_stream": lambda: self.current,
-            "stream": self.on,
-            "synchronize": self.synchronize,
-            "is_initialized": lambda: True,
-        }.items():
-            monkeypatch.setattr(torch.cuda, name, replacement)
+        monkeypatch.setattr(torch, "Event", self.make_event)
+        monkeypatch.setattr(torch, "Stream", self.make_stream)
+        monkeypatch.setattr(torch.accelerator, "current_stream", lambda: self.current)
+        monkeypatch.setattr(torch.accelerator, "synchronize", self.synchronize)
+        monkeypatch.setattr(torch.cuda, "_sleep", self.spin)
+        # The hook knows PyTorch 2.4, which has CUDA's names alone.
+        monkeypatch.setattr(torch.cuda, "Event", self.make_event)
+        monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)

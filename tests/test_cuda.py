@@ -218,6 +218,18 @@ def test_issuing_a_copy_is_not_waited_for() -> None:
     assert sum(timeline.exposed()) < 0.1 * sum(timeline.spans()["h2d"]) < sum(timeline.spans()["idle"])
 
 
+def test_a_spinning_step_is_not_waited_for_and_lasts_as_long_as_it_was_told() -> None:
+    """By the device's events within 5 %, its clock being its own; the host only launches it."""
+    source = repeat(Batch((torch.rand(1 << 10),), b""))
+    job = Job("trial", device="cuda", cell={"mode": "train", "step": "spin", "step_ms": 5.0})
+    row, _ = stages.assemble(job, torch.device("cuda"))
+    timed, timeline = stages.instrument(job, stages.prefetch(job, row, source), torch.cuda.synchronize)
+    timeline.reset(STEPS)
+    window = loop.measure(source, timed, Limits(0, STEPS, 1, STEPS), torch.cuda.synchronize)
+    assert sum(timeline.spans()["forward"]) == pytest.approx(5e6 * STEPS, rel=0.05)
+    assert sum(window.durations()["forward"]) < 0.1 * window.wall_ns
+
+
 def test_pinned_outputs_are_whole_before_they_are_overwritten() -> None:
     """Whoever reads a buffer when its copy is done finds one output in it."""
     pinned = steps.PinnedBuffers()

@@ -92,6 +92,8 @@ def test_what_was_seen_beside_it_is_a_median_over_blocks(trials_of: Trials) -> N
     row = cells(frame).iloc[0]
     assert row["cpu_util_pct"] == 12
     assert row["joules_per_sample"] == pytest.approx(0.05)
+    longer = trials_of([({}, [100.0] * 3)], gpu_energy_j=50.0, gpu_energy_ns=int(1.25 * frame["wall_ns"][0]))
+    assert cells(longer)["joules_per_sample"][0] == pytest.approx(0.04), "read a quarter longer than the window"
 
 
 def test_cells_of_two_runs_are_apart(trials_of: Trials) -> None:

@@ -32,22 +32,16 @@ def holding() -> dict[str, Any]:
 
 
 def main() -> None:
-    """Write ``v<version>/``, and beside it the run of a search."""
+    """Write ``v<version>/``."""
     sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
     import fake_run
-    import fake_tuned
     from fake_kind import Fake
-
-    from feedrate.store.runs import report_of
 
     held = holding()
     folder = GOLDEN / f"v{held['schema_version']}"
-    searched = GOLDEN / f"v{held['schema_version']}_tune"
-    for each in (folder, searched):
-        shutil.rmtree(each, ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)
     run_id = f"2026010{held['schema_version']}T030405Z-090{held['schema_version']}"
     fake_run.write(folder, Fake(run_id=run_id, blocks=2, batches=(8, 32), workers=(0, 2)))
-    report_of(fake_tuned.write(searched, fake_tuned.Search(most=2, steps=40))).unlink()
     (folder / "holds.json").write_text(json.dumps(held, indent=1) + "\n", encoding="utf-8")
 
 

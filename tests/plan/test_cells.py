@@ -74,6 +74,7 @@ def test_merging_is_said_with_its_reason(tmp_path: Path) -> None:
     [
         ("{batch_size: [8, 64], n_samples: 16}", {}, "batch_size above n_samples"),
         ("{batch_size: 8}, {mode: copy}", {}, "mode copy needs a CUDA device"),
+        ("{step: [emulated, spin]}", {}, "step spin needs a CUDA device"),
         ("{parallel: [none, dp], world_size: 2}", {}, "parallel dp needs CUDA devices"),
         ("{parallel: [none, dp]}", {}, "nothing to compare"),
         ("{parallel: [none, dp], world_size: 2, fusion: compile}", {}, "copies the model"),

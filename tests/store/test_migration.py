@@ -78,7 +78,8 @@ def test_earlier_versions_lack_columns_and_this_one_none() -> None:
         for version in VERSIONS
     }
     assert "evidence" in lacking[1]
-    assert lacking[5] == lacking[4] == {"scaled_decode"}
+    came = {"scaled_decode", "first_step_ns", "gpu_energy_ns", "gpu_allocations", "pinned_allocations"}
+    assert lacking[5] == lacking[4] == came
     assert lacking[3] == lacking[4] | {"script", "worker_getitem_ns", "batches_ready"}
     assert lacking[2] == lacking[3] | {"memory_limit_mib", "read_ahead_kib", "ddp_buckets"} < lacking[1]
     assert not lacking[6]

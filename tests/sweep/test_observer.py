@@ -58,7 +58,7 @@ def gpu(before: int, foreign: int | None, bits: int) -> Any:
     return SimpleNamespace(
         computing=lambda: frozenset(range(before)),
         foreign_processes=lambda seen, ours: foreign if len(seen) == before and ours else None,
-        energy_j=lambda: 1.0,
+        energy_j=iter((1.0, 3.5)).__next__,
         sample=lambda: {"gpu_throttle_reasons": bits},
     )
 
@@ -85,6 +85,14 @@ def watched(observer: Observer, machine: Machine, pid: int, answer: Answer, **sa
 
 def ignored(_sample: dict[str, Any]) -> None:
     """Nobody looks at the telemetry."""
+
+
+def test_energy_comes_with_the_time_between_its_readings(machine: Machine, trial: int) -> None:
+    """The counter is read beside the window, not at its borders: the row says how long apart."""
+    observer = Observer(machine.probe, gpu(1, 0, 0), 0, ignored)
+    row = watched(observer, machine, trial, answered(), idle=200)["trial"]
+    assert row["gpu_energy_j"] == 2.5
+    assert 0.1e9 <= row["gpu_energy_ns"] < 10e9
 
 
 def test_a_check_has_nothing_but_its_finding(machine: Machine, trial: int) -> None:

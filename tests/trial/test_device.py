@@ -15,14 +15,16 @@ from fake_device import QUEUE, FakeDevice, HostTensor
 from planned_step import DEPTH, PASSES, Plan, Truth
 
 import feedrate
+from feedrate.analysis.ceilings import bottleneck
 from feedrate.trial import loop, stages
 from feedrate.trial.job import Job
 from feedrate.trial.loader import Batch
 from feedrate.trial.loop import Limits
+from feedrate.trial.run import host_times
 from feedrate.trial.stages import Stage
 
 BOUNDS: dict[str, dict[str, Any]] = {
-    "loader": {"load": 12_000, "copy": 2_000, "kernel": 2_000},
+    "loader": {"load": 15_000, "copy": 2_000, "kernel": 2_000},
     "copy": {"load": 3_000, "copy": 12_000, "kernel": 2_000},
     "compute": {"load": 3_000, "copy": 2_000, "kernel": 4_000},
     "launch": {"load": 3_000, "copy": 1_000, "kernel": 1_500, "launch": 4_000},
@@ -75,7 +77,7 @@ class Measured(NamedTuple):
     half_ratio: float
     trained: list[int]
     """The number of each step's batch."""
-    tags: list[bytes]
+    window: loop.Window
 
 
 def follow(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> Measured:
@@ -95,7 +97,7 @@ def follow(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> Measured:
     assert exposed is not None
     assert half is not None
     steps = {**timeline.spans(), "exposed": exposed, "fetch": window.durations()["fetch"], "wall": [window.wall_ns]}
-    return Measured(steps, half, trained, window.tags)
+    return Measured(steps, half, trained, window)
 
 
 def happens(plan: Plan) -> dict[str, list[int]]:
@@ -136,7 +138,7 @@ def test_all_batches_arrive_once_and_in_order(prefetcher: str, monkeypatch: pyte
     measured = follow(plan, monkeypatch)
     held = prefetcher != "none"
     assert measured.trained == list(range(plan.steps))
-    assert measured.tags[: plan.steps] == [str(k + held).encode() for k in range(plan.steps)]
+    assert measured.window.tags[: plan.steps] == [str(k + held).encode() for k in range(plan.steps)]
 
 
 def test_a_full_queue_holds_the_host_back_and_not_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,6 +165,42 @@ def test_a_prefetcher_that_forgets_a_call_is_caught(
     monkeypatch.setattr(kind, call, lambda *_: None)
     with pytest.raises(AssertionError, match=said):
         follow(PLANS["stream, pinned, copy, spread 0.0"], monkeypatch)
+
+
+@pytest.mark.parametrize("prefetcher", ["none", "next_batch", "stream"])
+@pytest.mark.parametrize("bound", ["loader", "copy", "compute", "launch"])
+def test_what_holds_a_training_back_is_named(bound: str, prefetcher: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Judged by each stage alone and by what is measured of the host, a verdict is what was planted."""
+    plan = PLANS[f"{prefetcher}, pinned, {bound}, spread 0.4"]
+    window = follow(plan, monkeypatch).window
+    shares = {
+        f"{name.removeprefix('host_').removesuffix('_ns')}_share": ns / window.wall_ns
+        for name, ns in host_times(window)[0].items()
+    }
+    drained = window.drained * window.steps / window.wall_ns
+    row = {"mode": "train", "step": "real", "device": "cuda", "prefetcher": prefetcher, "samples_per_s": 1.0}
+    row |= {"pin_memory": True, "non_blocking": True, "drained_steps": drained}
+    row |= {"load_ceiling": 1 / plan.load, "copy_ceiling": 1 / plan.copy}
+    row |= {"compute_ceiling": 1 / (len(PASSES) * max(plan.kernel, plan.launch))}
+    assert bottleneck(row | shares) == f"{bound}-bound"
+
+
+def test_a_spinning_step_keeps_the_device_busy_and_not_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It lasts as long as it was told, by a rate that was timed on the device, while the host goes on."""
+    plan, device = Plan("none", True, load=500, copy=2_000), FakeDevice()
+    cell = {"mode": "train", "step": "spin", "step_ms": 5.0, "non_blocking": True}
+    job = Job("trial", device="cuda", cell=cell)
+    device.install(monkeypatch)
+    row, training = stages.assemble(job, torch.device("cuda"))
+    source = batches(device, plan)
+    timed, timeline = stages.instrument(job, stages.prefetch(job, row, source), device.synchronize)
+    window = loop.measure(source, timed, Limits(0, plan.steps, 1, plan.steps), device.synchronize)
+    assert training is None
+    assert timeline
+    assert timeline.spans()["forward"] == pytest.approx([5_000_000] * plan.steps, abs=10)
+    assert timeline.spans()["h2d"][1:] == [2_000_000] * (plan.steps - 1)
+    assert window.durations()["forward"] == [0] * plan.steps
+    assert window.wall_ns == pytest.approx(7_000_000 * plan.steps, rel=0.01)
 
 
 @pytest.mark.parametrize("name", [name for name in PLANS if name.startswith("none")])

@@ -23,6 +23,7 @@ from feedrate.trial import distributed
 from feedrate.trial.job import Job
 from feedrate.trial.loop import Window
 from feedrate.trial.run import (
+    allocations,
     device_times,
     host_times,
     lead_in_steps,
@@ -102,7 +103,7 @@ def test_throughput_is_samples_over_wall_clock() -> None:
 
 
 def test_memory_and_how_far_the_host_ran_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On CUDA the row has what the device's memory held and what the last wait took; pinned memory where known."""
+    """On CUDA the row has what the device's memory held, what the last wait took, and all pinned memory owned."""
     values = {
         "max_memory_allocated": 1,
         "max_memory_reserved": 2,
@@ -120,9 +121,21 @@ def test_memory_and_how_far_the_host_ran_ahead(monkeypatch: pytest.MonkeyPatch) 
         "host_drain_ns": 5,
     }
     assert device_times(cuda, window(10, drained=5), None) == (expected, {})
-    monkeypatch.delattr(torch.cuda, "host_memory_stats")
-    assert device_times(cuda, window(10, drained=5), None)[0] == expected | {"pinned_bytes": None}
+    older = {"allocated_bytes.current": 4, "reserved_bytes.current": 8}
+    monkeypatch.setattr(torch.cuda, "host_memory_stats", lambda: older)
+    assert device_times(cuda, window(10, drained=5), None)[0] == expected | {"pinned_bytes": 8}
     assert device_times(job(), window(10), None) == ({}, {})
+
+
+def test_allocations_are_counted_where_pytorch_counts_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls of the driver by both allocators; none on a CPU."""
+    monkeypatch.setattr(torch.cuda, "memory_stats", lambda: {"num_device_alloc": 3})
+    monkeypatch.setattr(torch.cuda, "host_memory_stats", lambda: {"num_host_alloc": 5})
+    cuda = Job("trial", device="cuda")
+    assert allocations(cuda) == {"gpu_allocations": 3, "pinned_allocations": 5}
+    monkeypatch.setattr(torch.cuda, "host_memory_stats", dict)
+    assert allocations(cuda) == {"gpu_allocations": 3}
+    assert allocations(job()) == {}
 
 
 @pytest.fixture

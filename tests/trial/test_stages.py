@@ -30,7 +30,7 @@ def test_events_are_made_before_the_window_and_used_again(device: FakeDevice) ->
 
     def make() -> object:
         made.append(1)
-        return stages.cuda_event()
+        return stages.timed_event()
 
     timeline = Timeline(["forward"], make)
     (timed,) = timeline.instrument([working(device, "forward", 3)])
@@ -55,6 +55,13 @@ def test_serialized_waits_after_every_stage() -> None:
         state = stage.run(state)
     assert state == 4
     assert len(waits) == 2
+
+
+def test_without_timing_nothing_is_put_around_the_stages() -> None:
+    """With timing = off the row is the very same, and there is no timeline."""
+    plain = stages.Prefetch(row("h2d", "forward"), 0, None)
+    job = Job("trial", device="cuda", cell={"timing": "off"})
+    assert stages.instrument(job, plain, lambda: None) == (plain.row, None)
 
 
 def test_halves_are_compared_by_the_device(device: FakeDevice) -> None:

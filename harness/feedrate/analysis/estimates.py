@@ -55,7 +55,17 @@ def identities(trials: pd.DataFrame) -> pd.DataFrame:
 def _by_block(trials: pd.DataFrame) -> pd.DataFrame:
     """Float columns of each cell in each block, trials of one block averaged; index (run_id, cell_id, block)."""
     wanted = sorted(
-        {*_SHARES.values(), *MEDIANS, "wall_ns", "steps", "host_drain_ns", "steady", "gpu_energy_j", "samples"}
+        {
+            *_SHARES.values(),
+            *MEDIANS,
+            "wall_ns",
+            "steps",
+            "host_drain_ns",
+            "steady",
+            "gpu_energy_j",
+            "gpu_energy_ns",
+            "samples",
+        }
     )
     ended = successful(trials.reindex(columns=[*KEYS, "block", "outcome", "samples_per_s", *wanted]))
     given = ended[wanted].astype("float64")
@@ -63,7 +73,9 @@ def _by_block(trials: pd.DataFrame) -> pd.DataFrame:
     columns |= {column: given[column] for column in MEDIANS}
     columns["steady_share"] = given["steady"]
     columns["drained_steps"] = given["host_drain_ns"] * given["steps"] / given["wall_ns"]
-    columns["joules_per_sample"] = given["gpu_energy_j"] / given["samples"]
+    # The counter was read a little before and after the window; earlier versions did not say when.
+    read = given["gpu_energy_ns"].fillna(given["wall_ns"])
+    columns["joules_per_sample"] = given["gpu_energy_j"] * given["wall_ns"] / read / given["samples"]
     frame = pd.DataFrame(columns, index=ended.index).assign(log_rate=np.log(ended["samples_per_s"].astype("float64")))
     return frame.groupby([ended["run_id"], ended["cell_id"], ended["block"]]).mean()
 

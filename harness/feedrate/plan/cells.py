@@ -217,7 +217,7 @@ def _cpu_limits(cell: Cell, place: Place) -> Iterator[str]:
     """What only a CUDA device can do."""
     if place.device == "cuda":
         return
-    for axis, value in (("mode", "copy"), ("amp", "fp16"), ("debug", "nvtx")):
+    for axis, value in (("mode", "copy"), ("step", "spin"), ("amp", "fp16"), ("debug", "nvtx")):
         if cell.get(axis) == value:
             yield f"{axis} {value} needs a CUDA device"
     decoder = str(cell.get("decoder", ""))

@@ -48,6 +48,7 @@ __all__ = [
     "AXES",
     "BY_NAME",
     "CEILINGS",
+    "EMULATED",
     "FREE_NAME",
     "KNOBS",
     "LOADING",
@@ -73,6 +74,8 @@ def _named(**axes: Axis) -> tuple[Axis, ...]:
     return tuple(replace(axis, name=name) for name, axis in axes.items())
 
 
+EMULATED = ("emulated", "spin")
+"""Values of ``step`` that compute nothing and last as long as ``step_ms`` says."""
 TASK = _named(
     workload=Axis(
         "synthetic",
@@ -108,15 +111,16 @@ TASK = _named(
     ),
     step=Axis(
         "real",
-        "The model's step: computed, or emulated by sleeping for step_ms.",
-        choices=one_of("real", "emulated"),
+        "The model's step: computed, emulated by a host that sleeps for step_ms (emulated), or by a CUDA device that "
+        "spins for it, which is launched and not waited for (spin).",
+        choices=one_of("real", *EMULATED),
         idle=only("mode", "train"),
     ),
     step_ms=Axis(
         10.0,
-        "How long an emulated step sleeps, whatever the batch size.",
+        "How long an emulated step sleeps or spins, whatever the batch size.",
         unit="ms",
-        idle=only("step", "emulated"),
+        idle=only("step", *EMULATED),
     ),
     model=Axis(
         "srcnn",
@@ -431,8 +435,8 @@ TRAINING = _named(
     ),
     timing=Axis(
         "events",
-        "How phases are timed: CUDA events, or a synchronisation after every phase.",
-        choices=one_of("events", "serialized"),
+        "How the device's phases are timed: CUDA events, a synchronisation after every phase, or not at all (off).",
+        choices=one_of("events", "serialized", "off"),
         idle=on_cuda(only("mode", "train", "compute", "copy")),
     ),
 )
@@ -476,14 +480,13 @@ def ceilings(cell: Cell, device: str) -> dict[str, dict[str, Value]]:
     """Map the stages of a training cell to the cells that they are alone; unrelated axes do not apply there.
 
     On a CPU there is nothing to copy, and how a script copies is not known; an emulated step's ceiling is declared, not
-    measured. Several replicas have no
-    ceilings: a stage alone is one replica's.
+    measured. Several replicas have no ceilings: a stage alone is one replica's.
     """
     if cell.get("parallel", "none") != "none":
         return {}
     whole = {axis.name: axis.default for axis in AXES} | dict(cell)
     left_out = {"copy"} if device == "cpu" or cell["workload"] == SCRIPT else set()
-    left_out |= {"compute"} if cell.get("step") == "emulated" else set()
+    left_out |= {"compute"} if cell.get("step") in EMULATED else set()
     return {stage: applicable({**whole, "mode": stage}, device)[0] for stage in CEILINGS if stage not in left_out}
 
 

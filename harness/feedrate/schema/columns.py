@@ -141,6 +141,8 @@ MEASURED = _columns(
         "warmup_ns": "Wall clock of the warm-up, first batch excluded.",
         "epochs": "Epochs that began inside the window; null where batches come without end.",
         "compile_ns": "First steps of a compiled or scripted model, before the warm-up.",
+        "first_step_ns": "First step of a model that was rehearsed before the warm-up, with the wait for the device: "
+        "loading of libraries, choice of algorithms and compiling are in it.",
         "cache_fill_ns": "Preparing all items of an on-disk cache and writing them, before start-up.",
         "cache_bytes": "Size of that cache on disk.",
         "nonfinite_steps": "Steps of the window whose loss was not finite, or whose update the loss scaler skipped; "
@@ -170,13 +172,18 @@ MEASURED = _columns(
         # the GPU
         "gpu_util_pct": "NVML: share of time in which a kernel ran, mean of the samples that count.",
         "gpu_power_w": "NVML board power, mean of the samples that count.",
-        "gpu_energy_j": "NVML energy counter over the window.",
+        "gpu_energy_j": "NVML energy counter: from when the window opened until it closed.",
+        "gpu_energy_ns": "Time between the two readings of that counter.",
         "gpu_sm_clock_mhz": "NVML SM clock, mean over the window.",
         "gpu_throttle_reasons": "NVML clock event reasons, or-ed over the window (bit mask).",
         "gpu_mem_peak_bytes": "Peak device memory in tensors since the warm-up (max_memory_allocated).",
         "gpu_mem_reserved_bytes": "Peak device memory that PyTorch reserved (max_memory_reserved).",
         "gpu_mem_used_bytes": "Device memory in use by all processes after the window (cudaMemGetInfo).",
-        "pinned_bytes": "Page-locked host memory that PyTorch's allocator holds after the window.",
+        "gpu_allocations": "Calls of cudaMalloc by PyTorch's allocator since the warm-up; each one stalls the host.",
+        "pinned_bytes": "Page-locked host memory that PyTorch's allocator holds after the window, blocks that wait for "
+        "their next use included; each is rounded up to a power of two.",
+        "pinned_allocations": "Calls of cudaHostAlloc by PyTorch's allocator since the warm-up; null where it does not "
+        "count them.",
         # the host
         "cpu_util_pct": "Busy share of all of the machine's cores during the window.",
         "main_cpu_pct": "CPU of the training process during the window; 100 is one core. With ddp that is torchrun's "

@@ -8,7 +8,8 @@ A file says its version in its manifest, which lies inside the file and beside i
 - Version 3: trials have the axes ``memory_limit_mib``, ``read_ahead_kib`` and ``ddp_buckets``.
 - Version 4: a training script can be a workload: axis ``script``; ``worker_getitem_ns`` and ``batches_ready``.
 - Version 5: the manifest says what searches found, ``tuned``.
-- Version 6: trials have the axis ``scaled_decode``.
+- Version 6: trials have the axis ``scaled_decode``, ``first_step_ns``, ``gpu_energy_ns``, ``gpu_allocations`` and
+  ``pinned_allocations``.
 
 Whatever changes a column, a type or a field of the manifest makes a new version. ``tests/golden`` holds files of each
 version and the list of what the newest holds.
@@ -39,7 +40,7 @@ READ = tuple(range(1, SCHEMA_VERSION + 1))
 _CAME_WITH = {
     **dict.fromkeys(("memory_limit_mib", "read_ahead_kib", "ddp_buckets"), 3),
     **dict.fromkeys(("script", "worker_getitem_ns", "batches_ready"), 4),
-    **dict.fromkeys(("scaled_decode",), 6),
+    **dict.fromkeys(("scaled_decode", "first_step_ns", "gpu_energy_ns", "gpu_allocations", "pinned_allocations"), 6),
 }
 """Column to the version that it came with; all others are older than version 2."""
 _FIELDS_CAME_WITH = {"tuned": 5}

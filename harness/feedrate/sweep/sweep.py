@@ -362,7 +362,8 @@ class Observer:
         self._started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
         self._samples: list[dict[str, Any]] = []
         self._before: TrialCounters | None = None
-        self._energy_j: float | None = None
+        self._energy: tuple[float | None, int] = None, 0
+        """What the GPU had used when the window opened, in joules, and when that was read."""
         self._computing = device.computing() if device else None
         self._columns: dict[str, Any] = {}
         self._growth = growth
@@ -380,7 +381,8 @@ class Observer:
         elif event == "window_opens":
             self._memory_used = self.group.used() if self.group else 0.0
             self._before = self._host.counters(pid)
-            self._energy_j = self._gpu.energy_j() if self._gpu else None
+            if self._gpu:
+                self._energy = self._gpu.energy_j(), time.perf_counter_ns()
         elif event == "window_closes" and self._before is not None:
             self._columns |= difference(self._before, self._host.counters(pid))
             self._close_gpu(pid)
@@ -398,8 +400,9 @@ class Observer:
     def _close_gpu(self, pid: int) -> None:
         if not self._gpu:
             return
-        if self._energy_j is not None and (now := self._gpu.energy_j()) is not None:
-            self._columns["gpu_energy_j"] = now - self._energy_j
+        before_j, read_ns = self._energy
+        if before_j is not None and (now_j := self._gpu.energy_j()) is not None:
+            self._columns |= {"gpu_energy_j": now_j - before_j, "gpu_energy_ns": time.perf_counter_ns() - read_ns}
         ours = {pid, *descendants(pid)}
         self._columns["gpu_foreign_processes"] = self._gpu.foreign_processes(self._computing, ours)
 

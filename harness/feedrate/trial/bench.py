@@ -191,7 +191,7 @@ def _event_costs() -> list[float]:
 
     def instrument(row: list[Stage]) -> list[Stage]:
         timeline.reset(EVENT_STEPS)
-        torch.cuda.synchronize()
+        torch.accelerator.synchronize()
         return timeline.instrument(row)
 
     return loop_costs(LOOPS, EVENT_STEPS, instrument)

@@ -19,7 +19,7 @@ from feedrate.trial.feed import Feed, open_feed, planted_read_ns, window_folder
 from feedrate.trial.job import Job, Reporter
 from feedrate.trial.loader import Batch
 from feedrate.trial.stages import Timeline
-from feedrate.trial.step import Training, count_shapes
+from feedrate.trial.step import REHEARSALS, Training, count_shapes
 
 
 def run_trial(job: Job, reporter: Reporter) -> None:
@@ -32,7 +32,7 @@ def run_trial(job: Job, reporter: Reporter) -> None:
     feed = open_feed(job, torch.device(job.device))
     reporter.keep(feed)
     reporter.send("first_batch", t_ns=time.perf_counter_ns() - feed.settled_ns)
-    batches, compile_ns = rehearse(training, plain, feed.batches, synchronize)
+    batches, rehearsed = rehearse(job, training, plain, feed.batches, synchronize)
     prefetched = stages.prefetch(job, plain, batches)
     row, timeline = stages.instrument(job, prefetched, synchronize)
     warm = distributed.warm_up(lambda limits: loop.measure(batches, row, limits, barrier), warm_up_limits(job))
@@ -41,6 +41,7 @@ def run_trial(job: Job, reporter: Reporter) -> None:
     overflows = training.overflows if training else None
     limits = distributed.agree(window_limits(job, feed.most_steps), warm.pace_ns())
     epochs_before = feed.epochs.begun if feed.epochs else 0
+    allocated_before = allocations(job)
 
     def open_window() -> None:
         if timeline:
@@ -56,11 +57,11 @@ def run_trial(job: Job, reporter: Reporter) -> None:
     host_columns, steps = host_times(window)
     worker_columns, who = _worker_stamps(feed, window)
     device_columns, spans = device_times(job, window, timeline)
+    device_columns |= {name: count - allocated_before[name] for name, count in allocations(job).items()}
     columns = throughput(job, window) | warm_up(warm, window) | steadiness(job, window, timeline)
-    columns |= host_columns | worker_columns | device_columns | _data(job, feed)
+    columns |= host_columns | worker_columns | device_columns | rehearsed | _data(job, feed)
     columns |= {
         "startup_ns": feed.startup_ns,
-        "compile_ns": compile_ns,
         "batch_bytes": feed.batch_bytes,
         "planted_read_ns": planted_read_ns(job, prefetched.held + columns["warmup_steps"], window.steps),
         "epochs": feed.epochs.begun - epochs_before if feed.epochs else None,
@@ -72,20 +73,37 @@ def run_trial(job: Job, reporter: Reporter) -> None:
 
 def synchronizer(job: Job) -> Callable[[], None]:
     """Choose how to wait for the device; on a CPU there is none to wait for."""
-    return torch.cuda.synchronize if job.device == "cuda" else lambda: None
+    return torch.accelerator.synchronize if job.device == "cuda" else lambda: None
 
 
 def rehearse(
-    training: Training | None, row: Sequence[stages.Stage], batches: Iterator[Batch], synchronize: Callable[[], None]
-) -> tuple[Iterator[Batch], int | None]:
-    """Have everything compiled before the warm-up; gives all batches again, and what compiling took."""
+    job: Job,
+    training: Training | None,
+    row: Sequence[stages.Stage],
+    batches: Iterator[Batch],
+    synchronize: Callable[[], None],
+) -> tuple[Iterator[Batch], dict[str, int]]:
+    """Have everything compiled, loaded and chosen before the warm-up; gives all batches again, and what it took.
+
+    On CUDA what was reserved meanwhile is given back: choosing algorithms takes more memory than training does.
+    """
     if training is None or not training.rehearsals:
-        return batches, None
+        return batches, {}
     first = next(batches)
-    begun = time.perf_counter_ns()
-    training.rehearse(lambda: reduce(lambda state, stage: stage.run(state), row, first))
+    took: list[int] = []
+
+    def run_step() -> None:
+        begun = time.perf_counter_ns()
+        reduce(lambda state, stage: stage.run(state), row, first)
+        synchronize()
+        took.append(time.perf_counter_ns() - begun)
+
+    training.rehearse(run_step)
     synchronize()
-    return chain([first], batches), time.perf_counter_ns() - begun
+    if job.device == "cuda":
+        torch.cuda.empty_cache()
+    compiled = {"compile_ns": sum(took)} if job.value("fusion") in REHEARSALS else {}
+    return chain([first], batches), {"first_step_ns": took[0], **compiled}
 
 
 def warm_up_limits(job: Job) -> loop.Limits:
@@ -177,16 +195,27 @@ def device_times(
         columns = {name: sum(times) for name, times in steps.items()}
     if job.device == "cuda":
         free, total = torch.cuda.mem_get_info()
-        # Page-locked memory of the host, where PyTorch accounts for it.
-        pinned = torch.cuda.host_memory_stats() if hasattr(torch.cuda, "host_memory_stats") else {}
+        pinned = torch.cuda.host_memory_stats()
         columns |= {
             "host_drain_ns": window.drained,
             "gpu_mem_peak_bytes": torch.cuda.max_memory_allocated(),
             "gpu_mem_reserved_bytes": torch.cuda.max_memory_reserved(),
             "gpu_mem_used_bytes": total - free,
-            "pinned_bytes": pinned.get("allocated_bytes.current"),
+            # All blocks that the allocator owns had another name while "allocated" meant those in use.
+            "pinned_bytes": pinned.get("reserved_bytes.current", pinned.get("allocated_bytes.current")),
         }
     return columns, steps
+
+
+def allocations(job: Job) -> dict[str, int]:
+    """Count what PyTorch's allocators have asked the driver for so far: memory of the device, pinned memory."""
+    if job.device != "cuda":
+        return {}
+    counts = {
+        "gpu_allocations": torch.cuda.memory_stats().get("num_device_alloc"),
+        "pinned_allocations": torch.cuda.host_memory_stats().get("num_host_alloc"),
+    }
+    return {name: count for name, count in counts.items() if count is not None}
 
 
 def _data(job: Job, feed: Feed) -> dict[str, Any]:

@@ -9,6 +9,7 @@ mode       step      stages
 =========  ========  ==========================================
 train      real      (h2d,) forward, backward, optimizer
 train      emulated  (h2d,) forward = sleep for ``step_ms``
+train      spin      h2d, forward = the device spins for ``step_ms``, and the host goes on
 load                 none: the loader is drained
 compute              forward, backward, optimizer on one resident batch
 copy                 h2d of resident batches in turn
@@ -43,13 +44,15 @@ Copies on a stream of their own have events there, and their span is ``h2d``. On
 the wait for a copy that was begun a step before: the *exposed* copy. The next copy is issued before the step's first
 event: where the device has nothing to do meanwhile, it is ``idle``. On one stream all of a copy is waited for.
 
-``timing = serialized`` synchronises after every stage instead; it is a value of an axis of its own, for cross-checks.
+``timing = serialized`` synchronises after every stage instead, and ``off`` asks nothing of the device: what events
+cost is the difference. Both are values of an axis of its own, for cross-checks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
+from statistics import median
 from typing import Any, NamedTuple
 
 import torch
@@ -62,6 +65,9 @@ from feedrate.trial.loader import Batch, Fields
 from feedrate.trial.plants import Wait
 
 COPY = "h2d"
+SPIN_CYCLES = 20_000_000
+"""About 10 ms of a device that runs at 2 GHz."""
+WARMING_SPINS, SPINS = 20, 5
 EVENT_ROOM = 4
 """CUDA events are made before the window for so many times the steps that the pace of the warm-up promises."""
 
@@ -92,8 +98,8 @@ def assemble(
         copy = Stage(COPY, lambda batch: decoder(batch.fields, device))
     if mode == "copy":
         return [copy], None
-    if mode == "train" and job.value("step") == "emulated":
-        training, stages = None, [_emulated_stage(job.value("step_ms"))]
+    if mode == "train" and job.value("step") in EMULATED_STAGES:
+        training, stages = None, [EMULATED_STAGES[job.value("step")](job.value("step_ms"))]
     else:
         training = step.build(job, device, wrap)
         stages = [Stage(phase, run) for phase, run in training.step._asdict().items()]
@@ -120,6 +126,29 @@ def _emulated_stage(step_ms: float) -> Stage:
     linux.exact_timers()
     wait, ns = Wait(), round(step_ms * 1e6)
     return Stage("forward", lambda _: wait(ns))
+
+
+def _spinning_stage(step_ms: float) -> Stage:
+    """Have the device spin for ``step_ms``, as kernels that compute so long."""
+    cycles = round(step_ms * cycles_per_ms())
+    return Stage("forward", lambda _: torch.cuda._sleep(cycles))  # type: ignore[no-untyped-call]
+
+
+def cycles_per_ms() -> float:
+    """Time how many cycles the device spins in a millisecond: the median of a few spins, clocks warmed up before."""
+    rates = []
+    for _ in range(WARMING_SPINS + SPINS):
+        begins, ends = timed_event(), timed_event()
+        begins.record()
+        torch.cuda._sleep(SPIN_CYCLES)  # type: ignore[no-untyped-call]
+        ends.record()
+        ends.synchronize()
+        rates.append(SPIN_CYCLES / begins.elapsed_time(ends))
+    return median(rates[WARMING_SPINS:])
+
+
+EMULATED_STAGES = {"emulated": _emulated_stage, "spin": _spinning_stage}
+"""Value of ``step`` to the only stage that its steps have behind the copy, made of ``step_ms``."""
 
 
 class Prefetch(NamedTuple):
@@ -167,22 +196,22 @@ class StreamedCopy:
         """What runs on the copy stream; a timeline puts its events around it."""
         self.wait: Callable[[Fields], Fields] = self._wait
         """What has the compute stream wait for a batch; a timeline puts its events around it too."""
-        self._copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
-        self._stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        self.stream = torch.Stream()
+        self._copied = torch.Event()
         self._ready = self._issue(first)
 
     def _issue(self, batch: Batch) -> Fields:
-        with torch.cuda.stream(self._stream):
+        with self.stream:
             return self.move(batch)
 
     def advance(self, batch: Batch) -> Fields:
         """Begin to move the next batch, have the compute stream wait for the one that is on its way, hand that out."""
-        self._copied.record(self._stream)
+        self._copied.record(self.stream)
         ready, self._ready = self._ready, self._issue(batch)
         return self.wait(ready)
 
     def _wait(self, ready: Fields) -> Fields:
-        compute = torch.cuda.current_stream()
+        compute = torch.accelerator.current_stream()
         compute.wait_event(self._copied)
         for field in ready:
             field.record_stream(compute)
@@ -196,11 +225,13 @@ def instrument(job: Job, prefetched: Prefetch, synchronize: Callable[[], None]) 
         return row, None
     if job.value("timing") == "serialized":
         return serialize(row, synchronize), None
+    if job.value("timing") == "off":
+        return row, None
     timeline = Timeline([stage.phase for stage in row])
     if streamed is None:
         return timeline.instrument(row), timeline
     # Its first stage issues the next copy before it has the compute stream wait: only the wait is the device's.
-    streamed.move = timeline.on_copy_stream(streamed.move)
+    streamed.move = timeline.on_copy_stream(streamed.move, streamed.stream)
     waits, *rest = timeline.instrument([row[0]._replace(run=streamed.wait), *row[1:]])
     streamed.wait = waits.run
     return [row[0], *rest], timeline
@@ -220,17 +251,21 @@ def serialize(stages: Sequence[Stage], synchronize: Callable[[], None]) -> list[
     return [Stage(stage.phase, waiting(stage.run)) for stage in stages]
 
 
-def cuda_event() -> torch.cuda.Event:
+def timed_event() -> torch.Event:
     """Make one event that keeps time."""
-    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+    return torch.Event(enable_timing=True)
 
 
 class Timeline:
-    """Events of a number of steps: ``len(phases) + 1`` borders, and two on the copy stream where there is one."""
+    """Events of a number of steps: ``len(phases) + 1`` borders, and two on the copy stream where there is one.
 
-    def __init__(self, phases: Sequence[str], make: Callable[[], Any] = cuda_event) -> None:
+    Borders are recorded on the stream that is current when a timeline is made: looking it up each time takes longer.
+    """
+
+    def __init__(self, phases: Sequence[str], make: Callable[[], Any] = timed_event) -> None:
         self.phases = tuple(phases)
         self._make = make
+        self._stream = torch.accelerator.current_stream()
         self._borders: list[list[Any]] = []
         self._copies: list[list[Any]] | None = None
         self._step = 0
@@ -257,7 +292,7 @@ class Timeline:
         borders = len(self.phases) + 1
         events = [self._make() for _ in range(borders + 2 * (self._copies is not None))]
         for event in events:
-            event.record()
+            event.record(self._stream)
         self._borders.append(events[:borders])
         if self._copies is not None:
             self._copies.append(events[borders:])
@@ -272,17 +307,17 @@ class Timeline:
             if border == 0:
                 if self._step == len(self._borders):
                     self._add_step()
-                self._borders[self._step][0].record()
+                self._borders[self._step][0].record(self._stream)
             borders = self._borders[self._step]
             result = run(state)
-            borders[border + 1].record()
+            borders[border + 1].record(self._stream)
             if last:
                 self._step += 1
             return result
 
         return timed
 
-    def on_copy_stream(self, move: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def on_copy_stream(self, move: Callable[[Any], Any], stream: torch.Stream) -> Callable[[Any], Any]:
         """Wrap a copy that is begun on another stream, so that events stand around it there.
 
         ``move`` is called once a step, before the first stage and with that stream as the current one.
@@ -293,9 +328,9 @@ class Timeline:
             if self._step == len(self._borders):
                 self._add_step()
             begins, ends = copies[self._step]
-            begins.record()
+            begins.record(stream)
             result = move(batch)
-            ends.record()
+            ends.record(stream)
             return result
 
         return timed

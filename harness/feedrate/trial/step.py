@@ -41,6 +41,8 @@ LEARNING_RATE = 1e-4
 REHEARSALS = {"compile": 1, "script": 2, "cuda_graphs": 3}
 """Steps of one shape after which code is made: TorchScript watches its first run and optimises in the second; graphs
 are recorded in the step behind one that warms them up."""
+CUDA_REHEARSALS = 2
+"""Steps of one shape after which CUDA has loaded its libraries and chosen its algorithms, memory of both passes."""
 AMP_TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 SIZE_STEP = 8
 """Pixels by which one size of ``vary_shapes`` is smaller than the one before."""
@@ -98,7 +100,7 @@ class Training:
     """Bare: its parameters are the ones that are trained."""
     optimizer: torch.optim.Optimizer
     rehearsals: int
-    """Steps that make all code that the trial runs; 0 where nothing is compiled."""
+    """Steps that make all code that the trial runs; 0 where nothing is compiled, loaded or chosen."""
     overflows: Overflows | None
     """Counts steps that were not finite; None without mixed precision."""
 
@@ -143,7 +145,8 @@ def build(job: Job, device: torch.device, wrap: Wrap) -> Training:
         step = loss_read(step)
     if debug in DEBUG_CONTEXTS:
         step = in_context(step, DEBUG_CONTEXTS[debug])
-    return Training(step, bare, real.adam, REHEARSALS.get(fusion, 0) * count_shapes(job), overflows)
+    rehearsals = max(REHEARSALS.get(fusion, 0), CUDA_REHEARSALS if device.type == "cuda" else 0)
+    return Training(step, bare, real.adam, rehearsals * count_shapes(job), overflows)
 
 
 def _set_libraries(job: Job) -> None:
@@ -347,7 +350,7 @@ class PinnedBuffers:
     BUFFERS = 2
 
     def __init__(self) -> None:
-        self._turns: dict[tuple[torch.Size, torch.dtype], Iterator[tuple[torch.Tensor, torch.cuda.Event]]] = {}
+        self._turns: dict[tuple[torch.Size, torch.dtype], Iterator[tuple[torch.Tensor, torch.Event]]] = {}
 
     def copy(self, output: torch.Tensor) -> None:
         """Begin to copy an output."""
@@ -359,10 +362,10 @@ class PinnedBuffers:
         buffer.copy_(output, non_blocking=True)
         done.record()
 
-    def _buffer(self, output: torch.Tensor) -> tuple[torch.Tensor, torch.cuda.Event]:
+    def _buffer(self, output: torch.Tensor) -> tuple[torch.Tensor, torch.Event]:
         """A buffer of the same shape and layout, and the event that ends a copy into it."""
         buffer = torch.empty_like(output, device="cpu", pin_memory=True)
-        return buffer, torch.cuda.Event()  # type: ignore[no-untyped-call]
+        return buffer, torch.Event()
 
 
 def loss_read(step: Step) -> Step:
