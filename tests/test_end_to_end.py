@@ -50,10 +50,10 @@ def test_photographs_are_swept_under_their_own_name(place: Path) -> None:
     (run,) = runs.runs(place / "results")
     assert set(run.table("trials")["workload"]) == {"folder"}
     assert set(run.manifest.outcomes) == {"ok"}
-    assert "skipped broken.jpg: neither PNG nor JPEG" in (place / "printed").read_text()
+    assert "skipped broken.jpg: neither PNG, JPEG nor WebP" in (place / "printed").read_text()
     published = run.manifest.model_dump_json()
     assert "broken.jpg" not in published
-    assert "skipped a file: neither PNG nor JPEG" in published
+    assert "skipped a file: neither PNG, JPEG nor WebP" in published
 
 
 def test_both_formats_hold_the_same_pixels(place: Path) -> None:

@@ -80,7 +80,7 @@ def test_a_place_that_cannot_be_written(option: str, matrix: Path, tmp_path: Pat
 
 @pytest.mark.parametrize(
     ("name", "found"),
-    [("notes.txt", "no image here"), pytest.param("broken.png", "neither PNG nor JPEG", marks=pytest.mark.slow)],
+    [("notes.txt", "no image here"), pytest.param("broken.png", "neither PNG, JPEG nor WebP", marks=pytest.mark.slow)],
 )
 def test_a_folder_without_photographs(name: str, found: str, matrix: Path, tmp_path: Path) -> None:
     """One with no image at all is refused before anything is started, one with nothing usable when it was read."""

@@ -147,6 +147,11 @@ def test_merging_is_said_with_its_reason(tmp_path: Path) -> None:
             {},
             "model vit_s16 takes images of one size",
         ),
+        (
+            "{fusion: cuda_graphs, zero_grad: [none, memset]}",
+            {"device": "cuda"},
+            "gradients that are kept lie in memory that a graph overwrites",
+        ),
         ("{fusion: [eager, cuda_graphs]}", {}, "fusion cuda_graphs needs a CUDA device"),
         (
             "{workload: imagefolder, mode: load, storage_format: [folder, hdf5]}",

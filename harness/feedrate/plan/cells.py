@@ -237,6 +237,8 @@ def _step_limits(cell: Cell, place: Place) -> Iterator[str]:
     if fusion == "script" and sys.version_info >= (3, 14):
         yield "fusion script: TorchScript does not run on Python 3.14"
     yield from _compiler_limits(str(fusion), place)
+    if fusion == "cuda_graphs" and cell["zero_grad"] == "memset":
+        yield "fusion cuda_graphs with zero_grad memset: gradients that are kept lie in memory that a graph overwrites"
     if debug in ("gradcheck", "gradgradcheck"):
         yield from _gradient_limits(cell)
     if cell.get("vary_shapes") and size < LEAST_VARIED:
