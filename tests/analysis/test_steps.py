@@ -115,8 +115,12 @@ def test_real_training_comes_before_an_emulated_step_and_loading_alone_is_the_la
         for kind, rate in ((LOAD, 900), (SLEEP, 80), (TRAIN, 60))
         for n in (0, 1)
     ]
-    kinds = [(mode, None if pd.isna(step) else step) for mode, step, *_ in chosen(run(*cells))]
-    assert kinds == [("train", "real")] * 2 + [("train", "emulated")] * 2
+    spins = [({**TRAIN, "step": "spin", "num_workers": n}, [500 * (1 + 9 * n)]) for n in (0, 1)]
+    for emulated, more in (("emulated", []), ("spin", spins)):
+        kinds = [
+            (mode, None if pd.isna(step) else step) for mode, step, *_ in chosen(run(*cells, *more, device="cuda"))
+        ]
+        assert kinds == [("train", "real")] * 2 + [("train", emulated)] * 2
     assert [mode for mode, *_ in chosen(run(*cells[:2]))] == ["load", "load"]
 
 

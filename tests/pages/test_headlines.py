@@ -9,12 +9,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from feedrate.analysis import sentences
 from feedrate.analysis.estimates import cells
 from feedrate.analysis.summary import most_gained
+from feedrate.charts.figure import slices
 from feedrate.pages.headlines import headline_table, task_cell
-from feedrate.pages.tasks import answer, gain_settings, gain_words, headlines, set_words
+from feedrate.pages.tasks import answer, gain_settings, gain_words, headlines, set_words, what_ran
 from feedrate.schema import columns as schema_columns
-from feedrate.schema.axes import AXES, Value, applicable, cell_id
+from feedrate.schema.axes import AXES, EMULATED_STEPS, Value, applicable, cell_id
 
 RATES = {("png", 0): 1000.0, ("png", 2): 1900.0, ("lmdb", 0): 5000.0, ("lmdb", 2): 4000.0}
 
@@ -155,14 +157,27 @@ def test_every_knob_that_differs_is_named() -> None:
     assert "with 1 worker, readahead false, normalize_on device, 1.90 times as many" in answer(headlines(frame))
 
 
-def test_a_cross_check_is_no_task() -> None:
-    """``timing: serialized`` is never mixed in: it makes no row, not even where nothing else was measured."""
+@pytest.mark.parametrize("timing", ["serialized", "off"])
+def test_a_cross_check_is_no_task(timing: str) -> None:
+    """Another ``timing`` than events is never mixed in: it makes no row, not even where nothing else was measured."""
     rates = {("png", 0): 1000.0, ("png", 2): 1900.0}
     events = trials(rates, device="cuda", mode="train")
-    serialized = trials({("png", 2): 3000.0}, device="cuda", mode="train", timing="serialized")
-    (row,) = headlines(pd.concat([events, serialized], ignore_index=True)).to_dict("records")
+    check = trials({("png", 2): 3000.0}, device="cuda", mode="train", timing=timing)
+    (row,) = headlines(pd.concat([events, check], ignore_index=True)).to_dict("records")
     assert row["samples_per_s"] == pytest.approx(1900, rel=0.01)
-    assert not len(headlines(serialized))
+    assert not len(headlines(check))
+
+
+@pytest.mark.parametrize("step", EMULATED_STEPS)
+def test_a_step_that_computes_nothing_is_no_training(step: str) -> None:
+    """Whether the host sleeps or the device spins, it is told as an emulated step, wherever a task is named."""
+    frame = trials({("png", 2): 3000.0}, device="cuda", mode="train", step=step)
+    (row,) = headlines(frame).to_dict("records")
+    assert row["kind"] == "emulated"
+    assert what_ran(row).startswith("emulated step, 10 ms a step")
+    assert sentences._kind({"mode": "train", "step": step, "step_ms": 10.0}) == "before an emulated step of 10 ms"
+    (panel,) = slices(cells(frame), ("train", "emulated"))
+    assert (panel.kind, panel.subtitle.split(":")[0]) == ("emulated", "emulated step")
 
 
 def test_unusual_conditions_are_named() -> None:

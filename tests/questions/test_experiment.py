@@ -255,6 +255,16 @@ def settled(found: pd.DataFrame) -> dict[str, float]:
     return {workload: round(float(ratio), 6) for workload, ratio in ratios}
 
 
+def test_emulated_steps_stand_behind_real_training(trials_of: Trials) -> None:
+    """Whether the host sleeps or the device spins: neither is called training, nor stands before it."""
+    steps = {"spin": "div2k", "emulated": "div2k", "real": "folder"}
+    tried = [{**TRAINED, "step": step, "workload": workload} for step, workload in steps.items()]
+    pinned = [{**cell, "pin_memory": True} for cell in tried]
+    found = analysed.experiment_contrasts(trials_of([(cell, rates(100.0)) for cell in tried + pinned], device="cuda"))
+    told = [experiment_page._setting(setting)[0] for setting, _ in analysed.by_batch(found, "pin_memory")]
+    assert told == ["real training", "emulated step, 10 ms", "emulated step, 10 ms"]
+
+
 @pytest.mark.parametrize(
     "other",
     [

@@ -106,7 +106,7 @@ def _ceilings(cell: Mapping[str, Any], rate_of: Mapping[tuple[str, str], float])
     """A training cell's ceilings in samples/s, and the ids of those that were measured."""
     ids = ceiling_ids(cell)
     rates = {stage: rate_of.get((cell["run_id"], ids.get(stage, "")), math.nan) for stage in STAGES}
-    if cell["step"] in axes.EMULATED and cell["step_ms"] > 0:
+    if cell["step"] in axes.EMULATED_STEPS and cell["step_ms"] > 0:
         rates["compute"] = 1000 * cell["batch_size"] / cell["step_ms"]
     rate, limit = next(iter(_smallest_first(cell, rates)), (math.nan, None))
     return {
@@ -195,7 +195,7 @@ def bottleneck(row: Mapping[str, Any] | pd.Series) -> str:
         word = _longest_phase(row)
     if (not bounds or word == BOUND["compute"]) and _launches(row):
         return LAUNCH_BOUND
-    return "emulated-step-bound" if word == BOUND["compute"] and row["step"] in axes.EMULATED else word
+    return "emulated-step-bound" if word == BOUND["compute"] and row["step"] in axes.EMULATED_STEPS else word
 
 
 def _share(row: Row, *names: str) -> float:

@@ -35,7 +35,7 @@ from feedrate.analysis.contrasts import grouping_keys
 from feedrate.analysis.estimates import identities, rows_of
 from feedrate.analysis.loader import per_step
 from feedrate.analysis.pipeline import SLICES, Floats, Pace, Pipeline, simulate
-from feedrate.schema.axes import AXES
+from feedrate.schema.axes import AXES, EMULATED_STEPS
 from feedrate.schema.columns import WORKER_STAGES
 
 FREE = ("num_workers", "prefetch_factor", "batch_size")
@@ -108,7 +108,7 @@ def fit_parameters(cells: pd.DataFrame, cores: float) -> pd.DataFrame:
     step = pd.Series(np.fmax(rest, fits["device_span"]), fits.index)
     prepared = (fits["fetch_alone"] - (stamped - fits["workers_cpu"]).clip(lower=0)).clip(lower=0)
     busy = (fits["main_cpu_alone"] - prepared).fillna(fits["main_cpu"])
-    real = (fits["mode"] == "train") & (fits["step"] != "emulated")
+    real = (fits["mode"] == "train") & ~fits["step"].isin(EMULATED_STEPS)
     step_cores = (busy / step).clip(0, cores).fillna(0.0).where(real, 0.0)
     # What taking a batch costs the training process, seen where the one worker has batches ready.
     computed = (fits["main_cpu"] - step_cores * step).fillna(0.0).clip(0, fetch)

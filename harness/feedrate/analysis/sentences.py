@@ -20,7 +20,7 @@ from feedrate.analysis.verdicts import single_verdict
 from feedrate.plan.claim import PHOTOGRAPHS, Claim, Effect, Values
 from feedrate.plan.claim_selection import LEAST_BLOCKS
 from feedrate.schema import words
-from feedrate.schema.axes import BY_NAME
+from feedrate.schema.axes import BY_NAME, EMULATED_STEPS
 from feedrate.schema.metrics import METRICS, THROUGHPUT
 
 MOST_BLOCKS = 100
@@ -200,7 +200,7 @@ def _kind(values: Values) -> str:
     mode, step, step_ms = (values.get(name, BY_NAME[name].default) for name in ("mode", "step", "step_ms"))
     if mode in _KINDS:
         return _KINDS[str(mode)]
-    return f"before an emulated step of {step_ms:g} ms" if step == "emulated" else "training"
+    return f"before an emulated step of {step_ms:g} ms" if step in EMULATED_STEPS else "training"
 
 
 def _verdict(row: Row, effect: Effect) -> str:

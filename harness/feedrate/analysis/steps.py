@@ -21,6 +21,7 @@ import pandas as pd
 
 from feedrate.analysis.blocks import Blocks, successful
 from feedrate.analysis.estimates import AXIS_NAMES, cells, identities, rows_of
+from feedrate.schema.axes import EMULATED_STEPS
 from feedrate.schema.columns import STEPS
 
 WORKER_AXES = ("num_workers", "prefetch_factor", "worker_kind", "start_method", "persistent_workers")
@@ -48,7 +49,8 @@ def select_trials(trials: pd.DataFrame) -> pd.DataFrame:
         table = cells(trials)
         measured = table[table["n"].gt(0) & table["replica"].fillna(0).eq(0)]
         training = measured[measured["mode"].eq("train").fillna(False)]
-        kinds = [training[training["step"].fillna("real").eq(step)] for step in ("real", "emulated")]
+        emulated = training["step"].isin(EMULATED_STEPS)
+        kinds = [training[~emulated], training[emulated]]
         parts = kinds if len(training) else [measured[measured["mode"].eq("load").fillna(False)]]
         chosen = [_median_trial(ended, cell) for part in parts for cell in _pair(part)]
     return pd.DataFrame(chosen, columns=list(TRIAL_COLUMNS))

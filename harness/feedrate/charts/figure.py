@@ -22,7 +22,7 @@ import pandas as pd
 
 from feedrate.analysis.summary import EMULATED, PHOTOGRAPHS, TRAIN
 from feedrate.schema import words
-from feedrate.schema.axes import AXES, SCRIPT
+from feedrate.schema.axes import AXES, EMULATED_STEPS, SCRIPT
 from feedrate.schema.plugins import PACKAGE
 
 WIDTH = 320
@@ -242,8 +242,9 @@ def slices(cells: pd.DataFrame, kinds: Sequence[str]) -> list[Slice]:
         cell: dict[str, Any] = dict(zip(PANEL_AXES, values, strict=True))
         if cell["mode"] != TRAIN:
             kind, subtitle = str(cell["mode"]), "loading alone, no model"
-        elif cell["step"] == EMULATED:
-            kind, subtitle = EMULATED, f"emulated step: a sleep of {float(cell['step_ms']):g} ms, no model"
+        elif cell["step"] in EMULATED_STEPS:
+            what = "spin" if cell["step"] == "spin" else "sleep"
+            kind, subtitle = EMULATED, f"emulated step: a {what} of {float(cell['step_ms']):g} ms, no model"
         else:
             device = "GPU" if part["device"].iloc[0] == "cuda" else "CPU"
             of = "" if cell["workload"] == SCRIPT else f" of {cell['model']}"

@@ -21,7 +21,7 @@ from feedrate.analysis.summary import (
 )
 from feedrate.pages import descriptions
 from feedrate.schema import words
-from feedrate.schema.axes import BY_NAME
+from feedrate.schema.axes import BY_NAME, EMULATED_STEPS
 
 FEW = f"needs {LEAST_BLOCKS} blocks"
 """What is said of a gain that rests on fewer."""
@@ -40,11 +40,11 @@ def headlines(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> pd
 
     Samples/s, their interval and n are cross-fitted over all settings of the task (``fitted`` of ``best_cells``) where
     there are blocks enough (``cross_fitted``); ``cheapest`` names the first of the set, empty where that is the best.
-    ``gain`` is the task's row of ``most_gained``, or None. Cells that were timed by a host that waits after every phase
-    (``timing: serialized``) are there to check the others and are no task.
+    ``gain`` is the task's row of ``most_gained``, or None. Cells that are timed by anything but events (``timing``) are
+    there to check the others and are no task.
     """
     sets = best_cells(trials, estimates)
-    tasks = sets["mode"].isin(["train", "load"]) & sets["timing"].ne("serialized").fillna(True)
+    tasks = sets["mode"].isin(["train", "load"]) & sets["timing"].eq("events").fillna(True)
     sets = sets[tasks.astype(bool)]
     best, first = (sets[sets[which].eq(value)] for which, value in (("is_best", True), ("place", 0)))
     best = best.reset_index(drop=True)
@@ -71,7 +71,7 @@ def headlines(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> pd
 
 def kind_of(row: Mapping[Any, Any]) -> str:
     """Give what a task runs, of ``KINDS``."""
-    return LOAD if row["mode"] == "load" else EMULATED if row["step"] == "emulated" else TRAIN
+    return LOAD if row["mode"] == "load" else EMULATED if row["step"] in EMULATED_STEPS else TRAIN
 
 
 def task_key(row: Mapping[Any, Any]) -> tuple[str, ...]:

@@ -48,7 +48,7 @@ __all__ = [
     "AXES",
     "BY_NAME",
     "CEILINGS",
-    "EMULATED",
+    "EMULATED_STEPS",
     "FREE_NAME",
     "KNOBS",
     "LOADING",
@@ -74,7 +74,7 @@ def _named(**axes: Axis) -> tuple[Axis, ...]:
     return tuple(replace(axis, name=name) for name, axis in axes.items())
 
 
-EMULATED = ("emulated", "spin")
+EMULATED_STEPS = ("emulated", "spin")
 """Values of ``step`` that compute nothing and last as long as ``step_ms`` says."""
 TASK = _named(
     workload=Axis(
@@ -113,14 +113,14 @@ TASK = _named(
         "real",
         "The model's step: computed, emulated by a host that sleeps for step_ms (emulated), or by a CUDA device that "
         "spins for it, which is launched and not waited for (spin).",
-        choices=one_of("real", *EMULATED),
+        choices=one_of("real", *EMULATED_STEPS),
         idle=only("mode", "train"),
     ),
     step_ms=Axis(
         10.0,
         "How long an emulated step sleeps or spins, whatever the batch size.",
         unit="ms",
-        idle=only("step", *EMULATED),
+        idle=only("step", *EMULATED_STEPS),
     ),
     model=Axis(
         "srcnn",
@@ -486,7 +486,7 @@ def ceilings(cell: Cell, device: str) -> dict[str, dict[str, Value]]:
         return {}
     whole = {axis.name: axis.default for axis in AXES} | dict(cell)
     left_out = {"copy"} if device == "cpu" or cell["workload"] == SCRIPT else set()
-    left_out |= {"compute"} if cell.get("step") in EMULATED else set()
+    left_out |= {"compute"} if cell.get("step") in EMULATED_STEPS else set()
     return {stage: applicable({**whole, "mode": stage}, device)[0] for stage in CEILINGS if stage not in left_out}
 
 

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from feedrate.plan.schedule import PlannedCell
 from feedrate.schema import words
-from feedrate.schema.axes import BY_NAME, EMULATED, Cell
+from feedrate.schema.axes import BY_NAME, EMULATED_STEPS, Cell
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ _BAR = 16
 def describe(cell: Cell) -> str:
     """A cell in a line: what it does, on what, and the settings that differ from their defaults."""
     named = {"mode", "check", "step", "workload", "storage_format", "batch_size", "num_workers"}
-    parts = ["emulated step" if cell.get("step") in EMULATED else str(cell["mode"])]
+    parts = ["emulated step" if cell.get("step") in EMULATED_STEPS else str(cell["mode"])]
     if "check" in cell:
         parts.append(str(cell["check"]))
     else:

@@ -9,6 +9,7 @@ import {
 // Which cells of two runs can be compared, and how many times as fast B is in those: analysis/machines.py.
 
 const SERVING = new Set(["ceiling", "control"]);
+const EMULATED = ["emulated", "spin"];  // schema/axes.py: EMULATED_STEPS
 const known = (value) => (isNull(value) ? null : value);
 
 // Lets runs of a script be compared whatever their loader's settings are: a cell of a script that is the only one of its mode
@@ -170,7 +171,7 @@ function indexOfStages(cells, rules) {
 
 function ceilingsOf(cell, alone, rules) {
   const found = Object.fromEntries(rules.ceilings.map((stage) => [stage, NaN]));
-  const emulated = cell.axes.step === "emulated";
+  const emulated = EMULATED.includes(cell.axes.step);
   if ((cell.axes.parallel ?? "none") === "none") {
     for (const stage of rules.ceilings) {
       if ((stage === "copy" && cell.device === "cpu") || (stage === "compute" && emulated)) continue;
@@ -189,7 +190,7 @@ function bottleneck(cell, rules) {
   const named = byCeilings(cell, rules);
   const word = named ?? byShares(cell, rules);
   if ((named === null || word === "compute-bound") && launches(cell, rules)) return "launch-bound";
-  return word === "compute-bound" && cell.axes.step === "emulated" ? "emulated-step-bound" : word;
+  return word === "compute-bound" && EMULATED.includes(cell.axes.step) ? "emulated-step-bound" : word;
 }
 
 // Copies and step that take turns are one bound, named by the longer of them.
@@ -347,7 +348,7 @@ function bestOfBoth(tableA, tableB, cellsA, cellsB, compared, rules) {
 }
 
 // What a cell runs: a stage alone, a real training step, or an emulated one.
-export const kindOf = ({ axes }) => (axes.mode === "train" && axes.step === "emulated" ? "emulated" : axes.mode);
+export const kindOf = ({ axes }) => (axes.mode === "train" && EMULATED.includes(axes.step) ? "emulated" : axes.mode);
 
 const COUNTED = { faster: "faster", slower: "slower", same: "no difference", open: "inconclusive" };
 const tally = (cells) => Object.fromEntries(Object.entries(COUNTED).map(([name, word]) =>

@@ -62,7 +62,7 @@ const folded = (title, inside, open = false) =>
 
 const CHOICE = "The interval says how much the choice of cells matters, not how well each was measured. ";
 const UNPAIRED = "Blocks of two runs are not paired: versions, the day and neighbours are in a ratio and not in its interval.";
-const EMULATED = "An emulated step sleeps as long on either machine: where it is the bottleneck the ratio is one.";
+const EMULATED = "An emulated step lasts as long on either machine: where it is the bottleneck the ratio is one.";
 const ONE_MACHINE = "These are two runs of one machine: what differs is how well a run can be repeated.";
 const ALONE = "What each stage can do by itself on either machine: geometric means over its cells.";
 const BELOW = " What holds training back is told below, by its ceilings.";

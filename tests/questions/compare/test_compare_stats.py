@@ -178,8 +178,8 @@ def made_up_steps(random: np.random.Generator) -> pd.DataFrame:
         "prefetcher": ["none", "next_batch", "stream"],
         "pin_memory": [True, False],
         "non_blocking": [True, False],
-        "step": ["real", "real", "emulated"],
-        "timing": ["events", "events", "serialized"],
+        "step": ["real", "real", "emulated", "spin"],
+        "timing": ["events", "events", "serialized", "off"],
         "debug": ["off", "off", "nvtx"],
         "sync_every_step": [False, False, True],
     }

@@ -27,7 +27,7 @@ from feedrate.analysis.machines import CELL, Overall, compare, matching, one_set
 from feedrate.analysis.summary import CONDITIONS, best_cells
 from feedrate.charts.figure import plain
 from feedrate.schema import plugins
-from feedrate.schema.axes import AXES, BY_NAME, SCRIPT
+from feedrate.schema.axes import AXES, BY_NAME, EMULATED_STEPS, SCRIPT
 from feedrate.schema.plugins import traits
 
 ENDS = ("ratio", "lo", "hi")
@@ -135,7 +135,7 @@ def changed(
 
 def kinds(cells: pd.DataFrame) -> pd.DataFrame:
     """Sum up the cells of each kind."""
-    emulated = _equal(cells["mode"], "train") & _equal(cells["step"], "emulated")
+    emulated = _equal(cells["mode"], "train") & cells["step"].isin(EMULATED_STEPS).to_numpy(dtype=np.bool_)
     found = []
     for kind in KINDS:
         own = cells[emulated if kind == "emulated" else _equal(cells["mode"], kind) & ~emulated]

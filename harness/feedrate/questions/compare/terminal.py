@@ -198,7 +198,7 @@ def _cautions(found: Comparison) -> Iterator[str]:
         blocks = f"{row['n_a']} and {row['n_b']} blocks"
         yield f"This one cell: {_estimate(row, 'no interval', blocks)}."
     if found.found.kinds["kind"].eq("emulated").any():
-        yield "An emulated step sleeps as long on either machine: where it is the bottleneck the ratio is one."
+        yield "An emulated step lasts as long on either machine: where it is the bottleneck the ratio is one."
     if _repeats(found):
         again = repeated(found.found.cells)
         if several:

@@ -14,7 +14,7 @@ from feedrate.analysis.blocks import successful
 from feedrate.analysis.contrasts import contrasts, off_default
 from feedrate.analysis.estimates import identities, rows_of
 from feedrate.plan.claim import PHOTOGRAPHS
-from feedrate.schema.axes import AXES, Value
+from feedrate.schema.axes import AXES, EMULATED_STEPS, Value
 
 MINUTES = {8: 16.0, 16: 8.0, 32: 6.0, 64: 4.0, 128: 3.0}
 """Batch size to an epoch's time in the source's tables."""
@@ -89,7 +89,7 @@ def by_batch(found: pd.DataFrame, axis: str = "batch_size") -> list[tuple[dict[s
 
 def _order(setting: dict[str, Any]) -> tuple[object, ...]:
     """Real training, emulated steps, the loader alone; then by workload, format, and numbers."""
-    kind = ["real", "emulated"].index(setting["step"]) if setting["mode"] == "train" else 2
+    kind = int(setting["step"] in EMULATED_STEPS) if setting["mode"] == "train" else 2
     numbers = (setting.get(name) for name in ("step_ms", "patch_size", "num_workers", "pin_memory"))
     format_name = str(setting.get("storage_format", ""))
     return kind, str(setting["workload"]), format_name, *(-1.0 if each is None else float(each) for each in numbers)

@@ -23,7 +23,7 @@ from feedrate.questions.experiment import analysis
 from feedrate.questions.experiment.analysis import MINUTES, SPOKEN_MINUTES, UTILIZATION
 from feedrate.questions.runs import facts as runs_facts
 from feedrate.schema import words
-from feedrate.schema.axes import Value
+from feedrate.schema.axes import EMULATED_STEPS, Value
 from feedrate.store.marks import REFERENCE
 
 PATH = "experiment.md"
@@ -181,7 +181,7 @@ def _grid(name: str, title: str, note: str, found: pd.DataFrame, axis: str, miss
 def _setting(values: Mapping[str, Value | None]) -> tuple[str, str]:
     kind = "the loader alone"
     if values["mode"] == "train":
-        kind = f"emulated step, {values['step_ms']:g} ms" if values["step"] == "emulated" else "real training"
+        kind = f"emulated step, {values['step_ms']:g} ms" if values["step"] in EMULATED_STEPS else "real training"
     parts = [words.sized(values["workload"], values["patch_size"]), str(values.get("storage_format") or "")]
     if "num_workers" in values:
         parts.append(words.plural(int(values["num_workers"] or 0), "worker"))

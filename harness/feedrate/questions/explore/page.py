@@ -36,7 +36,7 @@ from feedrate.pages.template import render
 from feedrate.questions.home.page import leading
 from feedrate.questions.loader.phase_charts import LABELS
 from feedrate.questions.runs.facts import suites
-from feedrate.schema.axes import AXES
+from feedrate.schema.axes import AXES, EMULATED_STEPS
 from feedrate.schema.columns import PHASES
 
 PATH = "explore.md"
@@ -119,7 +119,7 @@ class Shard:
 def shards(cells: pd.DataFrame, runs: Mapping[str, Mapping[str, Any]]) -> list[Shard]:
     """Write all cells in files of at most ``LIMIT`` bytes."""
     tiers = {name: about.get("tier") for name, about in runs.items()}
-    sleeps = cells["mode"].eq("train") & cells["step"].eq("emulated").fillna(False)
+    sleeps = cells["mode"].eq("train") & cells["step"].isin(EMULATED_STEPS)
     ran = cells["mode"].astype(object).where(~sleeps.astype(bool), EMULATED)
     frame = cells.rename(columns={"machine_id": "machine", "run_id": "run"})
     frame = frame.assign(ran=ran, tier=cells["run_id"].map(tiers))

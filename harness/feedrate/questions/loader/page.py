@@ -19,7 +19,7 @@ from feedrate.analysis.ceilings import BALANCED_WITHIN, LAUNCH_BOUND, STAGES
 from feedrate.analysis.contrasts import grouping_keys
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.prediction import held_out
-from feedrate.analysis.summary import CONDITIONS, EMULATED, KNOBS, PHOTOGRAPHS
+from feedrate.analysis.summary import CONDITIONS, KNOBS, PHOTOGRAPHS
 from feedrate.charts.embed import csv_field
 from feedrate.charts.figure import Row
 from feedrate.pages import descriptions, markup
@@ -28,7 +28,7 @@ from feedrate.pages.runs import RunView
 from feedrate.pages.tasks import over_blocks, set_words, task_key
 from feedrate.pages.template import render
 from feedrate.schema import words
-from feedrate.schema.axes import AXES, BY_NAME
+from feedrate.schema.axes import AXES, BY_NAME, EMULATED_STEPS
 
 CELLS = 6
 """Cells of a task that are shown."""
@@ -126,7 +126,7 @@ def tasks(cells: pd.DataFrame) -> list[Task]:
     def rank(group: pd.DataFrame) -> tuple[Any, ...]:
         first = group.iloc[0]
         size = first["patch_size"] if words.known(first["patch_size"]) else 0
-        return first["step"] == EMULATED, first["workload"] not in PHOTOGRAPHS, first["workload"], size
+        return first["step"] in EMULATED_STEPS, first["workload"] not in PHOTOGRAPHS, first["workload"], size
 
     return [Task(group, _selected(group)) for group in sorted(groups, key=rank)]
 
@@ -214,7 +214,7 @@ def _efficiency(cell: Row) -> str:
 
 
 def _task(cell: Row) -> str:
-    kind = f"emulated step of {cell['step_ms']:g} ms" if cell["step"] == EMULATED else "real training"
+    kind = f"emulated step of {cell['step_ms']:g} ms" if cell["step"] in EMULATED_STEPS else "real training"
     more = descriptions.changed({name: cell[name] for name in CONDITIONS if name not in _NAMED})
     reading = filter(None, (*descriptions.reading(cell), more))
     return ", ".join((kind, words.sized(cell["workload"], cell["patch_size"]), *reading))

@@ -15,7 +15,7 @@ from markupsafe import Markup
 from feedrate.analysis.contrasts import contrasts
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.storage import OWN, count_doubtful, credible, format_costs
-from feedrate.analysis.summary import EMULATED, LOAD, PHOTOGRAPHS
+from feedrate.analysis.summary import LOAD, PHOTOGRAPHS
 from feedrate.machine.identity import Storage
 from feedrate.pages import descriptions
 from feedrate.pages.headlines import RULE
@@ -25,7 +25,7 @@ from feedrate.pages.template import render
 from feedrate.questions.storage.analysis import CONTAINER, LOSSY, NEITHER, PIXELS, SPACE, SPEED, choices, larger
 from feedrate.questions.storage.charts import NOT_SO, STORES
 from feedrate.schema import words
-from feedrate.schema.axes import BY_NAME
+from feedrate.schema.axes import BY_NAME, EMULATED_STEPS
 from feedrate.schema.plugins import names, traits
 
 SUITE = "storage"
@@ -197,7 +197,10 @@ def _uses(chosen: pd.DataFrame, disk: Storage | None) -> Iterator[tuple[bool, li
             continue
         row = best[0]
         name = Markup("<strong>{}</strong>, {}\u00a0px").format(row["workload"], row["patch_size"])
-        kind = [_step(row) if row["step"] == EMULATED else "", f"{int(row['n_samples']):,} samples" if several else ""]
+        kind = [
+            _step(row) if row["step"] in EMULATED_STEPS else "",
+            f"{int(row['n_samples']):,} samples" if several else "",
+        ]
         where = "warm, from memory" if row["page_cache"] == "warm" else f"cold, from {disk_words(disk)}"
         spread = Markup('<br><span class="fr-kind fr-whole">{},</span>').format(
             descriptions.spread(float(row["lo"]), float(row["hi"]))

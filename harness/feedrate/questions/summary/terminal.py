@@ -22,7 +22,7 @@ from feedrate.plan.suite import CALIBRATION
 from feedrate.questions.calibration import terminal as calibration_terminal
 from feedrate.questions.claims import terminal as claims_terminal
 from feedrate.schema import words
-from feedrate.schema.axes import BY_NAME, EMULATED, SCRIPT
+from feedrate.schema.axes import BY_NAME, EMULATED_STEPS, SCRIPT
 from feedrate.schema.metrics import SAME
 from feedrate.store.runs import StoredRun
 
@@ -79,7 +79,7 @@ def _quality(run: StoredRun, trials: pd.DataFrame, console: Console) -> None:
 def task(row: Row) -> str:
     """A question's conditions in a line: what is done, on what."""
     mode = {"load": "loading alone", "compute": "step alone", "copy": "copy alone", "train": "training"}[row["mode"]]
-    if row["mode"] == "train" and row["step"] in EMULATED:
+    if row["mode"] == "train" and row["step"] in EMULATED_STEPS:
         mode = f"emulated {row['step_ms']:g} ms step"
     if row["workload"] == SCRIPT:
         return f"{mode} · {row['script']}"

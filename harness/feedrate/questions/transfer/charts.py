@@ -23,6 +23,7 @@ from feedrate.charts.figure import ENDS, Figure, Key, Panel, Row, Sheet, chart, 
 from feedrate.charts.marks import BLOCKS, hover, lines, logarithmic, look, rate
 from feedrate.charts.theme import colour
 from feedrate.schema import words
+from feedrate.schema.axes import EMULATED_STEPS
 
 KINDS = {
     "copy": ("Copies alone", "nothing else runs on the device"),
@@ -76,7 +77,7 @@ def transfer_size(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     used = set[str]()
     if len(trials):
         found = transfers(trials)
-        emulated = found["mode"].eq(TRAIN) & found["step"].eq(EMULATED).fillna(False)
+        emulated = found["mode"].eq(TRAIN) & found["step"].isin(EMULATED_STEPS)
         kinds = found["mode"].astype(object).mask(emulated.astype(bool), EMULATED)
         for kind, (title, subtitle) in KINDS.items():
             frame, kept = held(found[kinds.eq(kind)], ("batch_size", "pin_memory", "non_blocking", "n_samples"))
