@@ -71,12 +71,12 @@ def test_accuracy_is_judged_by_the_worst_trial() -> None:
 def test_the_ratio_needs_its_whole_interval_below_the_limit() -> None:
     """The interval is Student's t on logs over pairs, recomputed here; its upper end decides."""
     pairs = np.exp(np.random.default_rng(0).normal(math.log(1.005), 0.01, 40))
-    found = accuracy.step_ratio(pairs.tolist(), 3)
+    found = accuracy.step_ratio(pairs.tolist(), 3, "cpu")
     lo, hi = np.exp(stats.t.interval(0.95, 39, np.log(pairs).mean(), stats.sem(np.log(pairs))))
     assert found.met
     assert f"({lo:.4f}–{hi:.4f}, n = 40 pairs of 3 steps)" in found.measured
     noisy = np.exp(np.random.default_rng(0).normal(math.log(1.005), 0.2, 40))
-    assert not accuracy.step_ratio(noisy.tolist(), 3).met
+    assert not accuracy.step_ratio(noisy.tolist(), 3, "cuda").met
 
 
 def test_a_cost_is_met_missed_or_not_here() -> None:

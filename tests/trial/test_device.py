@@ -16,7 +16,7 @@ from planned_step import DEPTH, PASSES, Plan, Truth
 
 import feedrate
 from feedrate.analysis.ceilings import bottleneck
-from feedrate.trial import loop, stages
+from feedrate.trial import bench, loop, stages
 from feedrate.trial.job import Job
 from feedrate.trial.loader import Batch
 from feedrate.trial.loop import Limits
@@ -201,6 +201,25 @@ def test_a_spinning_step_keeps_the_device_busy_and_not_the_host(monkeypatch: pyt
     assert timeline.spans()["h2d"][1:] == [2_000_000] * (plan.steps - 1)
     assert window.durations()["forward"] == [0] * plan.steps
     assert window.wall_ns == pytest.approx(7_000_000 * plan.steps, rel=0.01)
+
+
+@pytest.mark.parametrize(("bound", "hidden"), [("launch", False), ("compute", True)])
+def test_what_events_cost_in_training_is_found(bound: str, hidden: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tenth of a millisecond of the host for each event shows where launches hold it back; else it is hidden."""
+    plan, device = PLANS[f"none, pinned, {bound}, spread 0.0"], FakeDevice()
+    record = fake_device.Event.record
+
+    def dear(event: fake_device.Event, stream: fake_device.Stream | None = None) -> None:
+        device.clock.wait_until(device.clock.now() + 100_000)
+        record(event, stream)
+
+    monkeypatch.setattr(fake_device.Event, "record", dear)
+    monkeypatch.setattr(bench, "PAIRS", 5)
+    device.install(monkeypatch)
+    sources = [batches(device, plan) for _ in range(2)]
+    ratios = bench.step_ratios(Job("instrumentation", device="cuda"), planted_row(device, plan, []), *sources)
+    events_us = 100 * (len(PASSES) + 2)
+    assert ratios == pytest.approx([1 if hidden else 1 + events_us / (len(PASSES) * plan.launch)] * 5, rel=0.01)
 
 
 @pytest.mark.parametrize("name", [name for name in PLANS if name.startswith("none")])

@@ -184,7 +184,7 @@ def measure_instrumentation(session: Session) -> list[Figure]:
         stamp_cost("host time of a step's stamps, measured alone (three stages)", STEP_US, result["loop_ns"], "step"),
         stamp_cost("the same with CUDA events", EVENTS_US, result["events_ns"], "step"),
         stamp_cost(worker, BATCH_US, result["stamps_ns"], "batch"),
-        step_ratio(result["training"], result["pair_steps"]),
+        step_ratio(result["training"], result["pair_steps"], session.device),
     ]
 
 
@@ -196,7 +196,8 @@ def stamp_cost(what: str, most_us: float, costs_ns: Sequence[float] | None, of: 
     return judge(what, target, [cost / 1000 for cost in costs_ns], digits=1, unit=" µs", counted="pair")
 
 
-def step_ratio(pairs: Sequence[float], steps: int) -> Figure:
-    """Judge paired step-time ratios, instrumented ÷ bare."""
-    what = "step time of SRCNN on the CPU, instrumented ÷ bare (batch 16, patch 16)"
+def step_ratio(pairs: Sequence[float], steps: int, device: str) -> Figure:
+    """Judge paired step-time ratios on ``cpu`` or ``cuda``, instrumented ÷ bare."""
+    name = "GPU" if device == "cuda" else "CPU"
+    what = f"step time of SRCNN on the {name}, instrumented ÷ bare (batch 16, patch 16)"
     return judge_ratio(what, RATIO, pairs, f"pairs of {steps} steps")

@@ -141,7 +141,7 @@ def run_instrumentation(job: Job, reporter: Reporter) -> None:
 
     Its lists have a value a pair of turns: ``loop_ns`` (a step with three stages, timed minus bare), ``events_ns`` (the
     same with CUDA events; null without CUDA), ``stamps_ns`` (a batch of 32 in a worker, stamped minus plain) and
-    ``training`` (step time of the job's cell on the CPU, instrumented ÷ bare).
+    ``training`` (step time of the job's cell on the job's device, instrumented ÷ bare).
     """
     torch.manual_seed(job.seed)
     reporter.send(
@@ -158,7 +158,9 @@ def _pass_on(state: Any) -> Any:
     return state
 
 
-def _bare_ns(batches: Iterator[Any], row: Sequence[Stage], steps: int) -> int:
+def _bare_ns(
+    batches: Iterator[Any], row: Sequence[Stage], steps: int, synchronize: Callable[[], None] = lambda: None
+) -> int:
     """Wall clock of a loop that stamps nothing, the row's three stages written out as a training script has them."""
     forward, backward, optimize = (stage.run for stage in row)
     begun = time.perf_counter_ns()
@@ -166,11 +168,18 @@ def _bare_ns(batches: Iterator[Any], row: Sequence[Stage], steps: int) -> int:
         loss = forward(batch)
         gradients = backward(loss)
         optimize(gradients)
+    synchronize()
     return time.perf_counter_ns() - begun
 
 
-def _timed_ns(batches: Iterator[Batch], row: Sequence[Stage], steps: int) -> int:
-    return loop.measure(batches, row, loop.Limits(0, steps, 1, steps), lambda: None).wall_ns
+def _timed_ns(
+    batches: Iterator[Batch],
+    row: Sequence[Stage],
+    steps: int,
+    synchronize: Callable[[], None] = lambda: None,
+    opens: Callable[[], None] = lambda: None,
+) -> int:
+    return loop.measure(batches, row, loop.Limits(0, steps, 1, steps), synchronize, opens).wall_ns
 
 
 def loop_costs(
@@ -246,21 +255,44 @@ def stamp_costs(pairs: int, batches: int) -> list[float]:
 
 
 def training_ratios(job: Job) -> list[float]:
-    """Step time of real training on the CPU, instrumented ÷ bare, pair by pair, the first of a pair changing."""
+    """Step time of real training on the job's device, instrumented ÷ bare, over samples that are really loaded."""
     reader = cast("Reader", feed.open_packed(job))
     plain = _PlainDataset(reader, plugins.load("feedrate.workloads", job.value("workload")).transform)
     _, stamped, collate = feed.samples(job)
     sampler = loader.Batches(len(plain), job.value("batch_size"), job.seed)
     with_stamps = iter(DataLoader(stamped, batch_sampler=sampler, collate_fn=collate))
     bare = iter(DataLoader(plain, batch_sampler=sampler, collate_fn=_plain_collate))
-    row = stages.build(job, torch.device("cpu"))
-    turns = [(_timed_ns, with_stamps), (_bare_ns, bare)]
+    return step_ratios(job, stages.build(job, torch.device(job.device)), with_stamps, bare)
+
+
+def step_ratios(job: Job, row: list[Stage], with_stamps: Iterator[Batch], bare: Iterator[Batch]) -> list[float]:
+    """Compare steps that are timed as in a trial with bare ones, pair by pair, the first of a pair changing.
+
+    Args:
+        job: says the device and, by its ``timing``, what is put around the stages.
+        row: stages of real training, on CUDA with the copy before them.
+        with_stamps: batches of the steps that are timed: by the host's stamps, on CUDA by events too.
+        bare: as many batches of the others.
+    """
+    synchronize = run.synchronizer(job)
+    timed, timeline = stages.instrument(job, stages.Prefetch(row, 0, None), synchronize)
+    if timeline:
+        timeline.reset(PAIR_STEPS)
+    opens = timeline.restart if timeline else lambda: None
+    *copies, forward, backward, optimize = row
+    if copies:  # as a script writes it: model(batch.to(device))
+        move, train = copies[0].run, forward.run
+        forward = forward._replace(run=lambda batch: train(move(batch)))
+    turns: list[tuple[str, Callable[[], int]]] = [
+        ("timed", lambda: _timed_ns(with_stamps, timed, PAIR_STEPS, synchronize, opens)),
+        ("bare", lambda: _bare_ns(bare, [forward, backward, optimize], PAIR_STEPS, synchronize)),
+    ]
     ratios: list[float] = []
     until = time.monotonic() + TRAINING_S
     for pair in range(WARM_UP + PAIRS):
         if pair >= WARM_UP + LEAST_PAIRS and time.monotonic() > until:
             break
         order = turns if pair % 2 else turns[::-1]
-        times = {measure: measure(batches, row, PAIR_STEPS) for measure, batches in order}
-        ratios.append(times[_timed_ns] / times[_bare_ns])
+        times = {name: measure() for name, measure in order}
+        ratios.append(times["timed"] / times["bare"])
     return ratios[WARM_UP:]

@@ -195,14 +195,13 @@ def device_times(
         columns = {name: sum(times) for name, times in steps.items()}
     if job.device == "cuda":
         free, total = torch.cuda.mem_get_info()
-        pinned = torch.cuda.host_memory_stats()
         columns |= {
             "host_drain_ns": window.drained,
             "gpu_mem_peak_bytes": torch.cuda.max_memory_allocated(),
             "gpu_mem_reserved_bytes": torch.cuda.max_memory_reserved(),
             "gpu_mem_used_bytes": total - free,
-            # All blocks that the allocator owns had another name while "allocated" meant those in use.
-            "pinned_bytes": pinned.get("reserved_bytes.current", pinned.get("allocated_bytes.current")),
+            # All blocks that the allocator owns, free ones too (CachingHostAllocator.h of PyTorch 2.11 and 2.15).
+            "pinned_bytes": torch.cuda.host_memory_stats().get("allocated_bytes.current"),
         }
     return columns, steps
 
