@@ -140,7 +140,7 @@ class Plan:
 
         def rank(cell: PlannedCell) -> tuple[bool, bool, int, str]:
             off = sum(value != BY_NAME[name].default for name, value in cell.axes.items())
-            return cell.axes.get("step") == "emulated", bool(cell.axes.get("num_workers")), off, cell.cell_id
+            return cell.axes.get("step") in axes.EMULATED_STEPS, bool(cell.axes.get("num_workers")), off, cell.cell_id
 
         return min((cell for cell in self.cells if cell.axes["mode"] != "check"), key=rank, default=self.cells[0])
 
