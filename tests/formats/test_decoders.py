@@ -13,8 +13,7 @@ from skimage import data as photographs
 from feedrate.formats import Image
 from feedrate.formats._images import encode_jpeg, encode_png
 from feedrate.formats.decoders import Undecodable, load
-from feedrate.schema.axes import on_device
-from feedrate.schema.plugins import declared, names
+from feedrate.schema.plugins import declared, names, on_device
 
 PACKAGE = "feedrate.formats.decoders"
 CODECS = {name: declared(PACKAGE, name, "CODECS") for name in names(PACKAGE) if not on_device(name)}

@@ -49,7 +49,7 @@ def drawn(workload: str, seed: int, count: int, height: int, width: int) -> list
     images = random.integers(0, 256, (2, count, height, width, 3), np.uint8)
     if workload == "tokens":
         return [(window,) for window in random.integers(0, 256, (count, 1, 1, 2050), np.uint8)]
-    if plugins.declared("feedrate.workloads", workload, "SAMPLES") == "files":
+    if plugins.samples_of(workload) == "files":
         labels = random.integers(0, 256, (count, 1, 1, 2), np.uint8)
         crop = Crop(0, 0, height, width, bool(seed % 2))
         return [Decoded(image, 1, crop, label) for image, label in zip(images[0], labels, strict=True)]

@@ -19,9 +19,8 @@ from skimage import data as photographs
 
 from feedrate.formats import Sample
 from feedrate.formats.decoders import load_for_files, scales
-from feedrate.schema.axes import on_device
 from feedrate.schema.errors import InputError
-from feedrate.schema.plugins import declared, names
+from feedrate.schema.plugins import declared, names, on_device
 from feedrate.workloads import DataSpec, imagefolder, imagefolder_standin
 from feedrate.workloads._crops import AREA, RATIO, Crop, Decoded, augment, draw, pack, unpack, visit
 

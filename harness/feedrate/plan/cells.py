@@ -192,14 +192,14 @@ def _mismatches(cell: Cell) -> Iterator[str]:
         yield f"model {model} is for {able}, workload {workload} for {task}"
     if storage_format and cell["access"] not in traits(storage_format).access:
         yield f"storage_format {storage_format} is streamed from shards: it has no {cell['access']} access"
-    samples = plugins.declared("feedrate.workloads", workload, "SAMPLES") or "images"
+    samples = plugins.samples_of(workload)
     if storage_format and samples not in (held := traits(storage_format).holds):
         yield f"storage_format {storage_format} holds {' and '.join(held)}, workload {workload} has {samples}"
     if decoder := str(cell.get("decoder", "")):
         stores = "jpeg" if samples == "files" else traits(storage_format).stores
         if stores not in plugins.declared("feedrate.formats.decoders", decoder, "CODECS"):
             yield f"decoder {decoder} cannot decode {stores} (storage_format {storage_format})"
-    if decoder and axes.on_device(decoder):
+    if decoder and plugins.on_device(decoder):
         yield from _device_decode_limits(cell, samples, decoder)
     if cell.get("scaled_decode") and not plugins.declared("feedrate.formats.decoders", decoder, "SCALES"):
         yield f"decoder {decoder} has no scaled decoding"
@@ -221,7 +221,7 @@ def _cpu_limits(cell: Cell, place: Place) -> Iterator[str]:
         if cell.get(axis) == value:
             yield f"{axis} {value} needs a CUDA device"
     decoder = str(cell.get("decoder", ""))
-    if decoder and axes.on_device(decoder):
+    if decoder and plugins.on_device(decoder):
         yield f"decoder {decoder} needs a CUDA device"
     check = str(cell.get("check", ""))
     if check and plugins.declared(_PLUGINS["check"], check, "DEVICE"):

@@ -36,9 +36,7 @@ from feedrate.schema.axis import (
     any_of,
     format_has,
     model_has,
-    of_files,
     on_cuda,
-    on_device,
     one_of,
     only,
 )
@@ -65,8 +63,6 @@ __all__ = [
     "ceilings",
     "cell_id",
     "lives",
-    "of_files",
-    "on_device",
 ]
 
 

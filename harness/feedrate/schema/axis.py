@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from feedrate.schema.errors import InputError, expected_one_of
-from feedrate.schema.plugins import declared, traits
+from feedrate.schema.plugins import declared, samples_of, traits
 
 Value = bool | int | float | str
 Cell = Mapping[str, Value]
@@ -141,14 +141,9 @@ def format_has(knob: str) -> Idle:
     return idle
 
 
-def of_files(cell: Cell, _device: str = "") -> bool:
-    """Whether a cell's samples are files of any size, decoded and cropped anew at every visit."""
-    return bool(declared("feedrate.workloads", str(cell.get("workload", "")), "SAMPLES") == "files")
-
-
-def on_device(decoder: str) -> bool:
-    """Whether a decoder is the device's, which is handed the bytes of files."""
-    return declared("feedrate.formats.decoders", decoder, "DEVICE") is not None
+def has_samples(*kinds: str) -> Callable[[Cell, str], bool]:
+    """Whether a cell's samples are of one of some kinds (``plugins.samples_of``)."""
+    return lambda cell, _device: samples_of(str(cell.get("workload", ""))) in kinds
 
 
 def _streamed(cell: Cell) -> bool:
@@ -171,12 +166,10 @@ LOADS_SYNTHETIC = unless(
     "planted only where synthetic samples are loaded one by one",
 )
 """Costs are planted into what a loader does, and into synthetic samples only."""
-OF_IMAGES = unless(
-    lambda cell, _: declared("feedrate.workloads", str(cell.get("workload", "")), "SAMPLES") != "tokens",
-    "matters only where samples are images",
-)
-ALIKE = unless(lambda cell, _: not of_files(cell), "matters only where a sample is the same at every visit")
+OF_IMAGES = unless(has_samples("images", "files"), "matters only where samples are images")
+ALIKE = unless(has_samples("images", "tokens"), "matters only where a sample is the same at every visit")
 OF_FILES = all_of(
-    only("mode", "train", "load", "copy"), unless(of_files, "matters only where samples are image files of any size")
+    only("mode", "train", "load", "copy"),
+    unless(has_samples("files"), "matters only where samples are image files of any size"),
 )
 STREAMS = unless(lambda cell, _: _streamed(cell), "matters only where samples are streamed from shards")

@@ -69,6 +69,16 @@ def load(package: str, name: str) -> ModuleType:
     return importlib.import_module(f"{package}.{name}")
 
 
+def samples_of(workload: str) -> str:
+    """Say what a workload holds: ``images``, also where it does not say, ``files`` of any size, or ``tokens``."""
+    return str(declared("feedrate.workloads", workload, "SAMPLES") or "images")
+
+
+def on_device(decoder: str) -> bool:
+    """Whether a decoder is the device's, which is handed the bytes of files."""
+    return declared("feedrate.formats.decoders", decoder, "DEVICE") is not None
+
+
 STREAM_SHARDS = 32
 """Files that a format which can only be streamed is cut into: at most so many workers can share it."""
 

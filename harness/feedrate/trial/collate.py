@@ -26,7 +26,6 @@ import torch
 from torch.utils.data import default_collate, get_worker_info
 
 from feedrate.schema import plugins
-from feedrate.schema.axes import on_device
 from feedrate.trial import device_decode, visits
 from feedrate.trial.job import Job
 from feedrate.trial.loader import Collate, Fields, Transform
@@ -94,7 +93,7 @@ def identity(sample: Any) -> Any:
 
 def build(job: Job) -> tuple[Transform, Collate]:
     """Choose what is done to every sample, and what makes a batch of them."""
-    if on_device(job.value("decoder")):
+    if plugins.on_device(job.value("decoder")):
         return identity, partial(device_decode.collate, empty=buffer)
     files = visits.of_files(job)
     crop: Callable[[Any], Any] = partial(files.augment, size=job.value("patch_size")) if files else identity
@@ -110,7 +109,7 @@ def _in_turn(first: Callable[[Any], Any], then: Callable[[Any], Any], sample: An
 
 def device_decoder(job: Job) -> device_decode.Decode | None:
     """What decodes batches on the device, if a cell has it done there."""
-    if job.device != "cuda" or job.value("mode") == "load" or not on_device(job.value("decoder")):
+    if job.device != "cuda" or job.value("mode") == "load" or not plugins.on_device(job.value("decoder")):
         return None
     normalize = plugins.load("feedrate.workloads", job.value("workload")).normalize
     return device_decode.Decode(job.value("decoder"), job.value("patch_size"), normalize)
@@ -122,7 +121,7 @@ def normalizer(job: Job, place: Literal["worker", "host", "cuda"]) -> Normalizer
     That is in the worker; where the training process fetches a batch (``host``: the part of a device that is a CPU); or
     on CUDA, on the stream and in the phase of the copy.
     """
-    if job.value("collate") != "fast" or on_device(job.value("decoder")):
+    if job.value("collate") != "fast" or plugins.on_device(job.value("decoder")):
         return None
     there = "host" if job.device != "cuda" else "cuda" if job.value("mode") != "load" else None
     if place != ("worker" if job.value("normalize_on") == "worker" else there):

@@ -7,7 +7,7 @@ prepares them and when. Decoding is the stage ``decode``; the crop and its resiz
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from random import Random
 from types import ModuleType
@@ -16,7 +16,6 @@ from typing import Any
 from feedrate.formats import Packed, Reader, Sample, Stream, damaged, decoders
 from feedrate.formats.decoders import DecodeFile, Undecodable
 from feedrate.schema import plugins
-from feedrate.schema.axes import on_device
 from feedrate.trial import device_decode
 from feedrate.trial.job import Job
 
@@ -27,16 +26,16 @@ Visit = tuple[int, int, Any]
 def of_files(job: Job) -> ModuleType | None:
     """The workload of a trial, where its samples are files of any size."""
     name = job.value("workload")
-    of_files = plugins.declared("feedrate.workloads", name, "SAMPLES") == "files"
-    return plugins.load("feedrate.workloads", name) if of_files else None
+    return plugins.load("feedrate.workloads", name) if plugins.samples_of(name) == "files" else None
 
 
 def wrap(job: Job, packed: Reader | Stream) -> Reader | Stream:
     """Have files decoded, and their crops drawn; samples of other workloads stay as they are."""
-    if of_files(job) is None:
+    workload = of_files(job)
+    if workload is None:
         return packed
     scales = decoders.scales(job.value("decoder")) if job.value("scaled_decode") else ()
-    drawn = _Drawn(job.value("workload"), job.value("decoder"), scales, job.value("patch_size"), job.seed)
+    drawn = _Drawn(workload.visit, job.value("decoder"), scales, job.value("patch_size"), job.seed)
     return _StreamedVisits(packed, drawn) if isinstance(packed, Stream) else _Visits(packed, drawn)
 
 
@@ -44,7 +43,8 @@ def wrap(job: Job, packed: Reader | Stream) -> Reader | Stream:
 class _Drawn:
     """How visits are decoded."""
 
-    workload: str
+    visit: Callable[..., Any]
+    """The workload's."""
     decoder: str
     scales: tuple[int, ...]
     size: int
@@ -54,15 +54,14 @@ class _Drawn:
         self._decode()  # imported before workers are forked
 
     def _decode(self) -> DecodeFile:
-        return device_decode.ship if on_device(self.decoder) else decoders.load_for_files(self.decoder)
+        return device_decode.ship if plugins.on_device(self.decoder) else decoders.load_for_files(self.decoder)
 
     def __call__(self, packed: Packed, visit: Visit) -> Any:
         epoch, index, raw = visit
         sample = packed.decode(raw)
         random = Random((self.seed << 64) + (epoch << 32) + index)
-        workload = plugins.load("feedrate.workloads", self.workload)
         try:
-            return workload.visit(sample, random, self._decode(), self.scales, self.size)
+            return self.visit(sample, random, self._decode(), self.scales, self.size)
         except Undecodable as problem:
             raise damaged(packed.root, problem, packed.root, index) from problem
 

@@ -15,7 +15,7 @@ import pandas as pd
 
 from feedrate.analysis.estimates import cells, rows_of
 from feedrate.schema import words
-from feedrate.schema.axes import of_files, on_device
+from feedrate.schema.plugins import on_device, samples_of
 
 Row = Mapping[Any, Any]
 NAMES = {
@@ -56,13 +56,17 @@ def per_core(trials: pd.DataFrame, cores: int) -> list[Core]:
     found = []
     for cell in rows_of(cells(trials)):
         workers = max(1, int(cell["num_workers"] or 0)) if cell["mode"] == "load" else 0
-        decoded = of_files(cell) and cell["storage_format"] == "folder" and not on_device(str(cell["decoder"]))
+        decoded = _of_files(cell) and cell["storage_format"] == "folder" and not on_device(str(cell["decoder"]))
         if decoded and cell["n"] and 0 < workers <= cores:
             lo, hi = (float(cell[end]) / workers if words.known(cell[end]) else None for end in ("lo", "hi"))
             rate = float(cell["samples_per_s"]) / workers
             found.append(Core(named(cell), workers, rate, lo, hi, int(cell["n"])))
     best = {core.decoder: core.value for core in sorted(found, key=lambda core: core.workers)}
     return sorted(found, key=lambda core: (-best[core.decoder], core.decoder, core.workers))
+
+
+def _of_files(cell: Row) -> bool:
+    return samples_of(str(cell["workload"])) == "files"
 
 
 def busiest(found: Sequence[Core]) -> list[Core]:
@@ -86,6 +90,6 @@ def on_gpu(trials: pd.DataFrame, mode: str) -> list[Row]:
     kept = [
         cell
         for cell in rows_of(cells(trials))
-        if cell["mode"] == mode and cell["device"] == "cuda" and cell["n"] and of_files(cell)
+        if cell["mode"] == mode and cell["device"] == "cuda" and cell["n"] and _of_files(cell)
     ]
     return sorted(kept, key=lambda cell: -cell["samples_per_s"])
