@@ -218,6 +218,13 @@ def shapes_of(sample: Sample) -> tuple[tuple[int, ...], ...]:
     return tuple(FILE if field.ndim == 1 else field.shape for field in sample)
 
 
+def peeked(samples: Iterable[Sample]) -> tuple[Sample, Iterator[Sample]]:
+    """Give the first sample, empty where there is none, and all of them."""
+    drawn = iter(samples)
+    first = next(drawn, ())
+    return first, chain((first,) if first else (), drawn)
+
+
 def flat(sample: Sample) -> memoryview:
     """Copy the pixels of all fields of a sample, one after the other."""
     return np.concatenate([field.reshape(-1) for field in sample]).data
@@ -248,7 +255,10 @@ def cut(pixels: NDArray[np.uint8], shapes: Sequence[tuple[int, ...]]) -> Sample:
     """
     fields, start = [], 0
     for shape in shapes:
-        end = start + (math.prod(shape) if shape != FILE else len(pixels) - sum(map(math.prod, shapes)) - 1)
+        size = math.prod(shape)
+        if shape == FILE:
+            size = len(pixels) - sum(math.prod(other) for other in shapes if other != FILE)
+        end = start + size
         fields.append(pixels[start:end].reshape(shape))
         start = end
     if start != len(pixels):

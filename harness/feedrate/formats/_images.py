@@ -21,7 +21,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
-from itertools import chain, starmap
+from itertools import starmap
 from pathlib import Path
 from typing import TypeVar
 
@@ -40,6 +40,7 @@ from feedrate.formats import (
     damaged,
     decoders,
     map_on_all_cores,
+    peeked,
     shapes_of,
 )
 from feedrate.formats.decoders import JPEG_END, Undecodable
@@ -121,9 +122,8 @@ def encode_all(samples: Iterable[Sample], codec: Codec) -> Iterator[Files]:
 
 def _on_all_cores(work: Callable[[int, Sample], Result], samples: Iterable[Sample]) -> Iterator[Result]:
     """Apply a function to each sample and its index, in threads where samples are large enough."""
-    drawn = iter(samples)
-    first = next(drawn, ())
-    numbered = enumerate(chain((first,) if first else (), drawn))
+    first, every = peeked(samples)
+    numbered = enumerate(every)
     if sum(field.nbytes for field in first) < THREADED_BYTES:
         return starmap(work, numbered)
     return map_on_all_cores(lambda item: work(*item), numbered)
@@ -161,9 +161,7 @@ class Encoded(Packed):
         try:
             if self._kinds[field] == self.codec.name:
                 return decoders.load(self._decoder, self.codec.name)(data, shape)
-            if self._kinds[field] == "file":
-                return np.frombuffer(bytearray(data), np.uint8)
-            if len(data) != math.prod(shape):
+            if shape != FILE and len(data) != math.prod(shape):
                 raise Undecodable(f"{len(data)} bytes, expected {math.prod(shape)}")
             return np.frombuffer(bytearray(data), np.uint8).reshape(shape)
         except Undecodable as problem:
@@ -223,12 +221,11 @@ def pack_shards(
     Sample i lies in shard i modulo ``STREAM_SHARDS``: shards are equally long whatever the number of samples, which
     nobody knows when packing begins, and one that is missing, doubled or in the wrong place is noticed.
     """
-    drawn = iter(samples)
-    first = next(drawn, ())
+    first, every = peeked(samples)
     kinds = PNG.kinds(shapes_of(first))
     with ExitStack() as opened:
         shards: list[Append] = []
-        for index, files in enumerate(encode_all(chain((first,) if first else (), drawn), PNG)):
+        for index, files in enumerate(encode_all(every, PNG)):
             if index < STREAM_SHARDS:
                 shards.append(opened.enter_context(shard(_shard_path(root, index, kind), kinds)))
             shards[index % STREAM_SHARDS](index, files)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,6 +36,7 @@ from feedrate.formats import (
     damaged,
     flat,
     flattened,
+    peeked,
     shapes_of,
 )
 
@@ -60,12 +61,11 @@ def _per_batch(size: int) -> int:
 
 def pack(samples: Iterable[Sample], root: Path) -> None:
     """Write samples as record batches into ``root/pixels.arrow``."""
-    drawn = iter(samples)
-    first = next(drawn, None)
-    if first is not None and FILE in shapes_of(first):
-        column, arrays = pa.binary(), _file_arrays(chain((first,), drawn))
+    first, every = peeked(samples)
+    if FILE in shapes_of(first):
+        column, arrays = pa.binary(), _file_arrays(every)
     else:
-        size, values = flattened(chain(() if first is None else (first,), drawn))
+        size, values = flattened(every)
         column = pa.binary(size)
         arrays = (
             pa.FixedSizeBinaryArray.from_buffers(column, count, [None, pa.py_buffer(pixels)])

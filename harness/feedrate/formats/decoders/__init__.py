@@ -25,6 +25,7 @@ import struct
 import zlib
 from collections.abc import Callable, Sequence
 from functools import cache
+from types import ModuleType
 
 import numpy as np
 
@@ -67,13 +68,7 @@ def load(name: str, codec: str) -> Decode:
 
     def decode(data: bytes, shape: tuple[int, ...]) -> Image:
         check(data, shape)
-        try:
-            pixels: Image = module.decode(data, shape)
-        except module.FAILURES as error:
-            reason, *_ = str(error).split("\n", 1)
-            raise Undecodable(f"damaged ({reason})") from error
-        if pixels.ndim == 2:
-            pixels = pixels[..., np.newaxis]
+        pixels = _decoded(module, data, shape)
         if pixels.shape != shape or pixels.dtype != np.uint8:
             raise Undecodable(f"an image of shape {pixels.shape} and type {pixels.dtype}")
         return pixels
@@ -104,19 +99,24 @@ def load_for_files(name: str) -> DecodeFile:
             _check_chunks(data)
         if codec == "jpeg" and JPEG_END not in data[-_TRAILER:]:
             raise Undecodable("damaged (truncated: no end marker)")
-        shape = (height, width, 3)
-        try:
-            pixels: Image = module.decode(data, shape) if scale == 1 else module.reduced(data, shape, scale)
-        except module.FAILURES as error:
-            reason, *_ = str(error).split("\n", 1)
-            raise Undecodable(f"damaged ({reason})") from error
-        if pixels.ndim == 2 or pixels.shape[2] == 1:
-            pixels = np.repeat(pixels.reshape(*pixels.shape[:2], 1), 3, axis=2)
+        pixels = _decoded(module, data, (height, width, 3), scale)
+        if pixels.shape[2] == 1:
+            pixels = np.repeat(pixels, 3, axis=2)
         if pixels.shape != (-(-height // scale), -(-width // scale), 3):
             raise Undecodable(f"an image of shape {pixels.shape}")
         return pixels
 
     return decode
+
+
+def _decoded(module: ModuleType, data: bytes, shape: tuple[int, ...], scale: int = 1) -> Image:
+    """Have a library decode a file: height × width × channels, or ``Undecodable`` where it fails."""
+    try:
+        pixels: Image = module.decode(data, shape) if scale == 1 else module.reduced(data, shape, scale)
+    except module.FAILURES as error:
+        reason, *_ = str(error).split("\n", 1)
+        raise Undecodable(f"damaged ({reason})") from error
+    return pixels[..., np.newaxis] if pixels.ndim == 2 else pixels
 
 
 def _unable(name: str, codec: str, able: Sequence[str]) -> InputError:
