@@ -28,6 +28,7 @@ AREA = (0.08, 1.0)
 """Least and largest share of the area."""
 RATIO = (3 / 4, 4 / 3)
 """Least and largest width ÷ height."""
+_LOG_RATIO = (math.log(RATIO[0]), math.log(RATIO[1]))
 TRIES = 10
 
 
@@ -72,7 +73,7 @@ def draw(random: Random, height: int, width: int) -> Crop:
     flipped = random.random() < 0.5
     for _ in range(TRIES):
         area = height * width * random.uniform(*AREA)
-        ratio = math.exp(random.uniform(*map(math.log, RATIO)))
+        ratio = math.exp(random.uniform(*_LOG_RATIO))
         across, down = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
         if 0 < across <= width and 0 < down <= height:
             return Crop(random.randint(0, height - down), random.randint(0, width - across), down, across, flipped)

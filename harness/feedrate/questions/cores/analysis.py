@@ -45,6 +45,14 @@ class Core:
     n: int
     """Blocks."""
 
+    def needed(self, rate: float) -> float:
+        """How many such cores load as many images a second as a GPU trains."""
+        return rate / self.value
+
+    def idle(self, rate: float, cores: int) -> float:
+        """Share of the time that such a GPU has nothing to do, fed by so many cores."""
+        return max(0.0, 1 - self.value * cores / rate)
+
 
 def per_core(trials: pd.DataFrame, cores: int) -> list[Core]:
     """What a core loads, by decoder and workers, the fastest decoder first.

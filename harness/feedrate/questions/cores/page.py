@@ -56,9 +56,9 @@ def _answer(best: Core, rates: dict[str, float], cores: int) -> str:
     """In one sentence, for every rate: how many cores, and how idle with those of the machine."""
     parts = []
     for name, rate in rates.items():
-        idle = max(0.0, 1 - best.value * cores / rate)
+        idle = best.idle(rate, cores)
         parts.append(
-            f"{name} ({words.number(rate)} images a second) needs {words.number(rate / best.value, 2)} of these cores"
+            f"{name} ({words.number(rate)} images a second) needs {words.number(best.needed(rate), 2)} of these cores"
             + (f", and is {words.percent(idle)} idle with {cores}" if idle else f"; {cores} feed it")
         )
     return f"With {best.decoder}, {'; '.join(parts)}."
@@ -73,10 +73,8 @@ def _row(core: Core, rate: float, cores: int) -> Sequence[object]:
         core.decoder,
         Markup("{}<br><small>{}</small>").format(words.number(core.value), spread),
         words.plural(core.workers, "worker"),
-        Markup('<span class="fr-cores-needed" {}>{}</span>').format(attributes, words.number(rate / core.value)),
-        Markup('<span class="fr-cores-idle" {}>{}</span>').format(
-            attributes, f"{100 * max(0.0, 1 - core.value * cores / rate):.0f}\u00a0%"
-        ),
+        Markup('<span class="fr-cores-needed" {}>{}</span>').format(attributes, words.number(core.needed(rate))),
+        Markup('<span class="fr-cores-idle" {}>{:.0f}\u00a0%</span>').format(attributes, 100 * core.idle(rate, cores)),
     )
 
 

@@ -103,11 +103,11 @@ def _around_charts(
     """What stands before the charts of a run (the answer), what after them, and the files of that."""
     planted, compared = calibration_page.section(view, name), StorageSection(view, name)
     before: list[str] = [planted or compared.answers(path)]
-    if not planted and not compared:
-        text = answer(view.headlines_of(name)) or (claims_page.answer(verdicts, name, view) if verdicts else "")
-        before = [markup.paragraph(text, "fr-answer")] if text else []
     if name == cores_page.SUITE:
         before = [cores_page.section(view, name)]
+    elif not planted and not compared:
+        text = answer(view.headlines_of(name)) or (claims_page.answer(verdicts, name, view) if verdicts else "")
+        before = [markup.paragraph(text, "fr-answer")] if text else []
     after = [compared.details()]
     after += [workers_page.section(view, name)] if name == workers_page.SUITE else []
     why = loader_page.Why("") if planted else loader_page.section(view, name, path)

@@ -11,13 +11,14 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from feedrate.workloads.tokens import CONTEXT, VOCABULARY
+
 REQUIRES: dict[str, str] = {"torch": "torch"}
 TASK: str = "language"
 KNOBS: tuple[str, ...] = ()
-VOCABULARY, CONTEXT = 50_257, 1024
 LAYERS, HEADS, WIDTH = 6, 6, 384
 SPREAD = 0.02
-"""Standard deviation of the first weights, as GPT-2 has it."""
+"""Standard deviation of the tables' first weights, as GPT-2 has it."""
 
 
 class Block(nn.Module):
