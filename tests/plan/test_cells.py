@@ -171,6 +171,17 @@ def test_merging_is_said_with_its_reason(tmp_path: Path) -> None:
             "decoder nvjpeg is handed bytes: collate fast, normalize_on device",
         ),
         (
+            "{workload: imagefolder, storage_format: folder, model: resnet18, batch_size: 1, patch_size: [32, 33]}",
+            {},
+            "model resnet18: its batch norms need two samples below 33 pixels",
+        ),
+        (
+            "{workload: tokens, mode: load, storage_format: memmap, num_workers: 2, normalize_on: [worker, device], "
+            "collate: fast}",
+            {"shm_bytes": 2_000_000},
+            "prefetched batches would not fit into /dev/shm",
+        ),
+        (
             "{workload: tokens, mode: load, storage_format: [memmap, png]}",
             {},
             "storage_format png holds images, workload tokens has tokens",

@@ -52,8 +52,13 @@ def _held_back(row: Mapping[Any, Any]) -> str:
     return markup.two_lines(row["bound"], ", ".join(shares)) if shares else str(row["bound"])
 
 
+def sized_name(row: Mapping[Any, Any]) -> Markup:
+    """Write a workload in bold, with the height and width of its images where it has such."""
+    name = Markup("<strong>{}</strong>").format(row["workload"])
+    size = Markup(", {}\u00a0px").format(row["patch_size"]) if words.known(row["patch_size"]) else ""
+    return name + size
+
+
 def task_cell(row: Mapping[Any, Any]) -> Markup:
     """Write a task as the first cell of its row: workload, patch size, what ran."""
-    name = Markup("<strong>{}</strong>").format(row["workload"])
-    task = Markup(words.sized(name, row["patch_size"]).replace(" px", "\u00a0px"))  # noqa: S704 - escaped above
-    return markup.two_lines(task, what_ran(row), f"fr-kind fr-kind-{row['kind']}")
+    return markup.two_lines(sized_name(row), what_ran(row), f"fr-kind fr-kind-{row['kind']}")

@@ -30,8 +30,10 @@ LARGEST_CHECKED = 8
 """Height and width of an image whose gradients are checked number by number."""
 LEAST_VARIED = 16
 """Height and width of an image that is cut to several sizes."""
-TOKENS_READ = 2048
-"""Bytes of a window of tokens, and thereby more than its numbers."""
+TOKEN_BYTES = 2050
+"""Of a window of tokens, two bytes each."""
+LEAST_HALVED = 33
+"""Height and width of an image of which a batch norm behind five halvings finds more than one value."""
 _PLUGINS = {
     "workload": "feedrate.workloads",
     "model": "feedrate.workloads.models",
@@ -241,6 +243,9 @@ def _step_limits(cell: Cell, place: Place) -> Iterator[str]:
         yield "fusion cuda_graphs with zero_grad memset: gradients that are kept lie in memory that a graph overwrites"
     if debug in ("gradcheck", "gradgradcheck"):
         yield from _gradient_limits(cell)
+    halved = plugins.declared("feedrate.workloads.models", model, "HALVED")
+    if halved and size < LEAST_HALVED and int(cell["batch_size"]) == 1:
+        yield f"model {model}: its batch norms need two samples below {LEAST_HALVED} pixels"
     if cell.get("vary_shapes") and size < LEAST_VARIED:
         yield "vary_shapes: images below 16 pixels have one size only"
     if side := plugins.declared("feedrate.workloads.models", model, "CELL"):
@@ -256,7 +261,7 @@ def _gradient_limits(cell: Cell) -> Iterator[str]:
         yield f"debug {cell['debug']} takes the loss for every number of an image"
     elif int(cell["batch_size"]) > 1 or int(cell["patch_size"]) > LARGEST_CHECKED:
         yield f"debug {cell['debug']} takes the loss twice for every number of the input (batch_size 1, patch_size ≤ 8)"
-    if str(cell["model"]).startswith("resnet") or cell.get("norm") == "batch":
+    if cell.get("norm") == "batch":
         yield f"debug {cell['debug']}: a batch norm needs two samples at this size"
 
 
@@ -304,8 +309,8 @@ def _sizes(cell: Cell, place: Place) -> Iterator[str]:
         yield "batch_size above index_entries"
     if samples and workers > (shards := _shards(cell) or workers):
         yield f"more workers than shards: storage_format {cell['storage_format']} has {shards} for {samples} samples"
-    # Bytes where they leave the worker as such, else float32, and what is planted.
-    width = 1 if cell.get("normalize_on") == "device" else 4
+    # Bytes where they leave the worker as such, else float32, or two int64 for each token; and what is planted.
+    width = 1 if cell.get("normalize_on") == "device" else 4 if "patch_size" in cell else 8
     sample_bytes = width * _pixel_bytes(cell) + int(cell.get("payload_bytes", 0))
     sharing = 0 if cell.get("worker_kind") == "thread" else workers
     prefetched = sharing * int(cell.get("prefetch_factor", 0)) * batch * sample_bytes * world
@@ -367,10 +372,7 @@ def _full_limits(cell: Cell, place: Place) -> Iterator[str]:
 
 def _pixel_bytes(cell: Cell) -> int:
     """Bytes of a sample's pixels."""
+    if "patch_size" not in cell:
+        return TOKEN_BYTES
     fields = 2 if plugins.declared(_PLUGINS["workload"], str(cell["workload"]), "TASK") == "super-resolution" else 1
-    return fields * _values(cell)
-
-
-def _values(cell: Cell) -> int:
-    """Numbers in an input: of three channels, or tokens of two bytes."""
-    return 3 * int(cell["patch_size"]) ** 2 if "patch_size" in cell else TOKENS_READ
+    return fields * 3 * int(cell["patch_size"]) ** 2

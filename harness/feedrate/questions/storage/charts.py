@@ -93,7 +93,7 @@ class Part:
         first = self.frame.iloc[0]
         return {
             "workload": str(first["workload"]),
-            "patch_size": int(first["patch_size"]),
+            "patch_size": plain(first["patch_size"]),
             "what ran": self.subtitle,
             "access": self.access,
         }
@@ -116,7 +116,8 @@ def parts(trials: pd.DataFrame, free: Sequence[str] = (), kinds: Sequence[str] =
             same = ["storage_format", "page_cache", *free]
             frame = frame.sort_values("n_samples", ascending=False, kind="stable").drop_duplicates(same)
             subtitle = f"{part.subtitle.removesuffix(', no model')}, {order}"
-            here = cells["workload"].eq(part.workload) & cells["patch_size"].eq(part.patch_size) & cells["n"].eq(0)
+            here = cells["workload"].eq(part.workload) & cells["patch_size"].fillna(0).eq(part.patch_size)
+            here &= cells["n"].eq(0)
             failed = cells[here & cells["mode"].eq(part.frame["mode"].iloc[0])]
             lost = sorted({f"{row['storage_format']} ({row['page_cache']})" for row in rows_of(failed)})
             found.append((part.kind, Part(part.title, subtitle, access, frame, kept, tuple(lost))))

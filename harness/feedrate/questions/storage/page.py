@@ -18,7 +18,7 @@ from feedrate.analysis.storage import OWN, count_doubtful, credible, format_cost
 from feedrate.analysis.summary import LOAD, PHOTOGRAPHS
 from feedrate.machine.identity import Storage
 from feedrate.pages import descriptions
-from feedrate.pages.headlines import RULE
+from feedrate.pages.headlines import RULE, sized_name
 from feedrate.pages.markup import code
 from feedrate.pages.runs import RunView
 from feedrate.pages.template import render
@@ -97,7 +97,7 @@ class StorageSection:
         return render(
             "storage/details.md",
             mark=self._run.mark,
-            sizes=[(f"{key[1]}, {key[2]} px", _size_rows(rows)) for key, rows in sorted(sizes.items())],
+            sizes=[(words.sized(key[1], key[2] or None), _size_rows(rows)) for key, rows in sorted(sizes.items())],
             knobs=list(knob_effects(credible(self._trials))),
             missing=list(_missing(self._run, self._trials, self._costs)),
         )
@@ -109,7 +109,7 @@ def _rank(row: Row) -> tuple[Any, ...]:
         row["mode"] != LOAD,
         row["workload"] not in PHOTOGRAPHS,
         str(row["workload"]),
-        int(row["patch_size"]),
+        int(row["patch_size"]) if words.known(row["patch_size"]) else 0,
         row["access"] != "random",
         row["page_cache"] != "warm",
     )
@@ -163,8 +163,9 @@ def _effect(row: Row) -> str:
     pixels, container = (
         words.interval(*(row[f"{name}_{end}"] for end in ("lo", "hi", "n"))) for name in (PIXELS, CONTAINER)
     )
+    what = words.sized(row["workload"], row["patch_size"], " at ")
     text = (
-        f"{row['workload']} at {row['patch_size']} px, {row['page_cache']}{ordered}{step}: decoded pixels × "
+        f"{what}, {row['page_cache']}{ordered}{step}: decoded pixels × "
         f"{words.number(row['pixels_ratio'])} ({row['pixels_pairs']}; {pixels}); another container at most × "
         f"{words.number(row['container_ratio'])} ({row['container_a']} → {row['container_b']}; {container})."
     )
@@ -196,7 +197,7 @@ def _uses(chosen: pd.DataFrame, disk: Storage | None) -> Iterator[tuple[bool, li
         if best is None or (best[0]["formats"] < 2 and LOSSY not in purposes):
             continue
         row = best[0]
-        name = Markup("<strong>{}</strong>, {}\u00a0px").format(row["workload"], row["patch_size"])
+        name = sized_name(row)
         kind = [
             _step(row) if row["step"] in EMULATED_STEPS else "",
             f"{int(row['n_samples']):,} samples" if several else "",
@@ -320,7 +321,7 @@ def knob_effects(trials: pd.DataFrame) -> Iterator[list[str]]:
         workers = int(row["num_workers"])
         if workers > min(counts[row["axis"]]):
             continue
-        where = f"{row['workload']}, {row['patch_size']} px, {row['page_cache']}, batch {row['batch_size']}"
+        where = f"{words.sized(row['workload'], row['patch_size'])}, {row['page_cache']}, batch {row['batch_size']}"
         yield [
             code(row["axis"]) + f" {_value(row['a_value'])} → {_value(row['b_value'])}",
             str(row["storage_format"]),
@@ -351,8 +352,9 @@ def _missing(view: RunView, trials: pd.DataFrame, costs: pd.DataFrame) -> Iterat
         if any(word in part.reason for word in _UNAVAILABLE):
             yield f"{words.plural(part.count, 'combination')}: {part.reason}"
     for (name, state), rows in costs[costs["n"].eq(0)].groupby(["storage_format", "page_cache"], sort=True):
-        sizes = words.listed(f"{size} px" for size in sorted({int(size) for size in rows["patch_size"]}))
-        yield f"{name}, {state}, {sizes}: every trial of {words.plural(len(rows), 'setting')} failed"
+        sizes = words.listed(f"{size} px" for size in sorted({int(size) for size in rows["patch_size"].dropna()}))
+        which = f"{name}, {state}, {sizes}" if sizes else f"{name}, {state}"
+        yield f"{which}: every trial of {words.plural(len(rows), 'setting')} failed"
     for state, count in sorted(count_doubtful(trials).items()):
         trials_asked = f"{words.plural(count, 'trial')} asked to be {state}"
         yield f"{trials_asked}: left out, as {NOT_SO}"

@@ -101,7 +101,7 @@ def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
         rows.append(
             {
                 "memory": f"{memory}, non_blocking" if plain(cell["non_blocking"]) else memory,
-                "patch_size": int(cell["patch_size"]),
+                "patch_size": plain(cell["patch_size"]),
                 "batch": int(cell["batch_size"]),
                 "bytes": float(cell["batch_bytes"]),
                 "value": float(cell["gb_per_s"]),

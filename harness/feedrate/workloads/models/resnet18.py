@@ -13,6 +13,8 @@ from torchvision import models
 REQUIRES: dict[str, str] = {"torch": "torch", "torchvision": "torchvision"}
 TASK: str = "classification"
 KNOBS: tuple[str, ...] = ()
+HALVED: bool = True
+"""Whether batch norms stand behind five halvings of an image."""
 
 
 def build(classes: int) -> nn.Module:
