@@ -171,6 +171,11 @@ def test_merging_is_said_with_its_reason(tmp_path: Path) -> None:
             "decoder nvjpeg is handed bytes: collate fast, normalize_on device",
         ),
         (
+            "{workload: div2k, mode: [load, train], collate: fast, normalize_on: none}",
+            {},
+            "normalize_on none is for loading alone (mode load)",
+        ),
+        (
             "{workload: imagefolder, storage_format: folder, model: resnet18, batch_size: 1, patch_size: [32, 33]}",
             {},
             "model resnet18: its batch norms need two samples below 33 pixels",

@@ -72,6 +72,12 @@ def test_windows_are_long_where_the_driver_averages() -> None:
     assert set(seconds.values()) == {1, gpu.LEAST_WINDOW_NS / 1e9}
 
 
+def test_a_suite_may_ask_for_longer_windows() -> None:
+    """Files differ in size, so that loading them takes longer windows, also where no GPU computes."""
+    found = planned(only="cores")
+    assert {found.window_s(cell) for cell in found.cells} == {suite.load("cores").window_s}
+
+
 def test_one_effect_has_one_length_of_windows() -> None:
     """What is compared is measured in windows of one length: else they tell different shares of a start."""
     found = planned(only=suite.CLAIMS)

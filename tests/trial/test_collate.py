@@ -109,8 +109,9 @@ def test_pixels_stay_bytes_until_they_are_normalised() -> None:
 )
 def test_a_batch_is_finished_once(device: str, mode: str, on_host: bool, on_device: bool) -> None:
     """On CUDA behind the copy, if there is one, elsewhere at the fetch, and nowhere where the worker did it."""
-    for place in PLACES:
+    for place in (*PLACES, "none"):
         asked = Job("trial", device, {"mode": mode, "collate": "fast", "normalize_on": place})
+        assert place == "worker" or collation.normalizer(asked, "worker") is None
         found = collation.normalizer(asked, "host") is not None, collation.normalizer(asked, "cuda") is not None
         assert found == ((on_host, on_device) if place == "device" else (False, False))
 

@@ -192,6 +192,8 @@ def _mismatches(cell: Cell) -> Iterator[str]:
     task = plugins.declared("feedrate.workloads", workload, "TASK")
     if model and task != (able := plugins.declared("feedrate.workloads.models", model, "TASK")):
         yield f"model {model} is for {able}, workload {workload} for {task}"
+    if cell.get("normalize_on") == "none" and cell["mode"] != "load":
+        yield "normalize_on none is for loading alone (mode load)"
     if storage_format and cell["access"] not in traits(storage_format).access:
         yield f"storage_format {storage_format} is streamed from shards: it has no {cell['access']} access"
     samples = plugins.samples_of(workload)
@@ -310,7 +312,7 @@ def _sizes(cell: Cell, place: Place) -> Iterator[str]:
     if samples and workers > (shards := _shards(cell) or workers):
         yield f"more workers than shards: storage_format {cell['storage_format']} has {shards} for {samples} samples"
     # Bytes where they leave the worker as such, else float32, or two int64 for each token; and what is planted.
-    width = 1 if cell.get("normalize_on") == "device" else 4 if "patch_size" in cell else 8
+    width = 1 if cell.get("normalize_on") in ("device", "none") else 4 if "patch_size" in cell else 8
     sample_bytes = width * _pixel_bytes(cell) + int(cell.get("payload_bytes", 0))
     sharing = 0 if cell.get("worker_kind") == "thread" else workers
     prefetched = sharing * int(cell.get("prefetch_factor", 0)) * batch * sample_bytes * world

@@ -234,12 +234,13 @@ class Plan:
         return frozenset(compared_with(found, [effect for claim in self.claims for effect in claim.effects]))
 
     def window_s(self, cell: PlannedCell) -> float:
-        """Least wall clock of a cell's window: long where a GPU computes in it and its probes are asked."""
+        """Least wall clock of a cell's window: long where a GPU's probes are asked, or what is loaded varies much."""
         window_s = self.matrix.protocol.window_s
         if cell.cell_id in self.averaged:
             return max(window_s, AVERAGED_WINDOW_S)
         computes = self.place.device != "cuda" or "model" in cell.axes
-        return window_s if computes and cell.role != "ceiling" else min(window_s, CEILING_WINDOW_S)
+        window_s = window_s if computes and cell.role != "ceiling" else min(window_s, CEILING_WINDOW_S)
+        return max(window_s, suite.load(cell.suite).window_s)
 
     @property
     def block_s(self) -> float:

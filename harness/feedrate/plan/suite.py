@@ -34,6 +34,8 @@ class Suite:
     """Wall clock that its own slices take, such as 10m; counts where ``SUITE=`` names it and nothing else does."""
     cuda_budget: str | None = None
     """The same on CUDA, where each trial opens a context first; None is no other."""
+    window_s: float = 0
+    """Least wall clock of its windows, where what is loaded varies much; a matrix may have longer ones."""
     claims: tuple[Claim, ...] = ()
     """What the sources say about its question."""
     utilization_along: str | None = None
@@ -50,7 +52,7 @@ def claims_suite(
     question: str, charts: tuple[str, ...], claims: tuple[Claim, ...], cuda_budget: str | None = None
 ) -> Suite:
     """Make a suite that measures the cells of its claims and nothing else."""
-    return Suite(question, charts, slices_of(claims), "10m", cuda_budget, claims, claims_only=True)
+    return Suite(question, charts, slices_of(claims), "10m", cuda_budget, claims=claims, claims_only=True)
 
 
 @cache

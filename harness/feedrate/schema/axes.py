@@ -274,9 +274,10 @@ LOADING = _named(
     ),
     normalize_on=Axis(
         "worker",
-        "Where a batch that was collated from uint8 becomes floating-point: in the worker, or after it has reached the "
-        "device. On CUDA the latter is no part of loading alone.",
-        choices=one_of("worker", "device"),
+        "Where a batch that was collated from uint8 becomes floating-point: in the worker, after it has reached the "
+        "device (on CUDA that is no part of loading alone), or nowhere (none: what a loader alone delivers to a device "
+        "that normalises by itself).",
+        choices=one_of("worker", "device", "none"),
         idle=only("collate", "fast"),
     ),
     cache=Axis(

@@ -121,10 +121,11 @@ def normalizer(job: Job, place: Literal["worker", "host", "cuda"]) -> Normalizer
     That is in the worker; where the training process fetches a batch (``host``: the part of a device that is a CPU); or
     on CUDA, on the stream and in the phase of the copy.
     """
-    if job.value("collate") != "fast" or plugins.on_device(job.value("decoder")):
+    asked = job.value("normalize_on")
+    if job.value("collate") != "fast" or asked == "none" or plugins.on_device(job.value("decoder")):
         return None
     there = "host" if job.device != "cuda" else "cuda" if job.value("mode") != "load" else None
-    if place != ("worker" if job.value("normalize_on") == "worker" else there):
+    if place != ("worker" if asked == "worker" else there):
         return None
     return Normalizer(plugins.load("feedrate.workloads", job.value("workload")).normalize, _extra_fields(job))
 

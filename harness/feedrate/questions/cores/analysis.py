@@ -1,8 +1,9 @@
 """Images a second that a core loads, and that a GPU trains on; the one over the other are the cores that it needs.
 
 A core's rate is the loader's ÷ its workers, where no more of them ran than there are cores: with all cores busy a core
-does less than alone, so that the rate of the most workers counts. The loader's other process, which takes batches over
-(and, without a GPU, normalises them), runs beside them; what it takes is thereby charged to the workers.
+does less than alone, so that the rate of the most workers counts. The loader's other process, which takes batches over,
+runs beside them; what it takes is thereby charged to the workers. Pixels that a GPU would normalise, and that a CPU had
+to in its place (``normalize_on: device`` on a CPU), are no core's rate: that takes a core of its own.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ def per_core(trials: pd.DataFrame, cores: int) -> list[Core]:
     for cell in rows_of(cells(trials)):
         workers = max(1, int(cell["num_workers"] or 0)) if cell["mode"] == "load" else 0
         decoded = _of_files(cell) and cell["storage_format"] == "folder" and not on_device(str(cell["decoder"]))
-        if decoded and cell["n"] and 0 < workers <= cores:
+        in_its_place = cell["device"] == "cpu" and cell["normalize_on"] == "device"
+        if decoded and not in_its_place and cell["n"] and 0 < workers <= cores:
             lo, hi = (float(cell[end]) / workers if words.known(cell[end]) else None for end in ("lo", "hi"))
             rate = float(cell["samples_per_s"]) / workers
             found.append(Core(named(cell), workers, rate, lo, hi, int(cell["n"])))
