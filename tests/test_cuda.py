@@ -65,7 +65,7 @@ AXES = {
             _STEPS | {"amp": "fp16", "grad_scaler": [False, True]},
             _STEPS | {"cudnn_benchmark": True},
             _STEPS | {"debug": ["nvtx", "profiler"]},
-            _STEPS | {"model": "pointwise", "fusion": ["compile", "script"]},
+            _STEPS | {"model": "pointwise", "fusion": ["compile", "script", "cuda_graphs"]},
             _STEPS | {"memory_format": "channels_last", "amp": "bf16"},
             _STEPS | {"vary_shapes": True, "cudnn_benchmark": True},
             _STEPS | {"norm": "batch", "sync_every_step": True},

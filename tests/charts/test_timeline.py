@@ -116,7 +116,7 @@ def test_a_panel_a_kind_of_step_each_with_picture_message_and_keys(figure: Figur
         for word in ("main process", "its loading", "worker 0", "worker 1", "no workers: ", "2 workers, fork: "):
             assert word in said
     labels = {key.label for key in figure.keys}
-    assert {"decode (loading)", "fetch: wait for data", "emulated step (sleep)"} <= labels
+    assert {"decode (loading)", "fetch: wait for data", "emulated step"} <= labels
     assert all(PARTS[stage] in labels for stage in STAGE_COLOURS)
 
 

@@ -166,6 +166,11 @@ def charts_by_name() -> dict[str, Chart]:
     return dict(sorted(found.items()))
 
 
+EMULATED_NOTE = (
+    "An emulated step lasts a declared time in which no model runs: the process sleeps, as an accelerator would keep "
+    "it waiting, or on CUDA the device spins."
+)
+"""What a chart says that shows an emulated step."""
 ENDS = {"low": "lo", "high": "hi", "n": "n"}
 RATE = {"samples per s": "value", **ENDS}
 COLUMNS = {"batch_size": "batch", "num_workers": "workers", **RATE}

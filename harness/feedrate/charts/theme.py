@@ -70,7 +70,7 @@ def colour(name: str) -> str:
 
 
 PHASE_COLOURS = {phase: colour(f"phase-{phase}") for phase in (*PHASES, "emulated")}
-"""One colour per phase everywhere; ``emulated`` is the sleep that stands in for a model's step."""
+"""One colour per phase everywhere; ``emulated`` is the sleep or spin in place of a model's step."""
 STAGE_COLOURS = dict(zip(WORKER_STAGES, map(colour, ("name-3", "series-6", "accent", "series-1")), strict=True))
 """One colour per stage of loading everywhere."""
 

@@ -84,7 +84,7 @@ def _columns(docs: Mapping[str, str]) -> tuple[Column, ...]:
 _PHASE_DOC = {
     "fetch": "the training process waited for the next batch",
     "h2d": "it copied the batch to the device (null on a CPU)",
-    "forward": "it ran the forward pass and the loss; for an emulated step, the sleep",
+    "forward": "it ran the forward pass and the loss; for an emulated step, the sleep or the launch of a spin",
     "backward": "it ran the backward pass",
     "optimizer": "it ran the optimizer and cleared the gradients",
     "other": "everything else in the loop, stamped by itself; on CUDA with the final synchronisation",

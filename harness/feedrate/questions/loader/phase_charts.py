@@ -20,6 +20,7 @@ from feedrate.analysis.crossfit import LEAST_BLOCKS, cross_fitted
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.summary import EMULATED, KNOBS, TRAIN
 from feedrate.charts.figure import (
+    EMULATED_NOTE,
     Figure,
     Key,
     Panel,
@@ -50,10 +51,9 @@ LABELS = {
     "backward": "backward",
     "optimizer": "optimizer",
     "other": "other",
-    "emulated": "emulated step (sleep)",
+    "emulated": "emulated step",
 }
 _WHISKER = "Bars are means over {}; the thin line is the 95 % interval of the whole bar."
-_SLEEP = "An emulated step sleeps for a declared time, as an accelerator would keep the host waiting; no model runs."
 _MISSING = "No trial of a training loop ended well here, so there are no phases to show."
 _TIMES = {"total (us)": "total", "low (us)": "lo", "high (us)": "hi", "n": "n"}
 _DEFAULTS = f"PyTorch’s defaults on {BY_NAME['storage_format'].default} files"
@@ -82,7 +82,7 @@ def phases(sheet: Sheet, cells: pd.DataFrame) -> Figure:
             )
             used |= {row["phase"] for row in rows}
     if EMULATED in used:
-        sheet.note(_SLEEP)
+        sheet.note(EMULATED_NOTE)
     if len({row["num_workers"] for row in sheet.rows}) > 1:
         sheet.note("Shown are PyTorch’s default, no workers, and the count that is fastest at the largest batch.")
     if script := bool(cells["workload"].eq(SCRIPT).all()):
@@ -212,7 +212,7 @@ def defaults(sheet: Sheet, trials: pd.DataFrame) -> Figure:
         )
     used = {str(row["phase"]) for *_, rows in tasks for row in rows}
     if EMULATED in used:
-        sheet.note(_SLEEP)
+        sheet.note(EMULATED_NOTE)
     sheet.note(
         f"Defaults: a DataLoader as PyTorch makes it, on {BY_NAME['storage_format'].default} files. Best: the fastest "
         "cell at that batch, whatever its storage format, workers and other knobs; its setting stands in the table. "

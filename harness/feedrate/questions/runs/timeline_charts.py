@@ -17,6 +17,7 @@ import pandas as pd
 from feedrate.analysis.steps import WORKER_AXES
 from feedrate.analysis.summary import EMULATED, LOAD, TRAIN
 from feedrate.charts.figure import (
+    EMULATED_NOTE,
     PANEL_AXES,
     WIDTH,
     Figure,
@@ -104,7 +105,6 @@ _AHEAD = (
     "With a prefetcher a step fetches and moves the batch of the next one. Copies on a stream of their own stand where "
     "the host ordered them; the device’s lane shows how long it waited for them."
 )
-_SLEEP = "An emulated step sleeps for a declared time, as an accelerator would keep the host waiting; no model runs."
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,4 +299,4 @@ def _notes(part: Slice, trials: Sequence[Trial]) -> Iterator[str]:
     if any(plain(one.cell["prefetcher"]) not in (None, "none") for one in trials):
         yield _AHEAD
     if part.kind == EMULATED:
-        yield _SLEEP
+        yield EMULATED_NOTE
