@@ -83,10 +83,11 @@ def test_the_id_stands_for_the_hardware_alone() -> None:
         {"memory_limit_bytes": 2**30},
         {"architecture": "aarch64"},
         {"gpu_name": "NVIDIA H100 80GB HBM3", "gpu_count": 1, "gpu_memory_bytes": 80 * 2**30},
+        {"node": "0123abcd"},
     ],
 )
 def test_other_hardware_is_another_machine(change: dict[str, object]) -> None:
-    """Each hardware fact takes part in the id."""
+    """Each hardware fact takes part in the id, and so does which node of a cluster it is."""
     assert PLAIN.model_copy(update=change).machine_id != PLAIN.machine_id
 
 

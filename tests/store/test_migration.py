@@ -21,7 +21,7 @@ from feedrate.store import migration
 from feedrate.store import runs as store_runs
 
 GOLDEN = ROOT / "tests" / "golden"
-VERSIONS = (1, 2, 3, 4, 5, 6)
+VERSIONS = (1, 2, 3, 4, 5, 6, 7)
 MOST_BYTES = 100_000
 
 
@@ -132,10 +132,10 @@ def test_every_run_that_was_committed_is_read() -> None:
     ("fields", "words"),
     [
         (
-            {"schema_version": 7, "feedrate_version": "9.9.9", "needs_feedrate": "9.8"},
+            {"schema_version": SCHEMA_VERSION + 1, "feedrate_version": "9.9.9", "needs_feedrate": "9.8"},
             r"run\.json: written by feedrate 9\.9\.9 in schema version 7; .* versions 1 to 6: needs feedrate ≥ 9\.8",
         ),
-        ({"schema_version": 7, "feedrate_version": "9.9.9"}, "written by feedrate 9.9.9 .* needs a newer feedrate"),
+        ({"schema_version": SCHEMA_VERSION + 1, "feedrate_version": "9.9.9"}, "written by feedrate 9.9.9 .* needs a newer feedrate"),
         ({"schema_version": 2, "feedrate_version": "0.9", "needs_feedrate": "99.0"}, "needs feedrate ≥ 99.0"),
         (
             {"schema_version": 9_999, "feedrate_version": "<script>", "needs_feedrate": "\x1b[31m"},

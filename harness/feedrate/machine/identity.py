@@ -166,17 +166,24 @@ class Machine(BaseModel):
     """What the packed data lies on."""
     shared_memory_bytes: int | None = None
     """Size of /dev/shm, through which workers hand batches over; None where there is none, and in older runs."""
+    node: str | None = None
+    """A cluster's node: 8 hex digits that stand for its name (``cluster.place``); None of a machine by itself."""
 
     @computed_field  # type: ignore[prop-decorator]
     @property
     def machine_id(self) -> str:
-        """A readable slug and 8 hex digits of sha256 over the hardware facts, memory in whole GiB."""
+        """A readable slug and 8 hex digits of sha256 over the hardware facts, memory in whole GiB.
+
+        Nodes of a cluster, which may be alike, are machines of their own.
+        """
         words = ("cpu_model", "architecture", "gpu_name", "gpu_count")
         cores = ("cores_physical", "cores_logical", "cpu_quota_cores")
         facts = {name: getattr(self, name) for name in (*words, *cores)}
         for name in ("memory_bytes", "memory_limit_bytes", "gpu_memory_bytes"):
             size = getattr(self, name)
             facts[name] = None if size is None else round(size / 2**30)
+        if self.node:
+            facts["node"] = self.node
         text = json.dumps(facts, sort_keys=True, separators=(",", ":"))
         gpus = [f"{self.gpu_count}x"] * (self.gpu_count > 1) + [_short(self.gpu_name)] * (self.gpu_name is not None)
         slug = "-".join([*gpus, _short(self.cpu_model), f"{self.cores_logical}c"])

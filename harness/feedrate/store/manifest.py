@@ -118,6 +118,19 @@ class Dataset(_Frozen):
     notes: tuple[str, ...] = ()
 
 
+class Membership(_Frozen):
+    """A run's place among those that the nodes of a cluster measured at once."""
+
+    sweep: str
+    """Names the sweep of all nodes."""
+    node: int
+    """Its number among them, from 0."""
+    nodes: int
+    """How many nodes swept."""
+    together: bool = False
+    """Whether all nodes ran each trial at the same moment."""
+
+
 class RunManifest(_Frozen):
     """Everything about a run that is not a measurement."""
 
@@ -166,6 +179,8 @@ class RunManifest(_Frozen):
     """Every claim that its cells were to judge."""
     tuned: tuple[Tuned, ...] = ()
     """What searches found, where trials were chosen by them."""
+    cluster: Membership | None = None
+    """The sweep of many nodes that the run is a part of; None of a run by itself."""
     untestable: dict[str, str] = {}
     """Claim to why the run could not test it."""
     noise_before: dict[str, float | int | None] = {}

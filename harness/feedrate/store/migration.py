@@ -10,6 +10,7 @@ A file says its version in its manifest, which lies inside the file and beside i
 - Version 5: the manifest says what searches found, ``tuned``.
 - Version 6: trials have the axis ``scaled_decode``, ``first_step_ns``, ``gpu_energy_ns``, ``gpu_allocations`` and
   ``pinned_allocations``.
+- Version 7: a run may be one node's part of a cluster's sweep: ``cluster``, and the machine's ``node``.
 
 Whatever changes a column, a type or a field of the manifest makes a new version. ``tests/golden`` holds files of each
 version and the list of what the newest holds.
@@ -43,8 +44,12 @@ _CAME_WITH = {
     **dict.fromkeys(("scaled_decode", "first_step_ns", "gpu_energy_ns", "gpu_allocations", "pinned_allocations"), 6),
 }
 """Column to the version that it came with; all others are older than version 2."""
-_FIELDS_CAME_WITH = {"tuned": 5}
-"""The same of fields of the manifest."""
+_FIELDS_CAME_WITH: dict[str, tuple[int, bool | set[str]]] = {
+    "tuned": (5, True),
+    "cluster": (7, True),
+    "machine": (7, {"node"}),
+}
+"""The same of fields of the manifest; of one that is older the fields in it that came later."""
 _SHOWN = 80
 """Characters of a name that a stranger's file may give to a field."""
 _NEWEST = 9_999
@@ -163,7 +168,7 @@ def missing(columns: Iterable[str], version: int) -> list[str]:
 
 def fields_of(run: RunManifest, version: int) -> dict[str, Any]:
     """Give the fields of a manifest as a file of its schema version has them; one of version 1 may lack some."""
-    later = {name for name, came in _FIELDS_CAME_WITH.items() if 1 < version < came}
+    later = {name: what for name, (came, what) in _FIELDS_CAME_WITH.items() if 1 < version < came}
     return run.model_dump(mode="json", exclude=later) | {"schema_version": version}
 
 

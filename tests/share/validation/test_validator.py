@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from feedrate.schema import redaction
+from feedrate.schema.columns import SCHEMA_VERSION
 from feedrate.schema.plugins import ROOT
 from feedrate.share.validation import flags, manifest, parquet, row_rules, run_rules, validator
 from feedrate.share.validation.findings import Finding, Validated, quote
@@ -111,7 +112,9 @@ BROKEN_FIELDS: list[tuple[str, str, Any]] = [
     ("cell_seconds", "cell_seconds", {"0123456789ab": 1.0}),
     ("clock", "ended_at", "2999-01-01T00:00:00Z"),
     ("named", "datasets", []),
-    ("version", "schema_version", 7),
+    ("version", "schema_version", SCHEMA_VERSION + 1),
+    ("manifest_name", "cluster", {"sweep": "../nodes", "node": 0, "nodes": 2, "together": False}),
+    ("manifest_range", "cluster", {"sweep": "20260101T000000Z-0a1b", "node": 0, "nodes": 10**7, "together": False}),
 ]
 """Rule, field of the manifest, and its value."""
 BROKEN_TRACES: list[tuple[str, str, str, Any]] = [

@@ -63,6 +63,7 @@ _MOST: dict[str, float] = {
     **dict.fromkeys(("tuned.*.within_pct", "tuned.*.bound_pct"), 1e6),
     **dict.fromkeys(("tuned.*.gain.*", "tuned.*.audits.*.predicted", "tuned.*.audits.*.measured"), 1e6),
     "protocol.ci_target_pct": 1e3,
+    **dict.fromkeys(("cluster.node", "cluster.nodes"), 1e6),
     "parent_cpu_pct": 100.0 * CORES,
     **dict.fromkeys(("noise_before.gpu_throttle_reasons", "noise_after.gpu_throttle_reasons"), 2.0**63),
 }
@@ -89,6 +90,8 @@ _NAMES: dict[str, str] = {
 _TEXTS: dict[str, str] = {
     "run_id": findings.RUN_ID,
     "device": "cpu|cuda",
+    "machine.node": "[0-9a-f]{8}",
+    "cluster.sweep": findings.RUN_ID,
     "feedrate_version": "[0-9A-Za-z.+-]{1,40}",
     "profile": r"[\w.+ -]{1,100}",
     "started_at": findings.MOMENT,
