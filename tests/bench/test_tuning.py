@@ -121,8 +121,9 @@ def test_a_tuner_that_fails_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_workload_is_tuned_and_its_truth_measured(tmp_path: Path) -> None:
+def test_a_workload_is_tuned_and_its_truth_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The recommended settings, the present one and the fastest ones have a pace, and the better are told apart."""
+    monkeypatch.setattr(tuning, "BUDGET_S", 30.0)
     costs = tuning.Costs("some", {"read_ms": 2, "step_ms": 2, "num_workers": 1})
     theirs = Advice(setting=str(Setting(2, 4)), took_s=15)
     found = tuning.tune(tuning.Tuners(tmp_path), costs, lambda _: theirs, blocks=1, seconds=(0.05, 0.05))
