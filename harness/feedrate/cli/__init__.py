@@ -41,6 +41,12 @@ Tune = Annotated[
 ]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Do not resume an unfinished run.")]
 WaitQuiet = Annotated[str, typer.Option(help="Wait at most so long (10m) until nothing else uses the machine.")]
+Engine = Annotated[str, typer.Option("--on", help="slurm: on nodes of a cluster; local: tries that on this machine.")]
+Nodes = Annotated[int, typer.Option(help="How many nodes, with --on.")]
+Partition = Annotated[str, typer.Option(help="Of Slurm.")]
+Constraint = Annotated[str, typer.Option(help="A feature that Slurm's nodes must have, or several joined by &.")]
+Account = Annotated[str, typer.Option(help="Of Slurm, that is charged.")]
+TimeLimit = Annotated[str, typer.Option("--time", help="What Slurm grants a node; by default the budget and 15 min.")]
 Seed = Annotated[int | None, typer.Option(help="Repeat the order of an earlier run.")]
 RunName = Annotated[str, typer.Argument(metavar="RUN", help="The id of a run, or its folder.")]
 Label = Annotated[str, typer.Option(help="A name for the run: at most 60 characters of plain text.")]
@@ -90,6 +96,12 @@ def sweep(
     seed: Seed = None,
     wait_quiet: WaitQuiet = "",
     tune: Tune = False,
+    on: Engine = "",
+    nodes: Nodes = 1,
+    partition: Partition = "",
+    constraint: Constraint = "",
+    account: Account = "",
+    time_limit: TimeLimit = "",
 ) -> None:
     """Measure what the matrix asks for; results go to results/MACHINE/RUN/."""
     from feedrate.plan import request
@@ -98,6 +110,14 @@ def sweep(
 
     console = Console()
     options = Options(matrix, profile, suite, budget, data, data_root, results, yes, fresh, seed, wait_quiet, tune)
+    if on:
+        from feedrate.cluster import sweep as cluster
+
+        _end_like_ctrl_c(signal.SIGTERM)
+        asked = cluster.Asked(on, nodes, time_limit, partition, constraint, account)
+        if any(status.state != "ended" for status in cluster.run(options, asked, console)):
+            raise typer.Exit(1)
+        return
     local = request.make(options)
     request.show(local, console)
     _end_like_ctrl_c(signal.SIGTERM)

@@ -28,7 +28,7 @@ from feedrate.schema.axes import AXES
 from feedrate.schema.columns import PROTOCOL_VERSION
 from feedrate.schema.errors import EnvironmentFault, InputError
 from feedrate.store import runs
-from feedrate.store.manifest import Protocol, Spread
+from feedrate.store.manifest import Membership, Protocol, Spread
 
 _ENVIRONMENT = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
 """Variables besides ``identity.environment`` that change what is measured: a run is not resumed under others.
@@ -56,6 +56,10 @@ class Options:
     """How long to wait at most until the machine is quiet; empty does not wait."""
     tune: bool = False
     """Whether the best settings are searched for (``plan.tuning``) in place of measuring every cell."""
+    cluster: Membership | None = None
+    """The sweep of many nodes that this is a part of."""
+    node: str | None = None
+    """What stands for the node's name (``Machine.node``)."""
 
     def command(self) -> str:
         """The command that repeats the run; folders of the user's are named by their variable alone."""
@@ -100,6 +104,7 @@ class LocalPlan:
             "software": self.software.model_dump(),
             "source": [self.source("folder"), str(self.options.data_root)],
             "seed": self.options.seed,
+            "sweep": self.options.cluster and self.options.cluster.sweep,
             "tune": self.options.tune,
             "order": [
                 ORDERING,
@@ -127,7 +132,7 @@ def make(options: Options) -> LocalPlan:
     # The nearest folder above one that is not there yet lies on the same disk.
     nearest = next(path for path in (options.data_root, *options.data_root.absolute().parents) if _is_folder(path))
     read_ahead.restore(nearest)
-    machine = describe(gpu.installed(), nearest)
+    machine = describe(gpu.installed(), nearest).model_copy(update={"node": options.node})
     asked = {axis for part in wanted.slices for axis in part.axes}
     seconds, spread = _earlier(options.results, machine.machine_id, device, wanted.protocol)
     place = schedule.Place(

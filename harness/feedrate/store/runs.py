@@ -79,7 +79,12 @@ def write_whole(path: Path, data: bytes, kept: str = _AGAIN) -> None:
         temporary.replace(path)
 
 
-def _make_folder(folder: Path, *, exist_ok: bool = True) -> Path:
+def make_folder(folder: Path, *, exist_ok: bool = True) -> Path:
+    """Make a folder and those above it.
+
+    Raises:
+        EnvironmentFault: it cannot be written.
+    """
     with _writing(folder):
         folder.mkdir(parents=True, exist_ok=exist_ok)
     return folder
@@ -140,7 +145,7 @@ def machine_lock(results: Path, machine_id: str) -> Iterator[Path]:
         InputError: another sweep holds it.
         EnvironmentFault: it cannot be written.
     """
-    folder = _make_folder(results / machine_id)
+    folder = make_folder(results / machine_id)
     with _writing(folder):
         lock = (folder / ".lock").open("a+")
     with lock:
@@ -160,7 +165,7 @@ def machine_lock(results: Path, machine_id: str) -> Iterator[Path]:
 
 def begin(machine_folder: Path, run_id: str, plan: Mapping[str, Any]) -> Path:
     """Create a run's folder with its ``plan.json``; the run can be resumed from then on."""
-    folder = _make_folder(machine_folder / run_id, exist_ok=False)
+    folder = make_folder(machine_folder / run_id, exist_ok=False)
     write_whole(folder / "plan.json", json.dumps(plan, indent=1, sort_keys=True).encode())
     return folder
 
@@ -233,7 +238,7 @@ def write_run(
 
     schemas = {name: schema(columns, manifest) for name, columns in TABLES.items()}
     temporary = {name: folder / f"{name}.parquet.tmp" for name in TABLES}
-    _make_folder(folder)
+    make_folder(folder)
     with _writing(folder):
         with ExitStack() as stack:
             writers = {
@@ -369,7 +374,7 @@ def store(folder: Path, files: Mapping[str, bytes]) -> None:
     Raises:
         EnvironmentFault: the disk cannot be written.
     """
-    _make_folder(folder, exist_ok=False)
+    make_folder(folder, exist_ok=False)
     try:
         for name, data in sorted(files.items(), key=lambda pair: pair[0] == "run.json"):
             write_whole(folder / name, data)
@@ -388,7 +393,7 @@ def write_bench(results: Path, record: BenchRecord) -> Path:
         EnvironmentFault: the disk cannot be written.
     """
     path = results / record.machine.machine_id / "bench" / f"{record.name}.json"
-    _make_folder(path.parent)
+    make_folder(path.parent)
     write_whole(path, record.model_dump_json(indent=1).encode() + b"\n")
     return path
 

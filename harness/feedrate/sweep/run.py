@@ -28,7 +28,7 @@ from feedrate.plan.tuning import Searches
 from feedrate.schema.axes import Value
 from feedrate.store import runs
 from feedrate.store.manifest import AskedClaim, Dataset, RunManifest, Spread, Stopped
-from feedrate.sweep.screen import Progress, TerminalScreen
+from feedrate.sweep.screen import Progress, Screen
 
 GIVE_UP_AFTER = 2
 """A cell that failed so often and never ran is left out of the blocks that follow."""
@@ -42,7 +42,7 @@ class ActiveRun:
     folder: Path
     seed: int
     started_at: str
-    screen: TerminalScreen
+    screen: Screen
     journal: runs.Journal = field(init=False)
     trials: list[dict[str, Any]] = field(default_factory=list)
     """Rows of the trials that have ended."""
@@ -329,6 +329,7 @@ class ActiveRun:
             software=local.software,
             device=plan.place.device,
             command=local.options.command(),
+            cluster=local.options.cluster,
             profile=plan.matrix.profile,
             suites=plan.matrix.suites(),
             protocol=plan.matrix.protocol,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from rich.console import Console
 from rich.live import Live
@@ -52,6 +52,25 @@ def describe(cell: Cell) -> str:
         parts.append(words.plural(int(cell["num_workers"]), "worker"))
     parts += [f"{name}={value}" for name, value in cell.items() if name not in named and value != BY_NAME[name].default]
     return " · ".join(parts)
+
+
+class Screen(Protocol):
+    """What a sweep tells of its progress; any of these may raise KeyboardInterrupt to end it."""
+
+    def say(self, text: str) -> None:
+        """Say something that stays."""
+
+    def preparing(self, name: str, done: int, total: int) -> None:
+        """Show how far a set is packed."""
+
+    def trial(self, cell: PlannedCell, progress: Progress) -> None:
+        """Show which trial begins."""
+
+    def tick(self, sample: dict[str, Any]) -> None:
+        """Show what the probes see, ten times a second."""
+
+    def ended(self, trial: dict[str, Any]) -> None:
+        """Show how a trial ended: its row."""
 
 
 class TerminalScreen:

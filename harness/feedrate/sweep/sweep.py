@@ -35,7 +35,7 @@ from feedrate.store import runs
 from feedrate.store.manifest import Dataset
 from feedrate.sweep.launcher import Answer, Template
 from feedrate.sweep.run import ActiveRun
-from feedrate.sweep.screen import TerminalScreen
+from feedrate.sweep.screen import Screen
 
 SERVES = 16
 """Trials of a tuned sweep, whose blocks are short, after which it starts another template."""
@@ -44,7 +44,7 @@ _SKIPPED = re.compile(r"^skipped .*: ")
 _ERRORS: dict[str | None, type[FeedrateError]] = {"InputError": InputError, "EnvironmentFault": EnvironmentFault}
 
 
-def run(local: LocalPlan, screen: TerminalScreen) -> runs.StoredRun | None:
+def run(local: LocalPlan, screen: Screen) -> runs.StoredRun | None:
     """Measure a plan.
 
     Returns:
@@ -85,7 +85,7 @@ def require_a_block(local: LocalPlan) -> None:
         )
 
 
-def _open(local: LocalPlan, folder: Path, screen: TerminalScreen) -> ActiveRun:
+def _open(local: LocalPlan, folder: Path, screen: Screen) -> ActiveRun:
     """Resume the unfinished run of the same plan, or begin a new one."""
     key = local.key()
     for path, begun in runs.unfinished(folder):

@@ -1,0 +1,89 @@
+"""What a node runs: a sweep like any other, whose screen is a file that the others can read."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+from feedrate.plan import request
+from feedrate.plan.request import Options
+from feedrate.plan.schedule import PlannedCell
+from feedrate.schema.errors import FeedrateError
+from feedrate.store.clusters import ClusterFolder, NodeStatus
+from feedrate.sweep import sweep
+from feedrate.sweep.screen import Progress
+
+TELL_S = 1.0
+"""Least time between two looks at the folder, which may lie on a network."""
+
+
+class NodeScreen:
+    """Tells the cluster's folder how far a sweep is, and ends the sweep when the folder says so."""
+
+    def __init__(self, folder: ClusterFolder, status: NodeStatus) -> None:
+        self._folder = folder
+        self.status = status
+        self._told = 0.0
+
+    def tell(self, *, now: bool = True, **changes: Any) -> None:
+        """Change the status; without ``now`` at most once in ``TELL_S``."""
+        self.status = self.status.model_copy(update=changes)
+        if now or time.monotonic() - self._told >= TELL_S:
+            self._folder.tell(self.status)
+            self._told = time.monotonic()
+            if self._folder.stopping() and not self.status.over:
+                raise KeyboardInterrupt
+
+    def say(self, text: str) -> None:
+        """Keep the last thing that was said."""
+        self.tell(now=False, note=text)
+
+    def preparing(self, name: str, done: int, total: int) -> None:
+        """Tell how far a set is packed."""
+        self.tell(now=False, state="prepares", note=f"packing {name}: {done} of {total} samples")
+
+    def trial(self, cell: PlannedCell, progress: Progress) -> None:  # noqa: ARG002 - which cell it is, nobody asks
+        """Tell which block a trial begins in."""
+        where = {"block": progress.block + 1, "blocks": progress.blocks, "eta_s": progress.eta_s}
+        self.tell(now=False, state="measures", note="", **where)
+
+    def tick(self, sample: dict[str, Any]) -> None:  # noqa: ARG002 - only the time counts
+        """See whether to go on."""
+        self.tell(now=False)
+
+    def ended(self, trial: dict[str, Any]) -> None:
+        """Count a trial."""
+        ids = {"machine_id": trial["machine_id"], "run_id": trial["run_id"]}
+        self.tell(now=False, trials=self.status.trials + 1, **ids)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSweep:
+    """A node's part of a sweep, as a job calls it: may be called again, and then goes on."""
+
+    options: Options
+    folder: ClusterFolder
+    name: str
+    """Of the node, as the scheduler calls it."""
+
+    def __call__(self) -> None:
+        """Sweep, and tell the folder how it goes."""
+        told = next(status for status in self.folder.statuses() if status.name == self.name)
+        screen = NodeScreen(self.folder, told)
+        try:
+            screen.tell(state="starts")
+            run = sweep.run(request.make(self.options), screen)
+        except KeyboardInterrupt:
+            screen.tell(state="ended", note="ended before a trial had")
+        except FeedrateError as error:
+            screen.tell(state="failed", note=str(error))
+        else:
+            why = f"{run.manifest.stop_reason}: {run.folder.name}" if run else "ended before a trial had"
+            screen.tell(state="ended", note=why)
+
+    def checkpoint(self) -> object:
+        """Have the scheduler, which takes the node away, start the job anew later."""
+        from submitit.helpers import DelayedSubmission
+
+        return DelayedSubmission(replace(self))

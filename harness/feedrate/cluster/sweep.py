@@ -1,0 +1,165 @@
+"""A sweep on many nodes: submitted, watched until all have ended, cancelled by Ctrl-C.
+
+Each node measures the same plan in the same order (one seed) and writes a run of its own into the same results.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+import time
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from feedrate.cluster import engines
+from feedrate.cluster.engines import Asked, Engine
+from feedrate.cluster.node import NodeSweep
+from feedrate.plan import matrix
+from feedrate.plan.request import Options
+from feedrate.schema import words
+from feedrate.store import runs
+from feedrate.store.clusters import ClusterFolder, NodeStatus
+from feedrate.store.manifest import Membership
+
+__all__ = ["Asked", "run"]
+
+POLL_S, PLAIN_S = 1.0, 15.0
+"""Seconds between two looks at the nodes, and between two lines where there is no terminal."""
+GRACE_S = 45.0
+"""How long nodes have to write what they measured when they are asked to end."""
+SPARE_MIN = 15
+"""Minutes that a job is granted beyond the budget: for packing, the last block, and starting."""
+NO_BUDGET_MIN = 24 * 60
+
+
+@dataclass(slots=True)
+class Watched:
+    """A sweep that was submitted."""
+
+    folder: ClusterFolder
+    engine: Engine
+    jobs: dict[int, str]
+    """Number of a node to its job."""
+    statuses: list[NodeStatus] = field(default_factory=list)
+    """Where every node stood at the last look."""
+    remarks: dict[int, str] = field(default_factory=dict)
+    """Number of a node to what is to be said of its job."""
+
+    def look(self) -> list[NodeStatus]:
+        """Look at all nodes: those that will do more."""
+        states = self.engine.states()
+        self.statuses = self.folder.statuses()  # after the jobs: one that ended between has said so
+        going = [status for status in self.statuses if not status.over and self.jobs[status.node] in states]
+        waiting = [
+            status.node for status in going if states[self.jobs[status.node]] == "PENDING" and status.state != "waits"
+        ]
+        self.remarks = dict.fromkeys(waiting, "waits to go on: its node was lost or taken away")
+        self.remarks |= {status.node: "lost" for status in self.statuses if not status.over and status not in going}
+        return going
+
+    def table(self) -> Table:
+        """Show a line a node."""
+        table = Table(box=None, padding=(0, 2), show_header=False)
+        for status in self.statuses:
+            table.add_row(status.name, status.state, words.plural(status.trials, "trial"), self.line(status))
+        return table
+
+    def line(self, status: NodeStatus) -> str:
+        """Say where a node stands."""
+        if said := self.remarks.get(status.node):
+            return said
+        if status.state == "measures":
+            return f"block {status.block} of ~{status.blocks}, {words.show(status.eta_s)} left"
+        return status.note or status.state
+
+
+def run(options: Options, asked: Asked, console: Console) -> list[NodeStatus]:
+    """Sweep on many nodes and wait for them.
+
+    Returns:
+        How each node ended, by number; of one whose job died the last that it told.
+
+    Raises:
+        FeedrateError: the options cannot be used, the engine is not there or refuses.
+        KeyboardInterrupt: Ctrl-C; nodes wrote what they had measured, and no job is left.
+    """
+    budget_s = matrix.load(options.matrix, options.profile, options.suite, options.budget, "cpu").budget_s
+    minutes = NO_BUDGET_MIN if budget_s is None else math.ceil(budget_s / 60) + SPARE_MIN
+    if asked.time:
+        minutes = math.ceil(words.parse(asked.time, "TIME") / 60)
+    watched = _submit(options, asked, minutes, console)
+    try:
+        _watch(watched, console)
+    except KeyboardInterrupt:
+        _end(watched, console)
+        raise
+    finally:
+        watched.engine.cancel()
+    _say_how(watched, console)
+    return watched.statuses
+
+
+def _submit(options: Options, asked: Asked, minutes: int, console: Console) -> Watched:
+    places = {name: getattr(options, name).absolute() for name in ("matrix", "data_root", "results")}
+    places |= {"data": options.data.absolute()} if options.data else {}
+    seed = secrets.randbits(32) if options.seed is None else options.seed
+    folder = ClusterFolder(places["results"], runs.new_id(datetime.now(UTC)))
+    engine = engines.make(asked, minutes, folder.jobs)
+    names = engine.nodes()
+    folder.create()
+    jobs = {}
+    for node, name in enumerate(names):
+        member = Membership(sweep=folder.sweep, node=node, nodes=len(names))
+        own = replace(options, **places, seed=seed, cluster=member, node=folder.label(name))
+        folder.tell(NodeStatus(node=node, name=name))
+        jobs[node] = engine.submit(name, NodeSweep(own, folder, name))
+    console.print(
+        f"Sweep {folder.sweep} on {words.plural(len(names), 'node')} ({', '.join(names)}); jobs "
+        f"{', '.join(jobs.values())}. Ctrl-C ends them; what they print lies in {_near(folder.jobs)}.",
+        highlight=False,
+    )
+    return Watched(folder, engine, jobs)
+
+
+def _watch(watched: Watched, console: Console) -> None:
+    """Show where the nodes stand until none will do more."""
+    shown = 0.0
+    with Live(console=console, auto_refresh=False, transient=True) as live:
+        while watched.look():
+            if console.is_terminal:
+                live.update(watched.table(), refresh=True)
+            elif time.monotonic() - shown >= PLAIN_S:
+                lines = (f"{status.name}: {watched.line(status)}" for status in watched.statuses)
+                console.print(" | ".join(lines), soft_wrap=True, highlight=False)
+                shown = time.monotonic()
+            time.sleep(POLL_S)
+
+
+def _end(watched: Watched, console: Console) -> None:
+    """Have the nodes write what they measured; the engine ends those that do not, or have not begun."""
+    console.print("Ending the nodes; each writes what it has measured ...")
+    watched.folder.stop()
+    until = time.monotonic() + GRACE_S
+    while time.monotonic() < until and any(status.state != "waits" for status in watched.look()):
+        time.sleep(POLL_S)
+    _say_how(watched, console)
+
+
+def _say_how(watched: Watched, console: Console) -> None:
+    """Print how each node ended."""
+    console.print(watched.table())
+    if "lost" in watched.remarks.values():
+        console.print(
+            f"A job that is lost ended without a word: {_near(watched.folder.jobs)} holds what it printed. Its trials "
+            "are kept."
+        )
+
+
+def _near(path: Path) -> Path:
+    """A path as it is typed here."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path

@@ -1,0 +1,211 @@
+"""A sweep on many nodes: on this machine in their place, and on a real Slurm of four."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from real_slurm import Slurm, missing
+from rich.console import Console
+
+from feedrate.cluster.engines import Asked
+from feedrate.cluster.sweep import Watched, run
+from feedrate.plan.request import Options
+from feedrate.schema.errors import InputError
+from feedrate.store import runs
+from feedrate.store.clusters import ClusterFolder, NodeStatus, names
+
+CELL = {"mode": "load", "workload": "synthetic", "storage_format": "memmap", "n_samples": 64, "patch_size": 8}
+PROTOCOL = {"warmup_s": 0.1, "window_s": 0.2, "min_steps": 5, "blocks": [3, 3]}
+
+
+def matrix(folder: Path, blocks: int = 3, **axes: Any) -> Path:
+    """Write a matrix of a loader whose samples cost 5 ms each, asleep."""
+    cells = CELL | {"read_us": 5000, "batch_size": [2, 4], "num_workers": [0, 1]} | axes
+    protocol = PROTOCOL | {"blocks": [blocks, blocks]}
+    text = {"version": 1, "protocol": protocol, "suites": {"loader": [cells]}, "profiles": {"quick": {}}}
+    (folder / "matrix.yaml").write_text(json.dumps(text))
+    return folder / "matrix.yaml"
+
+
+def command(folder: Path, *words: str) -> list[str]:
+    """The command that sweeps a folder's matrix."""
+    places = ("--matrix", "matrix.yaml", "--results", "results", "--data-root", str(folder.parent / "data"))
+    return [sys.executable, "-m", "feedrate", "sweep", *places, *words]
+
+
+def sweep(folder: Path, *words: str, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Sweep and wait."""
+    return subprocess.run(
+        command(folder, *words), cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def orders(folder: Path) -> list[list[str]]:
+    """The cells of every run, in the order in which they ran."""
+    found = []
+    for stored in runs.runs(folder / "results"):
+        trials = stored.table("trials").sort_values(["block", "position"])
+        assert (trials["outcome"] == "ok").all(), trials["error_message"].dropna().to_list()
+        found.append(trials["cell_id"].to_list())
+    return found
+
+
+def test_nodes_measure_the_same_in_the_same_order(tmp_path: Path) -> None:
+    """Each node writes a run of its own, as a machine of its own; names stand in the cluster's folder alone."""
+    matrix(tmp_path, blocks=2)
+    done = sweep(tmp_path, "--on", "local", "--nodes", "2")
+    assert done.returncode == 0, done.stdout + done.stderr
+    stored = runs.runs(tmp_path / "results")
+    members = [each.manifest.cluster for each in stored]
+    assert sorted((member.node, member.nodes) for member in members if member) == [(0, 2), (1, 2)]
+    assert len({member.sweep for member in members if member}) == 1
+    assert len({each.manifest.machine.machine_id for each in stored}) == 2
+    first, second = orders(tmp_path)
+    assert first == second
+    assert len(first) == 8
+    called = names(tmp_path / "results")
+    assert {called[each.manifest.machine.machine_id] for each in stored} == {"local0", "local1"}
+    assert not any("local0" in (each.folder / "run.json").read_text() for each in stored)
+    (line,) = [line for line in done.stdout.splitlines() if line.split()[:2] == ["local0", "ended"]]
+    assert "8 trials" in line
+
+
+class Jobs:
+    """An engine whose jobs are in given states."""
+
+    def __init__(self, **states: str) -> None:
+        self.given = states
+
+    def states(self) -> dict[str, str]:
+        """Those states."""
+        return self.given
+
+
+def test_what_became_of_a_job_is_seen(tmp_path: Path) -> None:
+    """A job that waits anew, one that ended without a word, and one that ended well are told apart."""
+    folder = ClusterFolder(tmp_path, "sweep")
+    folder.create()
+    for node, state in enumerate(("measures", "measures", "ended", "waits", "measures")):
+        folder.tell(NodeStatus(node=node, name=f"node{node}", state=state, block=2, blocks=9))
+    engine: Any = Jobs(a="PENDING", d="PENDING", e="RUNNING")
+    watched = Watched(folder, engine, dict(enumerate("abcde")))
+    assert [status.node for status in watched.look()] == [0, 3, 4]
+    assert watched.remarks == {0: "waits to go on: its node was lost or taken away", 1: "lost"}
+    assert [watched.line(status) for status in watched.statuses[2:]] == ["ended", "waits", "block 2 of ~9, 0.0 s left"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (Asked("slrm", 2), "unknown engine 'slrm'; expected one of local, slurm .did you mean 'slurm'"),
+        (Asked("local", 0), "--nodes 0: expected one node or more"),
+        (Asked("local", 1, time="soon"), "TIME"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_before_anything_starts(asked: Asked, said: str, tmp_path: Path) -> None:
+    """With what was expected; no folder is made."""
+    options = Options(matrix(tmp_path), results=tmp_path / "results")
+    with pytest.raises(InputError, match=said):
+        run(options, asked, Console())
+    assert not (tmp_path / "results").exists()
+
+
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
+    """A Slurm of four nodes."""
+    if why := missing():
+        pytest.skip(f"a real Slurm cannot run here: {why}")
+    cluster = Slurm(tmp_path_factory.mktemp("slurm"), 4)
+    cluster.start()
+    yield cluster
+    cluster.stop()
+
+
+@pytest.mark.slow
+def test_slurm_sweeps_on_four_nodes(slurm: Slurm, tmp_path: Path) -> None:
+    """Four machines, one plan, one order, and no job is left."""
+    matrix(tmp_path)
+    done = sweep(tmp_path, "--on", "slurm", "--nodes", "4", environment=slurm.environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = orders(tmp_path)
+    assert found == [found[0]] * 4
+    assert len(found[0]) == 12
+    assert sorted(names(tmp_path / "results").values()) == slurm.names
+    assert slurm.ask("squeue", "-h") == ""
+
+
+@pytest.mark.slow
+def test_a_node_that_dies_loses_no_trial(slurm: Slurm, tmp_path: Path) -> None:
+    """What had ended is there, once, when the node is back and its job has gone on."""
+    matrix(tmp_path, blocks=6)
+    words = ("--on", "slurm", "--nodes", "2", "--partition", "main")
+    with subprocess.Popen(command(tmp_path, *words), cwd=tmp_path, env=slurm.environment, text=True) as process:
+        folder = started(tmp_path)
+        until(lambda: folder.statuses()[1].trials >= 5)
+        slurm.strike("node1")
+        journal = next(tmp_path.glob(f"results/{folder.statuses()[1].machine_id}/*/journal.jsonl"))
+        before = journal.read_bytes().splitlines()
+        job = slurm.ask("squeue", "-h", "-w", "node1", "-o", "%i").strip()
+        until(lambda: slurm.ask("squeue", "-h", "-j", job, "-o", "%T").strip() == "PENDING", 90)
+        slurm.revive("node1")
+        slurm.ask("scontrol", "update", f"JobId={job}", "StartTime=now")
+        assert process.wait(240) == 0
+    found = orders(tmp_path)
+    assert found[0] == found[1]
+    assert len(found[0]) == 24
+    trials = runs.find(journal.parent.name, tmp_path / "results").table("trials").set_index("trial_id")
+    assert trials.index.is_unique
+    assert len(before) >= 5
+    for line in before:
+        trial = json.loads(line)["trial"]
+        assert trials.loc[trial["trial_id"], "samples_per_s"] == trial["samples_per_s"]
+
+
+@pytest.mark.slow
+def test_ctrl_c_cancels_all_and_keeps_what_was_measured(slurm: Slurm, tmp_path: Path) -> None:
+    """Every node writes a run of the trials that it had; no job is left."""
+    matrix(tmp_path, blocks=60)
+    words = ("--on", "slurm", "--nodes", "2")
+    with subprocess.Popen(command(tmp_path, *words), cwd=tmp_path, env=slurm.environment, text=True) as process:
+        folder = started(tmp_path)
+        until(lambda: all(status.trials >= 2 for status in folder.statuses()))
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+    stored = runs.runs(tmp_path / "results")
+    assert [each.manifest.stop_reason for each in stored] == ["interrupted"] * 2
+    assert all(len(each.table("trials")) >= 2 for each in stored)
+    until(lambda: slurm.ask("squeue", "-h") == "")
+
+
+@pytest.mark.slow
+def test_nodes_that_slurm_does_not_have_are_refused(slurm: Slurm, tmp_path: Path) -> None:
+    """With how many there are, by partition and feature; nothing is submitted."""
+    matrix(tmp_path)
+    for words, count in (((), 4), (("--partition", "small"), 1), (("--constraint", "fast"), 1)):
+        done = sweep(tmp_path, "--on", "slurm", "--nodes", "5", *words, environment=slurm.environment)
+        assert done.returncode == 2
+        assert f"Slurm has {count} such node" in done.stderr
+    assert slurm.ask("squeue", "-h") == ""
+
+
+def started(folder: Path) -> ClusterFolder:
+    """The folder of the sweep that has just begun."""
+    until(lambda: len(list(folder.glob("results/cluster/*/node-1.json"))) == 1)
+    (path,) = folder.glob("results/cluster/*/")
+    return ClusterFolder(folder / "results", path.name)
+
+
+def until(holds: Any, most_s: float = 90) -> None:
+    """Wait for something."""
+    end = time.monotonic() + most_s
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.2)

@@ -1,0 +1,143 @@
+"""A real Slurm for tests: munge, one controller and a slurmd a node, all on this machine, in a folder of their own."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import psutil
+
+PROGRAMS = ("munged", "slurmctld", "slurmd", "sinfo")
+_START_S = 30.0
+_CONF = """\
+ClusterName=test
+SlurmctldHost={host}(127.0.0.1)
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.socket
+SlurmUser=root
+SlurmctldPort={ports[0]}
+SlurmctldTimeout=30
+SlurmdTimeout=5
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/%n.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/linear
+SlurmdParameters=config_overrides
+ReturnToService=2
+MpiDefault=none
+SwitchType=switch/none
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+{nodes}
+PartitionName=main Nodes={names} Default=YES OverSubscribe=EXCLUSIVE MaxTime=INFINITE State=UP
+PartitionName=small Nodes={first} OverSubscribe=EXCLUSIVE MaxTime=INFINITE State=UP
+"""
+
+
+def missing() -> str:
+    """Why there can be no Slurm here; empty where there can."""
+    absent = [name for name in PROGRAMS if not shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin")]
+    if absent:
+        return f"no {', '.join(absent)} (apt-get install slurm-wlm munge)"
+    return "its daemons need root" if os.getuid() else ""
+
+
+class Slurm:
+    """Nodes ``node0``, ``node1`` … of one core each; the last has the feature ``fast``."""
+
+    def __init__(self, folder: Path, nodes: int) -> None:
+        self.folder = folder
+        self.names = [f"node{number}" for number in range(nodes)]
+        self.environment = os.environ | {
+            "SLURM_CONF": str(folder / "slurm.conf"),
+            "PATH": f"{os.environ['PATH']}:/usr/sbin",
+        }
+
+    def ask(self, *command: str) -> str:
+        """What a command of Slurm's prints."""
+        return subprocess.run(command, env=self.environment, capture_output=True, text=True, check=True).stdout
+
+    def start(self) -> None:
+        """Start everything and wait until all nodes are idle."""
+        ports = _free_ports(len(self.names) + 1)
+        lines = [
+            f"NodeName={name} NodeHostname=localhost NodeAddr=127.0.0.1 Port={port} CPUs=1"
+            + (" Feature=fast" if name == self.names[-1] else "")
+            for name, port in zip(self.names, ports[1:], strict=True)
+        ]
+        text = _CONF.format(
+            host=socket.gethostname().partition(".")[0],
+            folder=self.folder,
+            ports=ports,
+            nodes="\n".join(lines),
+            names=",".join(self.names),
+            first=self.names[0],
+        )
+        (self.folder / "slurm.conf").write_text(text)
+        (self.folder / "state").mkdir()
+        (self.folder / "key").write_bytes(secrets.token_bytes(1024))
+        (self.folder / "key").chmod(0o400)
+        files = {"key-file": "key", "socket": "munge.socket", "pid-file": "munge.pid", "log-file": "munge.log"}
+        files |= {"seed-file": "munge.seed"}
+        self.ask("munged", "--force", *(f"--{option}={self.folder / name}" for option, name in files.items()))
+        self.ask("slurmctld")
+        for name in self.names:
+            self.revive(name)
+        until = time.monotonic() + _START_S
+        while self.ask("sinfo", "-h", "-p", "main", "-t", "idle", "-o", "%D").strip() != str(len(self.names)):
+            assert time.monotonic() < until, self.ask("sinfo")
+            time.sleep(0.2)
+
+    def revive(self, name: str) -> None:
+        """Start a node's daemon."""
+        (self.folder / name).mkdir(exist_ok=True)
+        self.ask("slurmd", "-N", name)
+
+    def strike(self, name: str) -> None:
+        """Have a node die: its daemon, and all that a job of it had started."""
+        job = self.ask("squeue", "-h", "-w", name, "-o", "%i").strip()
+        for process in psutil.process_iter(["cmdline"]):
+            words = " ".join(process.info["cmdline"] or [])
+            if words.startswith(f"slurmstepd: [{job}.") or words == f"slurmd -N {name}":
+                _kill([*process.children(recursive=True), process])
+
+    def stop(self) -> None:
+        """End everything."""
+        with suppress(subprocess.CalledProcessError):
+            self.ask("scancel", "-u", "root")
+        own = [p for p in psutil.process_iter() if _belongs(p, str(self.folder))]
+        _kill([each for process in own for each in (process, *process.children(recursive=True))])
+
+
+def _belongs(process: psutil.Process, folder: str) -> bool:
+    with suppress(psutil.Error):
+        daemon = process.name() in ("munged", "slurmctld", "slurmd", "slurmstepd")
+        return daemon and (folder in " ".join(process.cmdline()) or folder in str(process.environ().get("SLURM_CONF")))
+    return False
+
+
+def _kill(processes: Sequence[psutil.Process]) -> None:
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.send_signal(signal.SIGKILL)
+
+
+def _free_ports(count: int) -> list[int]:
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
