@@ -16,6 +16,7 @@ from pathlib import Path
 import psutil
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sinfo")
+_CORES = ("CPUs=", "Boards=", "SocketsPerBoard=", "CoresPerSocket=", "ThreadsPerCore=")
 _START_S = 30.0
 _CONF = """\
 ClusterName=test
@@ -35,7 +36,6 @@ SlurmdLogFile={folder}/%n.log
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SelectType=select/linear
-SlurmdParameters=config_overrides
 ReturnToService=2
 MpiDefault=none
 SwitchType=switch/none
@@ -56,7 +56,7 @@ def missing() -> str:
 
 
 class Slurm:
-    """Nodes ``node0``, ``node1`` … of one core each; the last has the feature ``fast``."""
+    """Nodes ``node0``, ``node1`` … that are all this machine; the last has the feature ``fast``."""
 
     def __init__(self, folder: Path, nodes: int) -> None:
         self.folder = folder
@@ -73,8 +73,9 @@ class Slurm:
     def start(self) -> None:
         """Start everything and wait until all nodes are idle."""
         ports = _free_ports(len(self.names) + 1)
+        cores = " ".join(word for word in self.ask("slurmd", "-C").split() if word.startswith(_CORES))
         lines = [
-            f"NodeName={name} NodeHostname=localhost NodeAddr=127.0.0.1 Port={port} CPUs=1"
+            f"NodeName={name} NodeHostname=localhost NodeAddr=127.0.0.1 Port={port} {cores}"
             + (" Feature=fast" if name == self.names[-1] else "")
             for name, port in zip(self.names, ports[1:], strict=True)
         ]
@@ -107,12 +108,12 @@ class Slurm:
         self.ask("slurmd", "-N", name)
 
     def strike(self, name: str) -> None:
-        """Have a node die: its daemon, and all that a job of it had started."""
+        """Have a node die: its daemon, then those of its job, so that none can tell, and all that they had started."""
         job = self.ask("squeue", "-h", "-w", name, "-o", "%i").strip()
-        for process in psutil.process_iter(["cmdline"]):
-            words = " ".join(process.info["cmdline"] or [])
-            if words.startswith(f"slurmstepd: [{job}.") or words == f"slurmd -N {name}":
-                _kill([*process.children(recursive=True), process])
+        lines = {process: " ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"])}
+        node = [process for process, line in lines.items() if line == f"slurmd -N {name}"]
+        steps = [process for process, line in lines.items() if line.startswith(f"slurmstepd: [{job}.")]
+        _kill([*node, *steps, *(child for step in steps for child in step.children(recursive=True))])
 
     def stop(self) -> None:
         """End everything."""

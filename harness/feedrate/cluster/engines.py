@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,8 +19,6 @@ from feedrate.schema.errors import EnvironmentFault, InputError, expected_one_of
 
 _UP = ("idle", "mixed", "allocated", "completing")
 """States of nodes that run jobs, those first that can begin at once."""
-_DOWN = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY")
-"""States of jobs that have ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +68,7 @@ class Slurm:
         self._executor = _executor("slurm", jobs)
         self._executor.update_parameters(timeout_min=minutes, name="feedrate", slurm_exclusive=True, **options)
         self._ids: list[str] = []
+        self._states: dict[str, str] = {}
 
     def nodes(self) -> list[str]:
         """Choose the nodes that can begin first."""
@@ -100,9 +100,10 @@ class Slurm:
         return self._ids[-1]
 
     def states(self) -> dict[str, str]:
-        """Jobs that squeue lists, without those that it still knows of although they have ended."""
-        listed = _told("squeue", "-h", "-o", "%i %T", "-j", ",".join(self._ids), missing="")
-        return dict(line.split() for line in listed.splitlines() if not line.endswith(_DOWN))
+        """Jobs that squeue lists; where it does not answer, those that it listed before."""
+        with suppress(EnvironmentFault):
+            self._states = dict(line.split() for line in _told("squeue", "--me", "-h", "-o", "%i %T").splitlines())
+        return {job: self._states[job] for job in self._ids if job in self._states}
 
     def cancel(self) -> None:
         """Cancel the jobs that are left."""
@@ -169,11 +170,11 @@ def _executor(engine: str, jobs: Path) -> Any:
     return submitit.AutoExecutor(jobs, cluster=engine)
 
 
-def _told(*command: str, missing: str | None = None) -> str:
-    """What a command of Slurm's prints; ``missing`` where it fails, if given, as squeue does when it knows no job."""
+def _told(*command: str) -> str:
+    """What a command of Slurm's prints."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode and missing is None:
+    if done.returncode:
         raise EnvironmentFault(
             f"{command[0]} ended with status {done.returncode}: {done.stderr.strip()}; expected a Slurm that answers"
         )
-    return done.stdout if not done.returncode else missing or ""
+    return done.stdout

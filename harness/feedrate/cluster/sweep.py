@@ -49,17 +49,20 @@ class Watched:
     """Where every node stood at the last look."""
     remarks: dict[int, str] = field(default_factory=dict)
     """Number of a node to what is to be said of its job."""
+    _unseen: set[int] = field(default_factory=set)
+    """Nodes whose job was missing at the last look: missing twice, it is lost."""
 
     def look(self) -> list[NodeStatus]:
         """Look at all nodes: those that will do more."""
         states = self.engine.states()
         self.statuses = self.folder.statuses()  # after the jobs: one that ended between has said so
-        going = [status for status in self.statuses if not status.over and self.jobs[status.node] in states]
-        waiting = [
-            status.node for status in going if states[self.jobs[status.node]] == "PENDING" and status.state != "waits"
-        ]
-        self.remarks = dict.fromkeys(waiting, "waits to go on: its node was lost or taken away")
-        self.remarks |= {status.node: "lost" for status in self.statuses if not status.over and status not in going}
+        unseen = {status.node for status in self.statuses if not status.over and self.jobs[status.node] not in states}
+        lost, self._unseen = unseen & self._unseen, unseen
+        going = [status for status in self.statuses if not status.over and status.node not in lost]
+        waits = {job for job, state in states.items() if state == "PENDING"}
+        again = [status.node for status in going if status.state != "waits" and self.jobs[status.node] in waits]
+        self.remarks = dict.fromkeys(again, "waits to go on: its node was lost or taken away")
+        self.remarks |= dict.fromkeys(lost, "lost")
         return going
 
     def table(self) -> Table:
