@@ -96,24 +96,26 @@ class Slurm:
         self.ask("munged", "--force", *(f"--{option}={self.folder / name}" for option, name in files.items()))
         self.ask("slurmctld")
         for name in self.names:
-            self.revive(name)
+            (self.folder / name).mkdir()
+            self.ask("slurmd", "-N", name)
         until = time.monotonic() + _START_S
         while self.ask("sinfo", "-h", "-p", "main", "-t", "idle", "-o", "%D").strip() != str(len(self.names)):
             assert time.monotonic() < until, self.ask("sinfo")
             time.sleep(0.2)
 
-    def revive(self, name: str) -> None:
-        """Start a node's daemon."""
-        (self.folder / name).mkdir(exist_ok=True)
-        self.ask("slurmd", "-N", name)
+    def kill_daemon(self, name: str) -> None:
+        """Kill a node's daemon, as if it had crashed; the jobs that it had started go on."""
+        _kill([each for each in psutil.process_iter(["cmdline"]) if each.info["cmdline"] == ["slurmd", "-N", name]])
 
-    def strike(self, name: str) -> None:
-        """Have a node die: its daemon, then those of its job, so that none can tell, and all that they had started."""
-        job = self.ask("squeue", "-h", "-w", name, "-o", "%i").strip()
-        lines = {process: " ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"])}
-        node = [process for process, line in lines.items() if line == f"slurmd -N {name}"]
-        steps = [process for process, line in lines.items() if line.startswith(f"slurmstepd: [{job}.")]
-        _kill([*node, *steps, *(child for step in steps for child in step.children(recursive=True))])
+    def restart(self, name: str) -> None:
+        """Take a node's job away and have it start anew at once."""
+        (job,) = self.ask("squeue", "-h", "-w", name, "-o", "%i").split()
+        self.ask("scontrol", "requeue", job)
+        until = time.monotonic() + _START_S
+        while self.ask("squeue", "-h", "-j", job, "-o", "%T").strip() != "PENDING":
+            assert time.monotonic() < until, self.ask("squeue")
+            time.sleep(0.2)
+        self.ask("scontrol", "update", f"JobId={job}", "StartTime=now")
 
     def stop(self) -> None:
         """End everything."""
