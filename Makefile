@@ -11,6 +11,12 @@ YES ?=
 TUNE ?=
 SEED ?=
 WAIT_QUIET ?=
+ON ?=
+NODES ?=
+PARTITION ?=
+CONSTRAINT ?=
+ACCOUNT ?=
+TIME ?=
 ONLY ?=
 SPLIT ?= train
 ARCHIVE ?=
@@ -44,7 +50,7 @@ export LABEL NOTE WHY
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup plan sweep gpu-reference site figures serve test test-all lint bench div2k pets readme lock clean chromium submit withdraw label check-submission compare validate run top
+.PHONY: help setup plan sweep gpu-reference site figures serve test test-all lint bench div2k pets readme lock clean chromium slurm submit withdraw label check-submission compare validate run top
 FEEDRATE := $(CURDIR)/.venv/bin/feedrate
 # Three files of tests at a time where there are four cores, else two: more would disturb those that measure, and on four
 # cores four of them are hardly done sooner.
@@ -58,7 +64,8 @@ help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "; print "feedrate: how fast can a machine feed its accelerator?\n"} \
 		/^[a-z0-9-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
 	@echo; echo "  For plan and sweep: PROFILE=quick|gpu|transfer|reference|tune|full SUITE=NAME BUDGET=30m DATA=photographs/ DATA_ROOT=data MATRIX=matrix.yaml TUNE=1 (search for the best settings)"; \
-	echo "  For sweep: FRESH=1 (do not resume) WAIT_QUIET=10m SEED=1 YES=1 (run a very large matrix)"
+	echo "  For sweep: FRESH=1 (do not resume) WAIT_QUIET=10m SEED=1 YES=1 (run a very large matrix)"; \
+	echo "  On a cluster: ON=slurm NODES=4 PARTITION=NAME CONSTRAINT=FEATURE ACCOUNT=NAME TIME=2h"
 
 setup: .venv/ready ## Make .venv from requirements.lock (every target does this by itself)
 
@@ -78,7 +85,9 @@ plan: .venv/ready ## Print what the matrix expands to on this machine
 
 sweep: .venv/ready ## Measure: results/MACHINE/RUN/*.parquet (BUDGET=, DATA=, PROFILE= …)
 	@$(FEEDRATE) sweep $(WHAT) $(if $(FRESH),--fresh) $(if $(SEED),--seed $(SEED)) \
-		$(if $(WAIT_QUIET),--wait-quiet $(WAIT_QUIET))
+		$(if $(WAIT_QUIET),--wait-quiet $(WAIT_QUIET)) $(if $(ON),--on "$(ON)") $(if $(NODES),--nodes $(NODES)) \
+		$(if $(PARTITION),--partition "$(PARTITION)") $(if $(CONSTRAINT),--constraint "$(CONSTRAINT)") \
+		$(if $(ACCOUNT),--account "$(ACCOUNT)") $(if $(TIME),--time $(TIME))
 
 gpu-reference: ## On a GPU machine, with the Python there (PYTHON=): a look, CUDA tests, two runs, validated; about 24 min by estimate, or STEP=probe|tests|reference|transfer, 10 at most (BUDGET=8m OUT=)
 	@$(NEW_ENOUGH)
@@ -124,17 +133,22 @@ withdraw: .venv/ready ## Take back a run that has a defect, never for what it fo
 check-submission: .venv/ready
 	@$(FEEDRATE) check-submission "$(PROPOSED)"
 
-# The browser test needs Chromium: installed here where this is root on Debian, else the one line to type is said.
+# What tests need of the system is installed here where this is root on Debian, else the one line to type is said.
+INSTALL = command -v $(1) >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+		echo "Installing $(2) for the tests ..." && apt-get update -qq >/dev/null && \
+		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $(2) >/dev/null 2>&1; } || \
+		{ echo "The tests need $(2); type: sudo apt-get install $(2)"; exit 2; }
+
 chromium:
-	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
-		echo "Installing Chromium for the browser test ..." && apt-get update -qq >/dev/null && \
-		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null 2>&1; } || \
-		{ echo "The browser test needs Chromium; type: sudo apt-get install chromium"; exit 2; }
+	@$(call INSTALL,chromium,chromium)
+
+slurm:
+	@$(call INSTALL,slurmctld,slurm-wlm munge)
 
 test: .venv/ready chromium ## Run the tests (4 minutes on 4 cores)
 	@$(PYTEST) -m "not slow"
 
-test-all: .venv/ready chromium ## Run all tests: kills, fuzzing, full matrices too (REST=1: without those of make test)
+test-all: .venv/ready chromium slurm ## Run all tests: kills, fuzzing, full matrices too (REST=1: without those of make test)
 	@$(PYTEST) $(if $(REST),-m slow)
 
 lint: .venv/ready ## ruff, strict mypy, import contracts, types of the site's scripts
