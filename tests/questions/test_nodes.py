@@ -196,6 +196,7 @@ def test_the_slow_stage_is_named() -> None:
     assert named_in(found) == {SLOW: {ALL, "load", "decode"}}
     ((who, lines),) = sentences.reasons(found)
     assert who == "Node 3"
+    assert sentences.answer(found).endswith("in all cells, and off in loading alone and decoding.")
     assert [line.split(":")[0] for line in lines] == ["All cells", "Loading alone", "Decoding"]
     assert "Decoding: 16" in lines[2].replace("17", "16")
     assert "% slower" in lines[2]
@@ -307,8 +308,8 @@ def test_the_chart_says_who_is_off() -> None:
     """A panel a part, the slow node on top and in words; many nodes are cut to those farthest off, and it says so."""
     figure = chart.draw(find(cluster({"load": 0.9, "train": 0.95})))
     assert [panel.title for panel in figure.panels][:2] == ["All cells", "Loading alone"]
-    assert "node 3 outlying" in figure.panels[0].message
-    assert "none outlying" in figure.panels[2].message
+    assert "outlying: node 3." in figure.panels[0].message
+    assert "outlying: none." in figure.panels[2].message
     many = chart.draw(find(cluster({"load": 0.9}, nodes=40)))
     assert any("Of 40 nodes 32 are drawn" in note for note in many.notes)
     assert len(many.rows) == 40 * len(many.panels)

@@ -16,7 +16,7 @@ from feedrate.charts.figure import Figure, Key, Panel, Row, Sheet, data, listed,
 from feedrate.charts.marks import BLOCKS, dots, height, hover, look, names, rate
 from feedrate.charts.theme import colour
 from feedrate.questions.nodes.analysis import ALL, Found
-from feedrate.questions.nodes.sentences import PARTS, numbered, titled
+from feedrate.questions.nodes.sentences import numbered, signed, titled
 from feedrate.schema import words
 from feedrate.schema.metrics import CONFIRMED_OVER, REFUTED_UNDER
 
@@ -30,12 +30,7 @@ _COLUMNS = {
     "low": "lo",
     "high": "hi",
     "n": "n",
-    "outlying": "is_outlying",
-}
-_AXIS: dict[str, Any] = {
-    "title": "throughput against the other nodes, %",
-    "axis": alt.Axis(format="+~g", domain=False, tickCount=6),
-    "scale": alt.Scale(zero=True),
+    "outlying": "outlying",
 }
 
 
@@ -44,10 +39,12 @@ def draw(found: Found) -> Figure:
     sheet = Sheet("Each node against the others", "Which node is slow, in which stage, and by how much?")
     shown = _shown(found.judged)
     order = [numbered(node) for node in shown]
-    for part, rows in found.judged.groupby("part", sort=False):
-        drawn = [_drawn(row) for row in rows_of(rows)]
-        panel = _panel(str(part), [row for row in drawn if row["who"] in order], order)
-        sheet.add(panel, listed(drawn, {}, _COLUMNS))
+    rows = [_drawn(row) for row in rows_of(found.judged)]
+    drawn = [row for row in rows if row["who"] in order]
+    ends = [100 * (REFUTED_UNDER - 1), 100 * (CONFIRMED_OVER - 1), *(row[end] for row in drawn for end in ("lo", "hi"))]
+    for part in dict.fromkeys(row["part"] for row in rows):
+        panel = _panel(part, [row for row in drawn if row["part"] == part], order, [min(ends), max(ends)])
+        sheet.add(panel, listed((row for row in rows if row["part"] == part), {}, _COLUMNS))
     sheet.note(
         "The slowest node in all cells stands on top. Intervals hold for all nodes and panels at once, in 95\u00a0% of "
         "sweeps. A node is outlying where its interval lies beyond ±1\u00a0%, which is shaded."
@@ -68,14 +65,16 @@ def _shown(judged: pd.DataFrame) -> list[int]:
 def _drawn(row: Row) -> dict[str, Any]:
     ends = {key: 100 * (row[name] - 1) for key, name in (("value", "ratio"), ("lo", "lo"), ("hi", "hi"))}
     state = "outlying" if row["outlying"] else "alike"
-    part = PARTS[row["part"]]
-    return {**ends, "part": part, "who": numbered(row["node"]), "n": row["n"], "state": state} | {
-        "is_outlying": bool(row["outlying"]),
-        "cells": row["cells"],
+    return {**row, **ends, "part": titled(row["part"]), "who": numbered(row["node"]), "state": state}
+
+
+def _panel(title: str, rows: Sequence[Row], order: Sequence[str], domain: list[float]) -> Panel:
+    """Draw a part; all panels have one scale."""
+    x: dict[str, Any] = {
+        "title": "throughput against the other nodes, %",
+        "axis": alt.Axis(format="+~g", domain=False, tickCount=6),
+        "scale": alt.Scale(domain=domain),
     }
-
-
-def _panel(part: str, rows: Sequence[Row], order: Sequence[str]) -> Panel:
     tone, shape = look("state", LOOKS, {row["state"] for row in rows})
     base = alt.Chart(data(rows, "who", "state", "value", "lo", "hi", "n"))
     base = base.encode(y=names("who", order), color=tone)
@@ -83,19 +82,19 @@ def _panel(part: str, rows: Sequence[Row], order: Sequence[str]) -> Panel:
     band = alt.Chart(margin).mark_rect(opacity=0.18, color=colour("accent"))
     tooltip = hover({"who:N": "", **rate("against the others, %"), **BLOCKS})
     layers = [
-        band.encode(x=alt.X("from:Q", **_AXIS), x2=alt.X2("to:Q")),
-        *dots(base, _AXIS, shape, tooltip),
+        band.encode(x=alt.X("from:Q", **x), x2=alt.X2("to:Q")),
+        *dots(base, x, shape, tooltip),
     ]
     subtitle = words.plural(rows[0]["cells"], "cell")
-    return Panel.draw(titled(part), subtitle, _message(part, rows), layers, height(len(rows)))
+    return Panel.draw(title, subtitle, _message(title, rows), layers, height(len(rows)))
 
 
-def _message(part: str, rows: Sequence[Row]) -> str:
+def _message(title: str, rows: Sequence[Row]) -> str:
     """The slowest and the fastest node of a panel, and those that are outlying."""
     ordered = sorted(rows, key=lambda row: row["value"])
-    ends = " and ".join(
-        f"{row['who']} by {row['value']:+.1f}\u00a0% ({row['lo']:+.1f} to {row['hi']:+.1f})"
+    slowest, fastest = (
+        f"{row['who']} ({signed(row['value'])}\u00a0%, {signed(row['lo'])} to {signed(row['hi'])})"
         for row in (ordered[0], ordered[-1])
-    ).replace("-", "−")
-    off = words.listed(row["who"] for row in rows if row["is_outlying"])
-    return words.sentence(f"{PARTS[part]}: {ends} are farthest from the others; {off or 'none'} outlying")
+    )
+    off = words.listed(row["who"] for row in rows if row["outlying"]) or "none"
+    return words.sentence(f"{title}: the slowest is {slowest}, the fastest {fastest}; outlying: {off}")

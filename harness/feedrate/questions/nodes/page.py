@@ -69,6 +69,6 @@ def _rows(found: Found, parts: Sequence[str], own: Mapping[int, RunView]) -> Ite
 
 def _off(row: Mapping[str, Any]) -> Markup:
     """How far a node is off in a part, its interval below; bold where it is outlying."""
-    value, lo, hi = (f"{100 * (row[end] - 1):+.1f}".replace("-", "−") for end in ("ratio", "lo", "hi"))
+    value, lo, hi = (sentences.signed(100 * (row[end] - 1)) for end in ("ratio", "lo", "hi"))
     bold = Markup("<strong>{}\u00a0%</strong>").format(value)
     return markup.two_lines(bold if row["outlying"] else f"{value}\u00a0%", f"{lo} to {hi}")

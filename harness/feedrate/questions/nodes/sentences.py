@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from feedrate.analysis.estimates import rows_of
@@ -34,6 +34,11 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f}\u00a0%"
 
 
+def signed(pct: float) -> str:
+    """Write a distance in per cent with its sign, and without the sign of the unit: ``−4.9``, ``+0.0``."""
+    return f"{pct:+z.1f}".replace("-", "−")
+
+
 def numbered(node: int) -> str:
     """Call a node by its number, as all that is published does."""
     return f"node {node}"
@@ -42,10 +47,10 @@ def numbered(node: int) -> str:
 def distance(row: Mapping[str, Any]) -> str:
     """Write how far a node is off: ``5.1 % slower (3.9 to 6.2)``."""
     ratio, lo, hi = (100 * (row[name] - 1) for name in ("ratio", "lo", "hi"))
+    word = "faster"
     if ratio < 0:
-        ratio, lo, hi = -ratio, -hi, -lo
-        return f"{ratio:.1f}\u00a0% slower ({lo:.1f} to {hi:.1f})".replace("-", "−")
-    return f"{ratio:.1f}\u00a0% faster ({lo:.1f} to {hi:.1f})".replace("-", "−")
+        ratio, lo, hi, word = -ratio, -hi, -lo, "slower"
+    return f"{ratio:.1f}\u00a0% {word} ({lo:z.1f} to {hi:z.1f})".replace("-", "−")
 
 
 def answer(found: Found, naming: Naming = numbered) -> str:
@@ -60,17 +65,14 @@ def answer(found: Found, naming: Naming = numbered) -> str:
             f"No node stands out: none of {len(found.nodes)} is shown to be more than 1\u00a0% slower or faster than "
             f"the others, over {words.plural(found.cells, 'cell')} or in a stage alone."
         )
-    who = words.listed(f"{naming(node)} is {distance(_first(off[node]))} in {_where(off[node])}" for node in off)
+    who = "; ".join(f"{naming(node)} is {_off(rows_of(rows))}" for node, rows in off.items())
     return words.sentence(f"{len(off)} of {len(found.nodes)} nodes {'stand' if len(off) > 1 else 'stands'} out: {who}")
 
 
-def _first(rows: Any) -> dict[str, Any]:
-    """The row that says most of a node: that of all cells, else that of the stage that is farthest off."""
-    return min(rows_of(rows), key=lambda row: (row["part"] != ALL, -abs(row["ratio"] - 1)))
-
-
-def _where(rows: Any) -> str:
-    return PARTS[_first(rows)["part"]]
+def _off(rows: Sequence[Mapping[str, Any]]) -> str:
+    """How far a node is off in all cells, else in the first stage, and in which stages it is, too."""
+    stages = words.listed(PARTS[row["part"]] for row in rows[1:])
+    return f"{distance(rows[0])} in {PARTS[rows[0]['part']]}" + (f", and off in {stages}" if stages else "")
 
 
 def reasons(found: Found, naming: Naming = numbered) -> Iterator[tuple[str, list[str]]]:
