@@ -136,7 +136,7 @@ def at(*levels: float) -> dict[str, Floats]:
 
 
 def test_a_node_is_held_against_the_others_that_are_alike() -> None:
-    """Neither itself nor a node that is found counts among them; of three the one that is off is named, not the rest."""
+    """Neither itself nor a node that is found counts among them; of three the one that is off is named, no other."""
     three = judge(at(0.0, 0.3, 0.8))
     assert np.log(three["ratio"]).to_numpy() == pytest.approx([-0.0055, -0.001, 0.0065])
     eight = judge(at(-0.4, -0.2, 0.0, 0.2, 0.4, -9, -9, -9))
@@ -149,6 +149,14 @@ def test_the_error_of_a_distance_is_that_of_repeated_sweeps() -> None:
     random = np.random.default_rng(6)
     every = pd.concat([judge({ALL: parts(random, 0.0, normal)[ALL]}) for _ in range(300)])
     assert np.sqrt((every["error"] ** 2).mean()) == pytest.approx(np.log(every["ratio"]).std(), rel=0.03)
+
+
+def test_what_all_nodes_show_in_a_block_is_no_noise() -> None:
+    """All of them warm up by 20 %: distances and their errors stay as they are."""
+    planted = parts(np.random.default_rng(7), 0.05, normal)
+    warm = {name: part + np.linspace(-0.2, 0, BLOCKS) for name, part in planted.items()}
+    for column in ("ratio", "error", "outlying"):
+        assert judge(warm)[column].to_numpy() == pytest.approx(judge(planted)[column].to_numpy())
 
 
 def test_only_nodes_that_are_asked_about_are_named() -> None:
@@ -311,7 +319,7 @@ def test_the_page_keeps_names_to_itself(results: Path) -> None:
     assert made.figures["nodes"].citation
 
 
-def test_without_a_cluster_there_is_no_page(results: Path) -> None:
+def test_without_a_plantedthere_is_no_page(results: Path) -> None:
     """Runs by themselves are no sweep of nodes."""
     assert page.page([view for view in load_runs(results) if not view.manifest.cluster]) is None
 

@@ -1,9 +1,9 @@
 """The nodes of one sweep held against each other: which of them is off, in which stage, and how far the rest differ.
 
-A node's value is the mean over cells of its log throughput, cell by cell against the other nodes; its noise is how that
-mean varies between the node's own blocks. Blocks are not paired between nodes: they are other machines at other
-moments, and what they should share (a file server) only widens the intervals. Each node is held against the median of
-the others, so that a slow one neither hides itself nor moves the centre; the variance of a median of equally noisy
+A node's value is the mean over cells of its log throughput; its noise is how that mean varies between the node's own
+blocks. Nodes run the same cells in the same order: what all of them show in a block (warming up, a busy file server) is
+taken out, as the median node has it; where they share nothing, that costs little. Each node is held against the median
+of the others, so that a slow one neither hides itself nor moves the centre; the variance of a median of equally noisy
 nodes is at most π/2 times that of their mean. A node that is found leaves the centre, and the rest is judged anew.
 
 One family has all nodes in all parts: every cell, and those of loading, copying and computing alone. An interval holds
@@ -43,6 +43,8 @@ FALSE_ALARMS = 1 - CONFIDENCE
 LEAST_NODES = 3
 """Of two that differ nobody can say which one is off."""
 _LEAST_BLOCKS = 2
+_MEDIAN = np.pi / 2
+"""Variance of a median of many normal values, in that of their mean."""
 Parts = Mapping[str, Floats]
 """Part to log throughput: float64, nodes × cells × blocks; NaN where no trial ended well."""
 
@@ -56,7 +58,7 @@ class Spread(NamedTuple):
     """Ends of its 95 % interval."""
     hi: float
     within: float
-    """Between the blocks of a node."""
+    """Between the blocks of a node, without what all nodes show in a block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +176,7 @@ def judge(parts: Parts, asked: Collection[int] = ()) -> pd.DataFrame:
         nodes = len(part)
         may = np.isin(np.arange(nodes), list(asked)) if asked else np.ones(nodes, dtype=bool)
         level = 1 - FALSE_ALARMS / (len(parts) * may.sum())
-        own = moments(block_means(part))
+        own = _of_blocks(part)
         log, error, df, outlying = _against_rest(own, may, level)
         half = t_half_width(error, df, level)
         ends = {"ratio": np.exp(log), "lo": np.exp(log - half), "hi": np.exp(log + half)}
@@ -183,10 +185,19 @@ def judge(parts: Parts, asked: Collection[int] = ()) -> pd.DataFrame:
     return pd.concat(found, ignore_index=True)
 
 
-def block_means(part: Floats) -> Floats:
-    """Mean over cells of each node's log throughput in each block, cells at the level of the median node."""
+def _of_blocks(part: Floats) -> Moments:
+    """Each node's mean over cells: its mean and spread over blocks, without what all nodes show in a block.
+
+    Blocks that one node alone measured are left out.
+    """
     levels = np.median(moments(part).mean, axis=0)
-    return moments((part - levels[:, None]).swapaxes(1, 2)).mean
+    means = moments((part - levels[:, None]).swapaxes(1, 2)).mean
+    means = means[:, np.isfinite(means).sum(axis=0) > 1]
+    off = means - moments(means).mean[:, None]
+    itself = np.eye(len(part), dtype=bool)[..., None]
+    others = np.nanmedian(np.where(itself, np.nan, off), axis=1)
+    sd = moments(off - others).sd / np.sqrt(1 + _MEDIAN / (len(part) - 1))
+    return moments(means - np.nanmedian(off, axis=0))._replace(sd=sd)
 
 
 def _against_rest(
@@ -209,7 +220,7 @@ def _distances(own: Moments, alike: npt.NDArray[np.bool_]) -> tuple[Floats, Floa
     squares = variance**2 / (own.n - 1)
     others = alike & ~np.eye(len(alike), dtype=bool)
     centre = np.nanmedian(np.where(others, own.mean, np.nan), axis=1)
-    inflated = np.pi / 2 / others.sum(axis=1) ** 2
+    inflated = _MEDIAN / others.sum(axis=1) ** 2
     total = variance + inflated * (others @ variance)
     return own.mean - centre, np.sqrt(total), total**2 / (squares + inflated**2 * (others @ squares))
 
@@ -229,7 +240,7 @@ def spread(part: Floats) -> Spread:
     Analysis of variance of one random effect; the interval is J. S. Williams' (Biometrika 49, 1962), which covers at
     least what it says under normal noise.
     """
-    own = moments(block_means(part))
+    own = _of_blocks(part)
     total, k = int(own.n.sum()), len(own.n)
     size = (total - (own.n**2).sum() / total) / (k - 1)
     within = float(((own.n - 1) * own.sd**2).sum() / (total - k))
