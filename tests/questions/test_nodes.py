@@ -159,6 +159,16 @@ def test_what_all_nodes_show_in_a_block_is_no_noise() -> None:
         assert judge(warm)[column].to_numpy() == pytest.approx(judge(planted)[column].to_numpy())
 
 
+def test_a_node_with_other_blocks_is_not_off() -> None:
+    """All warm up by 20 %: one lacks the first blocks and has one more than the others, and stays where it was."""
+    logs = parts(np.random.default_rng(7), 0.0, normal)[ALL] + np.linspace(-0.2, 0, BLOCKS)
+    ratio = judge({ALL: logs})["ratio"][1]
+    logs[1, :, :4] = np.nan
+    more = np.full((NODES, CELLS, 1), np.nan)
+    more[1] = logs[1, :, -1:] + 0.3
+    assert judge({ALL: np.concatenate([logs, more], axis=2)})["ratio"][1] == pytest.approx(ratio, abs=0.02)
+
+
 def test_only_nodes_that_are_asked_about_are_named() -> None:
     """The family is theirs: another is not named however far it is off."""
     logs = parts(np.random.default_rng(1), 0.2, normal)[ALL]

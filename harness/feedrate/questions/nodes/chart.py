@@ -22,7 +22,7 @@ from feedrate.schema.metrics import CONFIRMED_OVER, REFUTED_UNDER
 
 MOST = 32
 """Nodes that are drawn: those farthest off in all cells, and all that are outlying."""
-LOOKS = {"alike": (colour("accent"), "circle"), "outlying": (colour("source"), "diamond")}
+LOOKS = {"not outlying": (colour("accent"), "circle"), "outlying": (colour("source"), "diamond")}
 _COLUMNS = {
     "part": "part",
     "node": "who",
@@ -64,7 +64,7 @@ def _shown(judged: pd.DataFrame) -> list[int]:
 
 def _drawn(row: Row) -> dict[str, Any]:
     ends = {key: 100 * (row[name] - 1) for key, name in (("value", "ratio"), ("lo", "lo"), ("hi", "hi"))}
-    state = "outlying" if row["outlying"] else "alike"
+    state = "outlying" if row["outlying"] else "not outlying"
     return {**row, **ends, "part": titled(row["part"]), "who": numbered(row["node"]), "state": state}
 
 
