@@ -38,6 +38,7 @@ NAME ?=
 PID ?=
 STEP ?=
 PROPOSED ?= proposed
+SWEEP ?=
 FILES ?= results
 REST ?=
 # What people wrote reaches a command as they wrote it: neither make nor the shell looks for $ or ` in it.
@@ -50,7 +51,7 @@ export LABEL NOTE WHY
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup plan sweep gpu-reference site figures serve test test-all lint bench div2k pets readme lock clean chromium slurm submit withdraw label check-submission compare validate run top
+.PHONY: help setup plan sweep gpu-reference site figures serve test test-all lint bench div2k pets readme lock clean chromium slurm submit withdraw label check-submission compare nodes validate run top
 FEEDRATE := $(CURDIR)/.venv/bin/feedrate
 # Three files of tests at a time where there are four cores, else two: more would disturb those that measure, and on four
 # cores four of them are hardly done sooner.
@@ -116,6 +117,9 @@ serve: .venv/ready ## Show the website on this machine; build again when results
 
 compare: .venv/ready ## Compare two machines, or two runs of one (A=, B=: id, folder or trials.parquet; MARKDOWN=1, ALL=1)
 	@$(FEEDRATE) compare "$(A)" "$(B)" $(if $(MARKDOWN),--markdown) $(if $(ALL),--all)
+
+nodes: .venv/ready ## Say which nodes of a cluster's sweep stand out, in which stage, and by how much (SWEEP=, by default the newest)
+	@$(FEEDRATE) nodes $(if $(SWEEP),"$(SWEEP)")
 
 validate: .venv/ready ## Check result files of others: structure, ranges, identities (FILES="trials.parquet results/MACHINE/RUN …")
 	@$(FEEDRATE) validate $(FILES)

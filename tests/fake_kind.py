@@ -44,6 +44,10 @@ class Fake:
     """Tells one made-up machine from another."""
     gpu_idle: bool = False
     """The machine has a GPU which the run, on the CPU, did not use."""
+    node: int | None = None
+    """Its number among the eight nodes of a cluster, each of which has noise of its own."""
+    pace: float = 1.0
+    """How many times as fast as others of its kind."""
 
 
 def machine(fake: Fake) -> Machine:
@@ -64,5 +68,6 @@ def machine(fake: Fake) -> Machine:
         operating_system="Linux",
         kernel="6.1.0",
         distribution="Example Linux 12",
+        node=None if fake.node is None else f"{fake.node:08x}",
         storage=Storage(file_system="ext4", device_class="nvme", rotational=False) if fake.formats else None,
     )

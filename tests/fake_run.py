@@ -23,15 +23,17 @@ from feedrate.machine.identity import Software
 from feedrate.schema.axes import cell_id
 from feedrate.store import runs
 from feedrate.store.bench_record import BenchRecord, Promise, WitnessedTrial
-from feedrate.store.manifest import Counted, Dataset, Protocol, RunManifest, Stopped
+from feedrate.store.manifest import Counted, Dataset, Membership, Protocol, RunManifest, Stopped
 
 CONTROL_EVERY = 16
 PLAIN = Fake()
+SWEEP, NODES = "20260102T030405Z-c1d2", 8
+"""Of a cluster, and how many nodes it has."""
 
 
 def rows(fake: Fake) -> dict[str, list[dict[str, Any]]]:
     """Make up the three tables of a run."""
-    random_ = random.Random(7)
+    random_ = random.Random(7 if fake.node is None else 100 + fake.node)
     trials = []
     everything = [(cell, "cell") for cell in cells(fake)] + [(cell, "ceiling") for cell in added(fake)]
     for block in range(fake.blocks):
@@ -110,6 +112,7 @@ def manifest(fake: Fake, trials: Sequence[dict[str, Any]]) -> RunManifest:
         outcomes=dict(sorted(Counter(row["outcome"] for row in trials).items())),
         cell_seconds={},
         parent_cpu_pct=1.2,
+        cluster=None if fake.node is None else Membership(sweep=SWEEP, node=fake.node, nodes=NODES),
     )
 
 

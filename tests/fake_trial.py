@@ -31,6 +31,7 @@ def trial(fake: Fake, cell: dict[str, Value], role: str, block: int, position: i
     """Make up what a trial was and how it ended; the numbers of one that ended well follow formulas."""
     weather = random_.gauss(1.0, 0.09) + 0.03 * block if fake.busy else random_.gauss(1.0, 0.02)
     weather *= fake_claims.factor(cell_id(cell)) if fake.claims else 1.0
+    weather /= fake.pace
     row = {**_identity(fake, cell, block, position), "role": None if fake.asked_only else role}
     unlucky = fake.fails == "some" and (random_.random() < 0.03 or fake_storage.broken(cell))
     if fake.fails == "all" or unlucky:

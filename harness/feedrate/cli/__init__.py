@@ -276,6 +276,17 @@ def compare(
 
 
 @app.command()
+def nodes(
+    sweep: Annotated[str, typer.Argument(metavar="SWEEP", help="What its runs call it; by default the newest.")] = "",
+    results: Results = RESULTS,
+) -> None:
+    """Say whether the nodes of a cluster's sweep are alike: which stands out, in which stage, and by how much."""
+    from feedrate.questions.nodes import terminal as nodes_terminal
+
+    nodes_terminal.show(sweep, results, Console())
+
+
+@app.command()
 def submit(
     run: RunName,
     label: Label = "",

@@ -29,6 +29,7 @@ from feedrate.questions.explore import page as explore_page
 from feedrate.questions.home import page as home_page
 from feedrate.questions.machines import page as machines_page
 from feedrate.questions.methodology import page as methodology_page
+from feedrate.questions.nodes import page as nodes_page
 from feedrate.questions.reference import page as reference_page
 from feedrate.questions.runs import page as runs_page
 from feedrate.questions.suites import page as suites_page
@@ -160,6 +161,8 @@ def _content(
             yield page
         yield home_page.page(everyone.at_home(), questions, verdicts, len(everyone.machines), measured)
         yield machines_page.index_page(everyone.detailed)
+        if of_nodes := nodes_page.page(everyone.every):
+            yield of_nodes
         for own in by_machine(everyone.detailed).values():
             yield machines_page.page(own, verdicts, {name: path for name, path, _ in questions})
         yield reference_page.runs_page(everyone.detailed, refused)
@@ -184,13 +187,14 @@ def _address() -> str:
 
 def _nav(pages: Sequence[Page]) -> list[dict[str, Any]]:
     questions = [{entities(page.title): page.path} for page in pages if page.path.startswith("suites/")]
+    nodes = {page.title: page.path for page in pages if page.path == nodes_page.PATH}
     return [
         {"Home": home_page.PATH},
         {"Explore": explore_page.PATH},
         {"Compare": compare_page.PATH},
         *([{"Suites": questions}] if questions else []),
         {"Claims": [{"Which claims hold?": claims_page.PATH}, {experiment_page.TITLE: experiment_page.PATH}]},
-        {"Machines": machines_page.INDEX},
+        {"Machines": [{"All machines": machines_page.INDEX}, nodes] if nodes else machines_page.INDEX},
         {"Runs": reference_page.RUNS},
         {
             "How it works": [

@@ -1,3 +1,3 @@
 """The question compare."""
 
-__all__ = ["comparison", "page", "terminal"]
+__all__ = ["analysis", "comparison", "page", "terminal"]

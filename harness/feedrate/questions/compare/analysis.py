@@ -160,10 +160,10 @@ def stages(trials_a: pd.DataFrame, trials_b: pd.DataFrame, cells: pd.DataFrame) 
     """Compare every stage that both runs show alone."""
     found = []
     for stage in STAGES:
-        own = _cells_of(stage, cells)
+        own = cells_of(stage, cells)
         if not len(own):
             continue
-        each = ratios(_with_rate_of(stage, trials_a), _with_rate_of(stage, trials_b), own).dropna(subset=["ratio"])
+        each = ratios(with_rate_of(stage, trials_a), with_rate_of(stage, trials_b), own).dropna(subset=["ratio"])
         if not len(each):
             continue
         row = {"stage": stage.name, "cells": len(each), "least": each["ratio"].min(), "most": each["ratio"].max()}
@@ -177,7 +177,7 @@ def stages(trials_a: pd.DataFrame, trials_b: pd.DataFrame, cells: pd.DataFrame) 
     return pd.DataFrame(found, columns=list(_STAGE_COLUMNS))
 
 
-def _cells_of(stage: Stage, cells: pd.DataFrame) -> pd.DataFrame:
+def cells_of(stage: Stage, cells: pd.DataFrame) -> pd.DataFrame:
     """The cells that show a stage; with stamps those where one process loads, if there are any."""
     wanted = _equal(cells["mode"], stage.mode)
     if stage.page_cache:
@@ -189,7 +189,7 @@ def _cells_of(stage: Stage, cells: pd.DataFrame) -> pd.DataFrame:
     return alone if stage.column and len(alone) else chosen
 
 
-def _with_rate_of(stage: Stage, trials: pd.DataFrame) -> pd.DataFrame:
+def with_rate_of(stage: Stage, trials: pd.DataFrame) -> pd.DataFrame:
     """Trials that ended well, the stage's rate in the place of their throughput."""
     ended = successful(trials)
     if not stage.column:

@@ -1,0 +1,109 @@
+"""What was found of a cluster's nodes, in sentences that page and terminal share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from feedrate.analysis.estimates import rows_of
+from feedrate.questions.nodes.analysis import ALL, LEAST_NODES, STAMPED, Found, Spread
+from feedrate.schema import words
+
+Naming = Callable[[int], str]
+PARTS = {
+    ALL: "all cells",
+    "load": "loading alone",
+    "copy": "copying alone",
+    "compute": "the model’s step alone",
+    "disk": "reading, page cache cold",
+    "cached": "reading, page cache warm",
+    "decode": "decoding",
+    "transform": "transforming",
+    "collate": "collating",
+}
+"""Part to what it is called."""
+
+
+def titled(part: str) -> str:
+    """Call a part as a heading does."""
+    return PARTS[part][:1].upper() + PARTS[part][1:]
+
+
+def percent(share: float) -> str:
+    """Write a small share as per cent, with a decimal: ``5.1 %``."""
+    return f"{100 * share:.1f}\u00a0%"
+
+
+def signed(pct: float) -> str:
+    """Write a distance in per cent with its sign, and without the sign of the unit: ``−4.9``, ``+0.0``."""
+    return f"{pct:+z.1f}".replace("-", "−")
+
+
+def numbered(node: int) -> str:
+    """Call a node by its number, as all that is published does."""
+    return f"node {node}"
+
+
+def distance(row: Mapping[str, Any]) -> str:
+    """Write how far a node is off: ``5.1 % slower (3.9 to 6.2)``."""
+    ratio, lo, hi = (100 * (row[name] - 1) for name in ("ratio", "lo", "hi"))
+    word = "faster"
+    if ratio < 0:
+        ratio, lo, hi, word = -ratio, -hi, -lo, "slower"
+    return f"{ratio:.1f}\u00a0% {word} ({lo:z.1f} to {hi:z.1f})".replace("-", "−")
+
+
+def answer(found: Found, naming: Naming = numbered) -> str:
+    """Answer in a sentence whether the nodes are alike."""
+    if found.spread is None:
+        few = f"{words.plural(len(found.nodes), 'node')} measured something, and {LEAST_NODES} are needed: of two that "
+        few += "differ nobody can say which one is off"
+        return words.sentence(few if len(found.nodes) < LEAST_NODES else "no cell ended well on all nodes")
+    off = found.outlying
+    if not off:
+        return (
+            f"No node stands out: none of {len(found.nodes)} is shown to be more than 1\u00a0% slower or faster than "
+            f"the others, over {words.plural(found.cells, 'cell')} or in a stage alone."
+        )
+    who = "; ".join(f"{naming(node)} is {_off(rows_of(rows))}" for node, rows in off.items())
+    return words.sentence(f"{len(off)} of {len(found.nodes)} nodes {'stand' if len(off) > 1 else 'stands'} out: {who}")
+
+
+def _off(rows: Sequence[Mapping[str, Any]]) -> str:
+    """How far a node is off in all cells, else in the first stage, and in which stages it is, too."""
+    stages = words.listed(PARTS[row["part"]] for row in rows[1:])
+    return f"{distance(rows[0])} in {PARTS[rows[0]['part']]}" + (f", and off in {stages}" if stages else "")
+
+
+def reasons(found: Found, naming: Naming = numbered) -> Iterator[tuple[str, list[str]]]:
+    """Tell of each outlying node in which parts it is off; the workers' stamps come last."""
+    of_stamps = {stage.name for stage in STAMPED}
+    for node, rows in found.outlying.items():
+        lines = [f"{PARTS[row['part']]}: {distance(row)}" for row in rows_of(rows)]
+        if set(rows["part"]) == {ALL}:
+            lines.append("no stage by itself is shown to be the reason")
+        elif "load" in set(rows["part"]) and not of_stamps & set(rows["part"]):
+            lines.append("the workers’ stamps do not show which stage of loading it is")
+        yield words.sentence(naming(node)).rstrip("."), [words.sentence(line) for line in lines]
+
+
+def variation(found: Found) -> str:
+    """Tell how much nodes differ, how much one differs from block to block, and what the sweep could find."""
+    if found.spread is None:
+        return ""
+    rest = f", {_between(found.rest)} without the outlying ones" if found.rest else ""
+    return (
+        f"Throughput varies by {_between(found.spread)} between nodes{rest}, and by {percent(found.spread.within)} "
+        f"from block to block within one. A node that is {percent(found.finds)} slower in all cells would be found in "
+        "95 of 100 such sweeps."
+    )
+
+
+def _between(spread: Spread) -> str:
+    return f"{percent(spread.between)} (95\u00a0% interval {100 * spread.lo:.1f} to {percent(spread.hi)})"
+
+
+def absent(found: Found, nodes: int, naming: Naming = numbered) -> str:
+    """Name the nodes that swept and of which nothing can be compared."""
+    gone = [naming(node) for node in range(nodes) if node not in found.nodes]
+    return words.sentence(f"{words.listed(gone)} measured nothing that ended well") if gone else ""

@@ -1,0 +1,49 @@
+"""The nodes of a cluster's sweep held against each other, on the terminal, where they have their names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+
+from feedrate.analysis.estimates import rows_of
+from feedrate.pages import report
+from feedrate.pages.report import Cell, Section
+from feedrate.questions.nodes import sentences
+from feedrate.questions.nodes.analysis import ALL, find
+from feedrate.questions.nodes.sweep import named, names
+
+
+def show(name: str, results: Path, console: Console) -> None:
+    """Print what a sweep, or the newest, says of its nodes.
+
+    Raises:
+        InputError: there is no such sweep, or a table is damaged.
+    """
+    sweep = named(name, results)
+    called = names(sweep, results)
+
+    def naming(node: int) -> str:
+        return f"{sentences.numbered(node)} ({called[node]})" if node in called else sentences.numbered(node)
+
+    found = find(sweep.trials())
+    lines = [
+        sentences.answer(found, naming),
+        sentences.absent(found, sweep.nodes, naming),
+        sentences.variation(found),
+    ]
+    sections = [Section(f"Sweep {sweep.name}: are its nodes alike?", list(filter(None, lines)))]
+    if off := list(sentences.reasons(found, naming)):
+        sections.append(Section("Where they are off", items=off))
+    every = rows_of(found.judged[found.judged["part"].eq(ALL)].sort_values("ratio"))
+    rows = [
+        (
+            Cell(naming(row["node"])),
+            Cell(sentences.distance(row), "yellow" if row["node"] in found.outlying else ""),
+            Cell(f"{row['n']}"),
+        )
+        for row in every
+    ]
+    said = ["In per cent, with intervals that hold for all nodes and stages at once (95 %)."] if rows else []
+    sections.append(Section("Each node against the others, in all cells", said, ("node", "throughput", "blocks"), rows))
+    report.show(sections, console)

@@ -1,0 +1,367 @@
+"""Whether nodes of a cluster are alike: rates of false alarms and of finding, stages, variance, page and terminal."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import fake_run
+import numpy as np
+import pandas as pd
+import pytest
+from fake_kind import Fake
+from made_trials import make_trials
+from rich.console import Console
+
+from feedrate.analysis.blocks import Floats
+from feedrate.pages.runs import load_runs
+from feedrate.questions.nodes import chart, page, sentences, terminal
+from feedrate.questions.nodes.analysis import ALL, Found, find, found_by, judge, spread
+from feedrate.questions.nodes.sweep import named, sweeps
+from feedrate.schema.axes import Value
+from feedrate.schema.errors import InputError
+from feedrate.store import clusters, marks, runs
+
+NODES, CELLS, BLOCKS, NOISE = 8, 6, 8, 0.03
+SLOW = 3
+"""The node that is planted slow."""
+Noise = Callable[[np.random.Generator, tuple[int, ...]], Floats]
+
+
+def normal(random: np.random.Generator, shape: tuple[int, ...]) -> Floats:
+    """Every trial by itself."""
+    return random.normal(size=shape)
+
+
+def heavy(random: np.random.Generator, shape: tuple[int, ...]) -> Floats:
+    """Student's t with 3 degrees of freedom, at a variance of 1."""
+    return random.standard_t(3, shape) / np.sqrt(3)
+
+
+def shared(random: np.random.Generator, shape: tuple[int, ...]) -> Floats:
+    """Half of the variance is common to all cells of a block."""
+    nodes, _, blocks = shape
+    return np.sqrt(0.5) * (random.normal(size=shape) + random.normal(size=(nodes, 1, blocks)))
+
+
+def noisy_node(random: np.random.Generator, shape: tuple[int, ...]) -> Floats:
+    """One node varies three times as much as the others."""
+    return random.normal(size=shape) * np.where(np.arange(shape[0]) == 1, 3, 1)[:, None, None]
+
+
+def trend(random: np.random.Generator, shape: tuple[int, ...]) -> Floats:
+    """Every node drifts by its own straight line, one standard deviation each way and more."""
+    slopes = random.normal(size=(shape[0], 1, 1))
+    return random.normal(size=shape) + slopes * np.linspace(-1, 1, shape[2])
+
+
+def wandering(random: np.random.Generator, shape: tuple[int, ...]) -> Floats:
+    """All cells of a block are off together, and the next block is off by nine tenths of it."""
+    found = random.normal(size=(shape[0], 1, shape[2]))
+    for block in range(1, shape[2]):
+        found[..., block] = 0.9 * found[..., block - 1] + np.sqrt(1 - 0.9**2) * found[..., block]
+    return np.broadcast_to(found, shape)
+
+
+def parts(random: np.random.Generator, slower: float, noise: Noise, blocks: int = BLOCKS) -> dict[str, Floats]:
+    """A cluster of which one node is slower: all cells, two that load, one that copies, one that computes."""
+    logs = NOISE * noise(random, (NODES, CELLS, blocks)) + random.normal(8, 2, CELLS)[:, None]
+    logs[SLOW] += np.log1p(-slower)
+    return {ALL: logs, "load": logs[:, :2], "copy": logs[:, 2:3], "compute": logs[:, 3:4]}
+
+
+def rates(clusters: int, slower: float, noise: Noise = normal, blocks: int = BLOCKS) -> tuple[float, float]:
+    """Share of clusters in which the slow node is named, and in which any other is."""
+    random, hits, false = np.random.default_rng(5), 0, 0
+    for _ in range(clusters):
+        judged = judge(parts(random, slower, noise, blocks))
+        who = set(judged.loc[judged["outlying"], "at"])
+        hits += SLOW in who
+        false += bool(who - {SLOW} if slower else who)
+    return hits / clusters, false / clusters
+
+
+@pytest.mark.parametrize("clusters", [200, pytest.param(2000, marks=pytest.mark.slow)])
+def test_a_node_that_is_5_per_cent_slower_is_found(clusters: int) -> None:
+    """In 95 % of clusters of 8 at 3 % noise; another is named in 5 % of them at most."""
+    found, false = rates(clusters, 0.05)
+    assert found >= 0.95
+    assert false <= 0.05
+
+
+@pytest.mark.parametrize("clusters", [200, pytest.param(2000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("noise", [normal, heavy, shared, noisy_node, trend])
+def test_alike_nodes_are_seldom_named(noise: Noise, clusters: int) -> None:
+    """In 5 % of clusters at most, all nodes and all stages together; the noise is independent or drifts steadily."""
+    assert rates(clusters, 0.0, noise)[1] <= 0.05
+
+
+def test_noise_that_wanders_breaks_the_rate() -> None:
+    """The page says so: where a block resembles the one before, alike nodes are named far too often."""
+    assert rates(100, 0.0, wandering)[1] > 0.5
+    assert "Noise that wanders" in (Path(page.__file__).parent / "page.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_noise_that_cells_share_needs_more_blocks() -> None:
+    """Half of the variance common to a block's cells: 8 blocks find the slow node too seldom, 12 often enough."""
+    assert rates(1000, 0.05, shared)[0] < 0.95
+    assert rates(1000, 0.05, shared, 12)[0] >= 0.95
+
+
+def test_what_a_sweep_could_find_is_told_rightly() -> None:
+    """A node that is as slow as it says is found in 95 % of clusters, give or take what 300 can tell."""
+    random = np.random.default_rng(3)
+    told = float(np.median([found_by(judge(parts(random, 0.0, normal))) for _ in range(50)]))
+    assert 0.03 < told < 0.05
+    assert 0.9 <= rates(300, told)[0] <= 0.99
+
+
+def test_several_slow_nodes_do_not_hide_each_other() -> None:
+    """Three of eight are off by the same: exactly these are named, and the centre is that of the others."""
+    logs = parts(np.random.default_rng(1), 0.0, normal)[ALL]
+    logs[[0, 4, 6]] += np.log(0.9)
+    judged = judge({ALL: logs})
+    assert list(judged.loc[judged["outlying"], "at"]) == [0, 4, 6]
+    assert judged.loc[judged["outlying"], "ratio"].to_numpy() == pytest.approx(0.9, abs=0.02)
+    assert judged.loc[~judged["outlying"], "ratio"].to_numpy() == pytest.approx(1.0, abs=0.02)
+
+
+def at(*levels: float) -> dict[str, Floats]:
+    """Nodes whose log throughput is so many per cent off, without noise."""
+    return {ALL: np.repeat(np.array(levels)[:, None] / 100, 4, axis=1)[:, None]}
+
+
+def test_a_node_is_held_against_the_others_that_are_alike() -> None:
+    """Neither itself nor a node that is found counts among them; of three the one that is off is named, no other."""
+    three = judge(at(0.0, 0.3, 0.8))
+    assert np.log(three["ratio"]).to_numpy() == pytest.approx([-0.0055, -0.001, 0.0065])
+    eight = judge(at(-0.4, -0.2, 0.0, 0.2, 0.4, -9, -9, -9))
+    assert np.log(eight["ratio"][2]) == pytest.approx(0.0)
+    assert list(judge(at(0.0, 0.1, -5.0)).query("outlying")["at"]) == [2]
+
+
+def test_the_error_of_a_distance_is_that_of_repeated_sweeps() -> None:
+    """Root mean square over 300 clusters, at most 3 % off how much distances spread."""
+    random = np.random.default_rng(6)
+    every = pd.concat([judge({ALL: parts(random, 0.0, normal)[ALL]}) for _ in range(300)])
+    assert np.sqrt((every["error"] ** 2).mean()) == pytest.approx(np.log(every["ratio"]).std(), rel=0.03)
+
+
+def test_what_all_nodes_show_in_a_block_is_no_noise() -> None:
+    """All of them warm up by 20 %: distances and their errors stay as they are."""
+    planted = parts(np.random.default_rng(7), 0.05, normal)
+    warm = {name: part + np.linspace(-0.2, 0, BLOCKS) for name, part in planted.items()}
+    for column in ("ratio", "error", "outlying"):
+        assert judge(warm)[column].to_numpy() == pytest.approx(judge(planted)[column].to_numpy())
+
+
+def test_a_node_with_other_blocks_is_not_off() -> None:
+    """All warm up by 20 %: one lacks the first blocks and has one more than the others, and stays where it was."""
+    logs = parts(np.random.default_rng(7), 0.0, normal)[ALL] + np.linspace(-0.2, 0, BLOCKS)
+    ratio = judge({ALL: logs})["ratio"][1]
+    logs[1, :, :4] = np.nan
+    more = np.full((NODES, CELLS, 1), np.nan)
+    more[1] = logs[1, :, -1:] + 0.3
+    assert judge({ALL: np.concatenate([logs, more], axis=2)})["ratio"][1] == pytest.approx(ratio, abs=0.02)
+
+
+def test_only_nodes_that_are_asked_about_are_named() -> None:
+    """The family is theirs: another is not named however far it is off."""
+    logs = parts(np.random.default_rng(1), 0.2, normal)[ALL]
+    assert not judge({ALL: logs}, asked=[0, 1])["outlying"].any()
+    assert list(judge({ALL: logs}, asked=[SLOW, 1]).query("outlying")["at"]) == [SLOW]
+
+
+def test_a_trial_that_failed_moves_no_node() -> None:
+    """Cells differ a hundredfold: a node's mean is not that of the cells which happened to end well."""
+    logs = parts(np.random.default_rng(2), 0.0, normal)[ALL]
+    logs[0, 0, :6] = np.nan
+    ratios = judge({ALL: logs})["ratio"]
+    assert ratios.to_numpy() == pytest.approx(1.0, abs=0.03)
+
+
+@pytest.mark.parametrize("between", [0.0, 0.02])
+def test_variance_between_nodes_is_read_back(between: float) -> None:
+    """Planted standard deviations between and within nodes lie in their intervals, as often as 95 % ones say."""
+    random, covered, within = np.random.default_rng(4), 0, []
+    for _ in range(300):
+        logs = parts(random, 0.0, normal)[ALL] + random.normal(0, between, NODES)[:, None, None]
+        found = spread(logs)
+        covered += found.lo <= between <= found.hi
+        within.append(found.within)
+        assert found.lo <= found.between <= found.hi
+    assert covered / 300 >= 0.93
+    assert np.mean(within) == pytest.approx(NOISE / np.sqrt(CELLS), rel=0.03)
+
+
+LOADING: Mapping[str, Value] = {"mode": "load", "workload": "div2k", "storage_format": "png", "num_workers": 1}
+CELLS_OF_STAGES: Mapping[str, Mapping[str, Value]] = {
+    "load": LOADING,
+    "copy": {"mode": "copy", "workload": "div2k"},
+    "compute": {"mode": "compute", "workload": "div2k"},
+    "train": {"mode": "train", "workload": "div2k", "num_workers": 1},
+    "emulated": {"mode": "train", "workload": "div2k", "num_workers": 1, "step": "emulated", "step_ms": 5.0},
+}
+
+
+def cluster(slow: Mapping[str, float], nodes: int = NODES, decode: float = 1.0, **columns: Any) -> pd.DataFrame:
+    """Trials of a cluster of which one node is slower in some cells, and decodes so many times as long."""
+    random, frames = np.random.default_rng(8), []
+    for node in range(nodes):
+        off = slow if node == SLOW else {}
+        cells = [
+            (axes, list(1000 * off.get(name, 1.0) * np.exp(random.normal(0, 0.01, BLOCKS))))
+            for name, axes in CELLS_OF_STAGES.items()
+        ]
+        frame = make_trials(cells, device="cuda", run_id=f"run{node}", **columns)
+        for stage in ("read", "decode", "transform", "collate"):
+            longer = decode if node == SLOW and stage == "decode" else 1.0
+            frame[f"worker_{stage}_ns"] = 1e6 * longer * np.exp(random.normal(0, 0.01, len(frame)))
+        frames.append(frame.assign(node=node))
+    return pd.concat(frames, ignore_index=True)
+
+
+def named_in(found: Found) -> dict[int, set[str]]:
+    return {node: set(rows["part"]) for node, rows in found.outlying.items()}
+
+
+def test_the_slow_stage_is_named() -> None:
+    """A node that decodes slowly: loading is off, and of the stamps decoding alone; copying and computing are not."""
+    found = find(cluster({"load": 0.9, "train": 0.95}, decode=1.2))
+    assert named_in(found) == {SLOW: {ALL, "load", "decode"}}
+    ((who, lines),) = sentences.reasons(found)
+    assert who == "Node 3"
+    assert sentences.answer(found).endswith("in all cells, and off in loading alone and decoding.")
+    assert [line.split(":")[0] for line in lines] == ["All cells", "Loading alone", "Decoding"]
+    assert "Decoding: 16" in lines[2].replace("17", "16")
+    assert "% slower" in lines[2]
+
+
+def test_a_stage_is_whothat_the_mean_of_all_cells_hides() -> None:
+    """One node copies 8 % slower and is 2 % slower in the mean; it copies faster where that is planted."""
+    assert "copy" in named_in(find(cluster({"copy": 0.92})))[SLOW]
+    faster = find(cluster({"copy": 1.1}))
+    assert "% faster" in sentences.distance(faster.outlying[SLOW].query("part == 'copy'").iloc[0])
+
+
+def test_stamps_are_asked_of_outlying_nodes_alone() -> None:
+    """Stamps of a node that is as fast as the others name nobody."""
+    found = find(cluster({}, decode=1.5))
+    assert found.outlying == {}
+    assert not len(found.stamped)
+    assert sentences.answer(found).startswith("No node stands out: none of 8")
+    trials = cluster({"load": 0.9, "train": 0.95})
+    trials.loc[trials["node"].eq(5), "worker_decode_ns"] *= 1.5
+    assert list(named_in(find(trials))) == [SLOW]
+
+
+def test_cells_are_held_against_the_same_alone() -> None:
+    """Emulated steps, other data, and what failed on a node are left out."""
+    trials = cluster({})
+    assert find(trials).cells == len(CELLS_OF_STAGES) - 1
+    failed = trials["node"].eq(2) & trials["mode"].eq("copy")
+    assert find(trials.assign(outcome=trials["outcome"].mask(failed, "oom"))).cells == len(CELLS_OF_STAGES) - 2
+    assert find(trials.assign(data_hash=trials["node"].astype(str))).cells == 0
+
+
+def test_what_cannot_be_judged_is_said() -> None:
+    """Two nodes, or nodes without a cell in common: a sentence, and nothing is drawn."""
+    two = find(cluster({"load": 0.5}, nodes=2))
+    assert "2 nodes measured something, and 3 are needed" in sentences.answer(two)
+    apart = find(cluster({}).assign(data_hash=lambda frame: frame["node"].astype(str)))
+    assert sentences.answer(apart) == "No cell ended well on all nodes."
+    assert not chart.draw(apart).panels
+    assert sentences.absent(two, 4) == "Node 2 and node 3 measured nothing that ended well."
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sweep of eight nodes, the fourth 5 % slower, and a run by itself."""
+    folder = tmp_path_factory.mktemp("results")
+    for node in range(fake_run.NODES):
+        pace = 0.95 if node == SLOW else 1.0
+        fake_run.write(folder, Fake(f"20260102T030405Z-{node:04x}", node=node, pace=pace, device="cuda", batches=(8,)))
+    fake_run.write(folder)
+    cluster = clusters.ClusterFolder(folder, fake_run.SWEEP)
+    cluster.create()
+    for run in runs.runs(folder):
+        if place := run.manifest.cluster:
+            machine_id = run.manifest.machine.machine_id
+            cluster.tell(clusters.NodeStatus(node=place.node, name=f"gpu-{place.node:02d}", machine_id=machine_id))
+    return folder
+
+
+def printed(results: Path, sweep: str = "") -> str:
+    out = io.StringIO()
+    terminal.show(sweep, results, Console(file=out, width=120))
+    return out.getvalue()
+
+
+def test_the_terminal_names_the_node(results: Path) -> None:
+    """By number and name, with how far it is off; every node has a line, the slowest first."""
+    text = printed(results)
+    assert "1 of 8 nodes stands out: node 3 (gpu-03) is 5." in text.replace("is 4.", "is 5.")
+    lines = [line for line in text.splitlines() if line.startswith(" node ")][1:]
+    assert len(lines) == fake_run.NODES
+    assert lines[0].startswith(" node 3 (gpu-03)")
+    assert printed(results, fake_run.SWEEP) == text
+
+
+def test_a_sweep_that_is_not_there_is_refused(results: Path, tmp_path: Path) -> None:
+    """With the names of those that are, or with how one is made."""
+    with pytest.raises(InputError, match=f"SWEEP=x: no such sweep.*{fake_run.SWEEP}"):
+        named("x", results)
+    with pytest.raises(InputError, match="no sweep of a cluster's nodes"):
+        named("", tmp_path)
+
+
+def test_the_page_keeps_names_to_itself(results: Path) -> None:
+    """It says which node is slow by its number, links its run, and never has a name of a node."""
+    made = page.page(load_runs(results))
+    assert made
+    text = made.markdown()
+    assert "1 of 8 nodes stands out: node 3 is" in text.replace("\u00a0", " ")
+    assert 'href="runs/20260102T030405Z-0003.html">node 3</a>' in text
+    assert "gpu-0" not in text + "".join(figure.html for figure in made.figures.values())
+    assert made.figures["nodes"].citation
+
+
+def test_without_a_sweep_there_is_no_page(results: Path) -> None:
+    """Runs by themselves are no sweep of nodes."""
+    assert page.page([view for view in load_runs(results) if not view.manifest.cluster]) is None
+
+
+def test_the_newest_sweep_comes_first(results: Path) -> None:
+    """Whatever it is called and in whichever order runs are read."""
+    first = next(run for run in runs.runs(results) if run.manifest.cluster)
+    place = first.manifest.cluster
+    assert place
+    later = {"started_at": "2027-01-02T03:04:05Z", "cluster": place.model_copy(update={"sweep": "a"})}
+    second = runs.StoredRun(first.folder, first.manifest.model_copy(update=later))
+    assert [sweep.name for sweep in sweeps([second, first])] == ["a", fake_run.SWEEP]
+
+
+def test_the_newest_run_of_a_node_speaks(tmp_path: Path) -> None:
+    """A node that swept again under the same name is one node; withdrawn runs are none."""
+    for name in ("20260102T030405Z-000a", "20260102T030405Z-000b"):
+        fake_run.write(tmp_path, Fake(name, node=0, batches=(8,), blocks=2))
+    (sweep,) = sweeps(runs.runs(tmp_path))
+    assert (sweep.nodes, list(sweep.runs)) == (fake_run.NODES, [0])
+    for run in runs.runs(tmp_path):
+        marks.withdraw(run.folder, "a defect")
+    with pytest.raises(InputError):
+        named("", tmp_path)
+
+
+def test_the_chart_says_who_is_off() -> None:
+    """A panel a part, the slow node on top and in words; many nodes are cut to those farthest off, and it says so."""
+    figure = chart.draw(find(cluster({"load": 0.9, "train": 0.95})))
+    assert [panel.title for panel in figure.panels][:2] == ["All cells", "Loading alone"]
+    assert "outlying: node 3." in figure.panels[0].message
+    assert "outlying: none." in figure.panels[2].message
+    many = chart.draw(find(cluster({"load": 0.9}, nodes=40)))
+    assert any("Of 40 nodes 32 are drawn" in note for note in many.notes)
+    assert len(many.rows) == 40 * len(many.panels)
