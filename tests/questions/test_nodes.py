@@ -272,7 +272,7 @@ def test_what_cannot_be_judged_is_said() -> None:
     two = find(cluster({"load": 0.5}, nodes=2))
     assert "2 nodes measured something, and 3 are needed" in sentences.answer(two)
     apart = find(cluster({}).assign(data_hash=lambda frame: frame["node"].astype(str)))
-    assert sentences.answer(apart) == "No cell ended well on all nodes."
+    assert sentences.answer(apart).startswith("No cell ended well in two blocks of every node")
     assert not chart.draw(apart).panels
     assert sentences.absent(two, 4) == "Node 2 and node 3 measured nothing that ended well."
 

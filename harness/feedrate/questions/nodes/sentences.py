@@ -22,6 +22,9 @@ PARTS = {
     "collate": "collating",
 }
 """Part to what it is called."""
+_NONE = (
+    "no cell ended well in two blocks of every node, those of emulated steps left out, which last as long on any node"
+)
 
 
 def titled(part: str) -> str:
@@ -58,7 +61,7 @@ def answer(found: Found, naming: Naming = numbered) -> str:
     if found.spread is None:
         few = f"{words.plural(len(found.nodes), 'node')} measured something, and {LEAST_NODES} are needed: of two that "
         few += "differ nobody can say which one is off"
-        return words.sentence(few if len(found.nodes) < LEAST_NODES else "no cell ended well on all nodes")
+        return words.sentence(few if len(found.nodes) < LEAST_NODES else _NONE)
     off = found.outlying
     if not off:
         return (

@@ -44,6 +44,8 @@ def show(name: str, results: Path, console: Console) -> None:
         )
         for row in every
     ]
-    said = ["In per cent, with intervals that hold for all nodes and stages at once (95 %)."] if rows else []
-    sections.append(Section("Each node against the others, in all cells", said, ("node", "throughput", "blocks"), rows))
+    if rows:
+        said = ["In per cent, with intervals that hold for all nodes and stages at once (95 %)."]
+        titles = ("node", "throughput", "blocks")
+        sections.append(Section("Each node against the others, in all cells", said, titles, rows))
     report.show(sections, console)
