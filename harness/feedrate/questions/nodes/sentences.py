@@ -22,9 +22,7 @@ PARTS = {
     "collate": "collating",
 }
 """Part to what it is called."""
-_NONE = (
-    "no cell ended well in two blocks of every node, those of emulated steps left out, which last as long on any node"
-)
+_NONE = "no cell ended well in two blocks of every node (emulated steps, which last as long on any, are left out)"
 
 
 def titled(part: str) -> str:
