@@ -115,7 +115,7 @@ def started() -> Iterator[Store]:
     command = [sys.executable, "-m", "moto.server", "-p", str(port)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
         try:
-            _wait(port)
+            _wait(server, port)
             front = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
             _Handler.port, _Handler.store = port, Store(f"http://127.0.0.1:{front.server_address[1]}")
             front.daemon_threads = True
@@ -127,13 +127,13 @@ def started() -> Iterator[Store]:
             server.kill()
 
 
-def _wait(port: int) -> None:
+def _wait(server: subprocess.Popen[bytes], port: int) -> None:
     ends = time.monotonic() + START_S
-    while time.monotonic() < ends:
+    while time.monotonic() < ends and server.poll() is None:
         try:
             socket.create_connection(("127.0.0.1", port), timeout=1).close()
         except OSError:
             time.sleep(0.05)
         else:
             return
-    raise TimeoutError("moto did not start")
+    raise RuntimeError(f"moto did not start; status {server.poll()}")

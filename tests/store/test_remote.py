@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import s3_server
+import s3fs
 from fsspec.implementations.local import LocalFileSystem
 from s3_server import Store
 
@@ -40,7 +41,6 @@ def server() -> Iterator[Store]:
 @pytest.fixture
 def results(server: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     """An empty store, and an outbox of this test's own."""
-    s3fs = pytest.importorskip("s3fs")
     server.reset()
     for name, value in ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
@@ -174,11 +174,12 @@ def test_a_copy_fetches_runs_once_and_marks_anew(
     marks.label(folders[0], "mine")
     place.put(results / "m" / "half" / "trials.parquet", b"half a run")
     client, root = results.fs, results.path  # type: ignore[attr-defined]
-    client.pipe_file(f"{root}/../../{tmp_path.name}/run/run.json", b"{}")
+    client.pipe_file(f"{root}/../escaped/run.json", b"{}")
+    assert "../escaped/run.json" in place.listing(results)
     here = remote.copy(results, tmp_path / "copies")
     assert [run.manifest.run_id for run in runs.runs(here)] == [folder.name for folder in folders]
     assert marks.about(runs.folders(here)[0]).label == "mine"
-    assert {path.name for path in (tmp_path / "copies").iterdir()} == {here.name}
+    assert [path.name for path in (tmp_path / "copies").iterdir()] == [here.name]
     server.reset()
     assert remote.copy(results, tmp_path / "copies") == here
     assert server.requests["GET"] <= 2
