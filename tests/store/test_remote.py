@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import fsspec
 import pyarrow as pa
@@ -20,6 +20,7 @@ import s3_server
 import s3fs
 from fsspec.implementations.local import LocalFileSystem
 from s3_server import Store
+from upath import UPath
 
 from feedrate.schema.errors import EnvironmentFault, InputError
 from feedrate.schema.plugins import ROOT
@@ -92,6 +93,12 @@ def test_a_folder_stays_a_folder(tmp_path: Path) -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"False\n"
     assert place.parse("~/results") == Path.home() / "results"
     assert place.parse(f"file://{tmp_path}") == tmp_path
+
+
+def test_stores_of_two_hosts_have_two_outboxes() -> None:
+    """A host that the text of a path leaves out still tells stores apart."""
+    boxes = {runs.outbox(cast("Path", UPath("memory:///results", host=host))) for host in ("a", "b")}
+    assert len(boxes) == 2
 
 
 def test_a_run_reads_as_it_was_written(results: Path, fake_run: ModuleType, tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def outbox(results: Path) -> Path:
     """Where runs are measured: a folder itself, or for a store a folder here, until the store has them."""
     if not place.remote(results):
         return results
-    return home() / ".outbox" / hashlib.sha256(str(results).encode()).hexdigest()[:12]
+    return home() / ".outbox" / hashlib.sha256(place.identity(results).encode()).hexdigest()[:12]
 
 
 @contextmanager
@@ -359,6 +359,15 @@ def _stored(paths: Sequence[Path]) -> list[StoredRun]:
     return [StoredRun(path.parent, migration.manifest(text, path)) for path, text in texts]
 
 
+def at(folder: Path) -> StoredRun:
+    """Open the run that has ended in a folder.
+
+    Raises:
+        InputError: its ``run.json`` cannot be understood, or needs a newer feedrate.
+    """
+    return _stored([folder / "run.json"])[0]
+
+
 def find(run: str, results: Path = RESULTS) -> StoredRun:
     """Find one run that has ended by its id, its folder or that folder's URL.
 
@@ -366,7 +375,7 @@ def find(run: str, results: Path = RESULTS) -> StoredRun:
         InputError: there is none, or several machines have one of this id.
     """
     if run and place.is_file(path := place.parse(run) / "run.json"):
-        return _stored([path.resolve()])[0]
+        return at(path.parent.resolve())
     known = _ended(results)
     found = [path for path in known if path.parent.name == run]
     if len(found) == 1:

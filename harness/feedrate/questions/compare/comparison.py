@@ -133,9 +133,7 @@ def candidates(text: str, letter: str, results: Path) -> list[Side]:
         raise InputError(f"{letter}= is missing; expected {EXPECTED}: make compare A=… B=…")
     try:
         path = place.parse(text)
-        if place.remote(path):
-            return [_stored(path)]
-        if path.exists():
+        if place.remote(path) or path.exists():
             return [_at(path, letter, results)]
     except (OSError, ValueError, RuntimeError):  # too long, with a NUL, or the home of nobody
         pass
@@ -152,6 +150,10 @@ def candidates(text: str, letter: str, results: Path) -> list[Side]:
 
 def _at(path: Path, letter: str, results: Path) -> Side:
     """The run at a path; that of a file below ``results`` has the marks beside its folder."""
+    if place.remote(path):
+        if not place.is_file(path / "run.json"):
+            raise InputError(f"{letter}={path}: no run's folder; expected {EXPECTED}")
+        return _stored(path)
     folder = path if path.is_dir() else path.parent
     inside = not place.remote(results) and folder.resolve().is_relative_to(results.resolve())
     if inside and (folder / "run.json").is_file():
@@ -164,7 +166,7 @@ def _at(path: Path, letter: str, results: Path) -> Side:
 
 def _stored(folder: Path) -> Side:
     """A run below ``results/``."""
-    run = runs.find(str(folder))
+    run = runs.at(folder)
     return Side(
         run.manifest,
         lambda names: run.table("trials") if names is None else runs.rows([folder], names),
