@@ -105,9 +105,9 @@ def write_figures(
     """
     _check(out)
     with _explained(out):
-        results = remote.copy(results)
-        let_in = admit(folders(results))
-        found = figures.placed(_content(select(load_runs(results, set(let_in.folders))), benches(results)))
+        here = remote.copy(results)
+        let_in = admit(folders(here))
+        found = figures.placed(_content(select(load_runs(here, set(let_in.folders))), benches(here)))
         if not found:
             raise InputError(f"{results}: no run has a figure yet; expected at least one run. Type make sweep first")
         figures.write(found, _fresh(out), _address())
