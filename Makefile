@@ -39,7 +39,8 @@ PID ?=
 STEP ?=
 PROPOSED ?= proposed
 SWEEP ?=
-FILES ?= results
+RESULTS ?=
+FILES ?= $(or $(RESULTS),results)
 REST ?=
 # What people wrote reaches a command as they wrote it: neither make nor the shell looks for $ or ` in it.
 override LABEL := $(value LABEL)
@@ -57,7 +58,8 @@ FEEDRATE := $(CURDIR)/.venv/bin/feedrate
 # cores four of them are hardly done sooner.
 PYTEST := .venv/bin/python -m pytest -n $(shell [ $$(nproc) -ge 4 ] && echo 3 || echo 2) --dist loadfile --no-loadscope-reorder
 WHAT := --matrix "$(MATRIX)" --profile "$(PROFILE)" --suite "$(SUITE)" --budget "$(BUDGET)" --data "$(DATA)" \
-	--data-root "$(DATA_ROOT)" $(if $(YES),--yes) $(if $(TUNE),--tune)
+	--data-root "$(DATA_ROOT)" $(if $(YES),--yes) $(if $(TUNE),--tune) $(AT)
+AT := $(if $(RESULTS),--results "$(RESULTS)")
 NEW_ENOUGH = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	{ echo "feedrate needs Python 3.11 or newer, $(PYTHON) is $$($(PYTHON) -V 2>&1): make PYTHON=python3.12 ..."; exit 2; }
 
@@ -66,7 +68,8 @@ help: ## Show this list
 		/^[a-z0-9-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
 	@echo; echo "  For plan and sweep: PROFILE=quick|gpu|transfer|reference|tune|full SUITE=NAME BUDGET=30m DATA=photographs/ DATA_ROOT=data MATRIX=matrix.yaml TUNE=1 (search for the best settings)"; \
 	echo "  For sweep: FRESH=1 (do not resume) WAIT_QUIET=10m SEED=1 YES=1 (run a very large matrix)"; \
-	echo "  On a cluster: ON=slurm NODES=4 PARTITION=NAME CONSTRAINT=FEATURE ACCOUNT=NAME TIME=2h"
+	echo "  On a cluster: ON=slurm NODES=4 PARTITION=NAME CONSTRAINT=FEATURE ACCOUNT=NAME TIME=2h"; \
+	echo "  For all that read or write runs: RESULTS=results, or a store: s3://bucket/results, gs://, hf://, ssh:// … (with its client: pip install s3fs)"
 
 setup: .venv/ready ## Make .venv from requirements.lock (every target does this by itself)
 
@@ -97,41 +100,41 @@ gpu-reference: ## On a GPU machine, with the Python there (PYTHON=): a look, CUD
 
 run: .venv/ready ## Say what holds back a training script of yours (CMD="python train.py", DIR=where, STEPS= LIVE=1 HEADSPACE=1 NAME=)
 	@cd "$(DIR)" && $(FEEDRATE) run $(if $(STEPS),--steps $(STEPS)) $(if $(LIVE),--live) $(if $(HEADSPACE),--headspace) \
-		$(if $(NAME),--name "$(NAME)") -- $(CMD)
+		$(if $(NAME),--name "$(NAME)") $(AT) -- $(CMD)
 
 tune: .venv/ready ## Find the loader settings that feed a script of yours best (CMD= or FILE=file.py:make, DIR=, WITHIN=3 BUDGET= BATCH_SIZES= FRESH=1)
 	@cd "$(DIR)" && $(FEEDRATE) tune $(if $(WITHIN),--within $(WITHIN)) $(if $(BUDGET),--budget $(BUDGET)) \
-		$(if $(BATCH_SIZES),--batch-size $(BATCH_SIZES)) $(if $(FRESH),--fresh) $(if $(NAME),--name "$(NAME)") -- $(if $(FILE),"$(FILE)",$(CMD))
+		$(if $(BATCH_SIZES),--batch-size $(BATCH_SIZES)) $(if $(FRESH),--fresh) $(if $(NAME),--name "$(NAME)") $(AT) -- $(if $(FILE),"$(FILE)",$(CMD))
 
 top: .venv/ready ## The same of a training that already runs (PID=)
 	@$(FEEDRATE) top $(PID)
 
 site: .venv/ready ## Build the website from all results into build/site
-	@$(FEEDRATE) site
+	@$(FEEDRATE) site $(AT)
 
 figures: .venv/ready ## Write every figure for papers: SVG, PNG, PDF, CSV, Vega-Lite, figures.bib (OUT=build/figures)
-	@$(FEEDRATE) figures $(if $(OUT),--out "$(OUT)")
+	@$(FEEDRATE) figures $(if $(OUT),--out "$(OUT)") $(AT)
 
 serve: .venv/ready ## Show the website on this machine; build again when results change
-	@$(FEEDRATE) serve
+	@$(FEEDRATE) serve $(AT)
 
 compare: .venv/ready ## Compare two machines, or two runs of one (A=, B=: id, folder or trials.parquet; MARKDOWN=1, ALL=1)
-	@$(FEEDRATE) compare "$(A)" "$(B)" $(if $(MARKDOWN),--markdown) $(if $(ALL),--all)
+	@$(FEEDRATE) compare "$(A)" "$(B)" $(if $(MARKDOWN),--markdown) $(if $(ALL),--all) $(AT)
 
 nodes: .venv/ready ## Say which nodes of a cluster's sweep stand out, in which stage, and by how much (SWEEP=, by default the newest)
 	@$(FEEDRATE) nodes $(if $(SWEEP),"$(SWEEP)")
 
 validate: .venv/ready ## Check result files of others: structure, ranges, identities (FILES="trials.parquet results/MACHINE/RUN …")
-	@$(FEEDRATE) validate $(FILES)
+	@$(FEEDRATE) validate $(AT) $(FILES)
 
 submit: .venv/ready ## Publish a run: shows what will be public, asks first (RUN=, LABEL=, NOTE=, YES=1)
-	@$(FEEDRATE) submit "$(RUN)" --label "$$LABEL" --note "$$NOTE" $(if $(YES),--yes) $(if $(OUT),--out "$(OUT)")
+	@$(FEEDRATE) submit "$(RUN)" --label "$$LABEL" --note "$$NOTE" $(if $(YES),--yes) $(if $(OUT),--out "$(OUT)") $(AT)
 
 label: .venv/ready ## Give a run a label and a note (RUN=, LABEL=, NOTE=)
-	@$(FEEDRATE) label "$(RUN)" --label "$$LABEL" --note "$$NOTE"
+	@$(FEEDRATE) label "$(RUN)" --label "$$LABEL" --note "$$NOTE" $(AT)
 
 withdraw: .venv/ready ## Take back a run that has a defect, never for what it found (RUN=, WHY="the defect")
-	@$(FEEDRATE) withdraw "$(RUN)" --why "$$WHY"
+	@$(FEEDRATE) withdraw "$(RUN)" --why "$$WHY" $(AT)
 
 # What a pull request adds under results/, looked at as data: .github/workflows/submission.yml types this.
 check-submission: .venv/ready
@@ -160,7 +163,7 @@ lint: .venv/ready ## ruff, strict mypy, import contracts, types of the site's sc
 	@.venv/npm/node_modules/@typescript/*/lib/tsc -p site
 
 bench: .venv/ready ## Measure what feedrate promises of itself: results/MACHINE/bench/ (ONLY=accuracy,speed …)
-	@$(FEEDRATE) bench $(if $(ONLY),--only "$(ONLY)")
+	@$(FEEDRATE) bench $(if $(ONLY),--only "$(ONLY)") $(AT)
 
 div2k: .venv/ready ## Download DIV2K's photographs and cut them (SPLIT=train|valid, ARCHIVE= your own copy)
 	@$(FEEDRATE) div2k --split "$(SPLIT)" --archive "$(ARCHIVE)" --data-root "$(DATA_ROOT)"
@@ -169,7 +172,7 @@ pets: .venv/ready ## Download the Oxford-IIIT Pets, for the workload pets
 	@$(FEEDRATE) pets --data-root "$(DATA_ROOT)"
 
 readme: .venv/ready ## Put the newest loader run's figure and table, and what all runs found, into README.md
-	@$(FEEDRATE) readme
+	@$(FEEDRATE) readme $(AT)
 
 lock: ## Compile requirements.lock anew from pyproject.toml (needs uv)
 	@uv pip compile -q --universal --python-version 3.11 --group dev --all-extras pyproject.toml --no-emit-index-url --no-annotate \

@@ -154,7 +154,6 @@ class Journal:
             parent_cpu_pct=ended.parent_cpu_pct,
             tuned=(told(found.search, identify, settings=found.settings, trials=found.trials, gain=found.gain_ends),),
         )
-        runs.write_run(
+        return runs.write_run(
             self.folder, manifest, [{"trials": trials, **others}], json.dumps(report, indent=1).encode() + b"\n"
         )
-        return runs.StoredRun(self.folder, manifest)

@@ -89,11 +89,10 @@ def save(ended: Ended, results: Path, name: str) -> runs.StoredRun | None:
         cell_seconds={},
         parent_cpu_pct=ended.parent_cpu_pct,
     )
-    folder = results / rows.machine.machine_id / rows.run_id
+    folder = runs.outbox(results) / rows.machine.machine_id / rows.run_id
     tables = {"trials": trials, "steps": rows.steps, "telemetry": rows.telemetry()}
     report = json.dumps(as_object(ended.report), indent=1).encode() + b"\n"
-    runs.write_run(folder, manifest, [tables], report)
-    return runs.StoredRun(folder, manifest)
+    return runs.write_run(folder, manifest, [tables], report)
 
 
 def _whole(ended: Ended, loader: Loader, name: str) -> Rows:

@@ -35,7 +35,7 @@ from feedrate.plan.search import Outcome
 from feedrate.schema.axes import BY_NAME
 from feedrate.schema.errors import InputError
 from feedrate.schema.words import parse, plural
-from feedrate.store import runs
+from feedrate.store import remote, runs
 
 MADE_BATCH = 32
 """Samples of a batch where a function gives a data set and no ``--batch-size`` is asked for."""
@@ -86,8 +86,8 @@ def run(
             _write_json(report.as_object(ended.report), as_json)
     with noted(notes, "no record"):
         if stored := rows.save(ended, results, called):
-            said = f"{stored.folder}: make site shows it, make compare A= B= holds it against another"
-            show([("record", said)], console)
+            where = remote.hand_in(stored.folder, results)
+            show([("record", f"{where}: make site shows it, make compare A= B= holds it against another")], console)
     with suppress(OSError):  # nobody reads stderr any more
         show([("note", note) for note in notes], console)
     if ended.returncode < 0:  # killed by a signal: so are we, and the shell says so
@@ -143,7 +143,9 @@ def tune(
     name = str(BY_NAME["script"].checked(name or script_name(function or command), "--name"))
     budget_s = parse(budget, "--budget") if budget else math.inf
     key = (str(Path.cwd()), *command, repr(asked), str(within_pct), name)
-    with runs.machine_lock(results, describe(gpu.installed()).machine_id) as folder:
+    machine_id = describe(gpu.installed()).machine_id
+    with runs.machine_lock(results, machine_id) as folder:
+        remote.hand_in_left(results, machine_id)
         journal = Journal(folder, name, key, fresh=fresh)
         tuning = _tuning(asked, math.log1p(within_pct / 100), journal, console)
         try:
@@ -152,7 +154,8 @@ def tune(
             if not tuning.tried:
                 journal.discard()
             raise
-        _tuned(session, journal, called, budget_s, console, as_json)
+        written = _tuned(session, journal, called, budget_s, console, as_json)
+        show([("record", f"{remote.hand_in(written, results)}: make site shows it")], console)
 
 
 def _tuning(asked: space.Asked, within: float, journal: Journal, console: Console) -> Tuning:
@@ -186,8 +189,8 @@ def _function(command: Sequence[str]) -> tuple[str, ...]:
     return found.groups() if found else ()
 
 
-def _tuned(session: Session, journal: Journal, called: str, budget_s: float, console: Console, as_json: str) -> None:
-    """Say and record what a search found.
+def _tuned(session: Session, journal: Journal, called: str, budget_s: float, console: Console, as_json: str) -> Path:
+    """Say and record what a search found, and return the run's folder.
 
     Raises:
         Exit: it found nothing, or was interrupted.
@@ -205,8 +208,7 @@ def _tuned(session: Session, journal: Journal, called: str, budget_s: float, con
         journal.close()
         show([("note", "interrupted: the same command goes on from here")], console)
         raise typer.Exit(130)
-    stored = journal.write(session, found, budget_s, told | {"said": said})
-    show([("record", f"{stored.folder}: make site shows it")], console)
+    return journal.write(session, found, budget_s, told | {"said": said}).folder
 
 
 def top(pid: int, seconds: float, console: Console) -> None:

@@ -21,7 +21,7 @@ from feedrate.bench.session import Figure, Session
 from feedrate.machine.identity import describe, software
 from feedrate.machine.probes import gpu
 from feedrate.schema.errors import EnvironmentFault, FeedrateError, InputError, expected_one_of
-from feedrate.store import runs
+from feedrate.store import remote, runs
 from feedrate.store.bench_record import SECTIONS, BenchRecord, Promise
 
 MEASURES: dict[str, Callable[[Session], Iterable[Figure]]] = {
@@ -58,7 +58,7 @@ def measure(console: Console, only: str = "", results: Path = runs.RESULTS) -> B
     with tempfile.TemporaryDirectory() as folder:
         machine = describe(gpu.installed(), Path(folder))
         with runs.machine_lock(results, machine.machine_id):
-            session = Session(console, Path(folder), results, gpu.device(), machine.machine_id)
+            session = Session(console, Path(folder), remote.copy(results), gpu.device(), machine.machine_id)
             for name in sections:
                 try:
                     figures = list(MEASURES[name](session))
@@ -79,7 +79,7 @@ def measure(console: Console, only: str = "", results: Path = runs.RESULTS) -> B
         scripts=tuple(session.scripts),
         tuned=tuple(session.tuned),
     )
-    console.print(f"Written: {runs.write_bench(results, record)}")
+    console.print(f"Written: {remote.hand_in(runs.write_bench(results, record), results)}")
     return record
 
 

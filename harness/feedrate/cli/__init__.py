@@ -26,13 +26,22 @@ def path(text: str | Path) -> Path | None:
     return Path(text).expanduser() if str(text) else None
 
 
+def place(text: str | Path) -> Path | None:
+    """A folder or a store's URL as people type it; make passes an empty text where nothing was said."""
+    from feedrate.store import place as places
+
+    return places.parse(text) if str(text) else None
+
+
 MatrixFile = Annotated[Path, typer.Option("--matrix", parser=path, help="The YAML file that says what to sweep.")]
 Profile = Annotated[str, typer.Option(help="A name under 'profiles' of the matrix.")]
 SuiteName = Annotated[str, typer.Option("--suite", help="One suite instead of the profile's.")]
 Budget = Annotated[str, typer.Option(help="Wall clock for the blocks, such as 90s, 4m, 1h30m.")]
 Data = Annotated[Path | None, typer.Option(parser=path, help="A folder of photographs in DIV2K's place.")]
 DataRoot = Annotated[Path, typer.Option(parser=path, help="Where packed samples lie: the disk that is measured.")]
-Results = Annotated[Path, typer.Option(parser=path, help="Where runs are written.")]
+Results = Annotated[
+    Path, typer.Option(parser=place, help="Where runs lie: a folder, or a store such as s3://bucket/results.")
+]
 Yes = Annotated[
     bool, typer.Option("--yes", help="Run a very large matrix, or one block although the budget is shorter.")
 ]
@@ -105,6 +114,7 @@ def sweep(
 ) -> None:
     """Measure what the matrix asks for; results go to results/MACHINE/RUN/."""
     from feedrate.plan import request
+    from feedrate.store import remote
     from feedrate.sweep import screen
     from feedrate.sweep import sweep as sweeping
 
@@ -129,6 +139,7 @@ def sweep(
     from feedrate.questions.summary import terminal as summary_terminal
 
     summary_terminal.show(run, console)
+    remote.require_handed_in(run.folder, results)
     if run.manifest.stop_reason == "interrupted":
         raise typer.Exit(130)
     if not run.manifest.outcomes.get("ok"):
@@ -173,7 +184,7 @@ def run_script(
         str, typer.Option("--json", metavar="FILE", help="Write the report there, too; - is stdout.")
     ] = "",
     results: Annotated[
-        Path | None, typer.Option(parser=path, help="Where the run is written; by default with feedrate's other runs.")
+        Path | None, typer.Option(parser=place, help="Where the run is written; by default with feedrate's other runs.")
     ] = None,
 ) -> None:
     """Run a training script as it is, and say how long it waits for data, in which line, and what would help."""
@@ -199,7 +210,7 @@ def tune(
     fresh: Annotated[bool, typer.Option("--fresh", help="Do not resume an interrupted search.")] = False,
     as_json: Annotated[str, typer.Option("--json", metavar="FILE", help="Write the result there; - is stdout.")] = "",
     results: Annotated[
-        Path | None, typer.Option(parser=path, help="Where the run is written; by default with feedrate's other runs.")
+        Path | None, typer.Option(parser=place, help="Where the run is written; by default with feedrate's other runs.")
     ] = None,
 ) -> None:
     """Find the settings of a script's DataLoader that feed it best, and how far from the best they can be."""
@@ -238,10 +249,15 @@ def claims(
 @app.command()
 def validate(
     files: Annotated[
-        list[Path], typer.Argument(metavar="FILE...", help="A trials.parquet, a run's folder, or a folder of runs.")
+        list[Path],
+        typer.Argument(
+            parser=place, metavar="FILE...", help="A trials.parquet, a run's folder, a folder of runs, or a store."
+        ),
     ],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for machines.")] = False,
-    results: Annotated[Path, typer.Option(help="Runs to hold them beside: what is odd there is flagged.")] = RESULTS,
+    results: Annotated[
+        Path, typer.Option(parser=place, help="Runs to hold them beside: what is odd there is flagged.")
+    ] = RESULTS,
 ) -> None:
     """Check result files of others: structure, ranges, identities.
 

@@ -22,7 +22,7 @@ from feedrate.cluster.node import NodeSweep
 from feedrate.plan import matrix
 from feedrate.plan.request import Options
 from feedrate.schema import words
-from feedrate.store import runs
+from feedrate.store import place, runs
 from feedrate.store.clusters import ClusterFolder, NodeStatus
 from feedrate.store.manifest import Membership
 
@@ -108,10 +108,11 @@ def run(options: Options, asked: Asked, console: Console) -> list[NodeStatus]:
 
 
 def _submit(options: Options, asked: Asked, minutes: int, console: Console) -> Watched:
-    places = {name: getattr(options, name).absolute() for name in ("matrix", "data_root", "results")}
+    places = {name: getattr(options, name).absolute() for name in ("matrix", "data_root")}
     places |= {"data": options.data.absolute()} if options.data else {}
+    places |= {} if place.remote(options.results) else {"results": options.results.absolute()}
     seed = secrets.randbits(32) if options.seed is None else options.seed
-    folder = ClusterFolder(places["results"], runs.new_id(datetime.now(UTC)))
+    folder = ClusterFolder(places.get("results", options.results), runs.new_id(datetime.now(UTC)))
     engine = engines.make(asked, minutes, folder.jobs)
     names = engine.nodes()
     folder.create()

@@ -27,7 +27,7 @@ from feedrate.schema import words
 from feedrate.schema.axes import AXES
 from feedrate.schema.columns import PROTOCOL_VERSION
 from feedrate.schema.errors import EnvironmentFault, InputError
-from feedrate.store import runs
+from feedrate.store import place, runs
 from feedrate.store.manifest import Membership, Protocol, Spread
 
 _ENVIRONMENT = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
@@ -187,9 +187,10 @@ def _earlier(
     """Seconds and spread of each cell in earlier runs here, on the same device and protocol; the newest counts."""
     seconds: dict[str, float] = {}
     spread: dict[str, Spread] = {}
-    for path in sorted(results.glob(f"{machine_id}/*/run.json")):
+    paths = sorted(place.glob(results, f"{machine_id}/*/run.json"))
+    for text in place.contents(paths):
         try:
-            run = json.loads(path.read_text(encoding="utf-8"))
+            run = json.loads(text)
             if (run["device"], Protocol(**run["protocol"])) == (device, protocol):
                 seconds |= run["cell_seconds"]
                 spread |= {cell: Spread(**values) for cell, values in run.get("cell_spread", {}).items()}

@@ -26,7 +26,7 @@ from feedrate.share.validation import guard
 from feedrate.share.validation.caps import FILE_BYTES, MANIFEST_BYTES
 from feedrate.share.validation.findings import MACHINE_ID, RUN_ID, quote
 from feedrate.share.validation.validator import FILES, RUN
-from feedrate.store import marks, runs
+from feedrate.store import marks, place, remote, runs
 from feedrate.store.marks import FILE_MOST, Labelled, Withdrawn
 
 RUNS_MOST = 20
@@ -224,9 +224,9 @@ def receive(archive: Path, console: Console, results: Path = runs.RESULTS) -> No
     target = results / machine_id / run_id
     if target.exists() or marks.place(target, "label").exists():
         raise InputError(f"{target}: is there already; a run is published once, and nothing of it is replaced")
-    if other := next(results.glob(f"*/{run_id}/{RUN}"), None):
+    if other := next(iter(place.glob(results, f"*/{run_id}/{RUN}")), None):
         raise InputError(f"{archive}: has the run id of {other.parent}; expected one that no other run has")
-    refusals, flags = _validate(files, results)
+    refusals, flags = _validate(files, remote.copy(results))
     if refusals:
         raise InputError(f"{archive}: is not valid:" + "".join(f"\n- {refusal}" for refusal in refusals))
     for flag in flags:

@@ -20,7 +20,7 @@ from feedrate.share import submission
 from feedrate.share.submission import Route, Submission, Unable
 from feedrate.share.validation import guard
 from feedrate.share.validation.findings import Validated
-from feedrate.store import marks, runs
+from feedrate.store import marks, remote, runs
 
 
 def confirm(console: Console) -> bool:
@@ -63,7 +63,7 @@ def submit(
         InputError: there is no such run, or it may not be published.
         EnvironmentFault: the disk cannot be written.
     """
-    prepared = submission.prepare(runs.find(name, results), label, note)
+    prepared = submission.prepare(runs.find(name, remote.copy(results)), label, note)
     way, reason = None, ""
     try:
         way = submission.route(checkout)
@@ -76,7 +76,7 @@ def submit(
         _print(console, "Nothing was published.")
         return
     if label or note:
-        marks.label(prepared.run.folder, prepared.label.label, prepared.label.note)
+        marks.label(runs.find(name, results).folder, prepared.label.label, prepared.label.note)
     if way:
         try:
             _print(console, f"Submitted: {submission.propose(way, prepared)}")
@@ -179,7 +179,7 @@ def validate(paths: Sequence[Path], results: Path, console: Console | None) -> l
     """Hold files against the rules and print the findings.
 
     Args:
-        paths: files of trials, runs' folders, or folders of runs.
+        paths: files of trials, runs' folders, folders of runs, or stores.
         results: where runs of other machines lie, to flag what is odd beside them.
         console: for the report; None prints nothing.
 
@@ -187,7 +187,7 @@ def validate(paths: Sequence[Path], results: Path, console: Console | None) -> l
         The results, file by file; a path that names nothing is refused.
     """
     validated = []
-    for each in guard.check_all(paths, results):
+    for each in guard.check_all(map(remote.copy, paths), remote.copy(results)):
         validated.append(each)
         if console:
             _report(each, console)

@@ -41,6 +41,7 @@ from feedrate.site import brief as site_brief
 from feedrate.site import figures
 from feedrate.site.publish import publish, sitemap
 from feedrate.site.serve import serve as _serve
+from feedrate.store import place, remote
 from feedrate.store.bench_record import BenchRecord
 from feedrate.store.runs import RESULTS, benches, folders
 
@@ -68,6 +69,7 @@ def build(results: Path = RESULTS, out: Path = Path("build"), admit: Admit = adm
     with _explained(out), _alone(out), figures.drawing(out / "pictures") as drawn:
         docs = _fresh(out / "pages")
         _check(site)
+        results = remote.copy(results, out / "store")
         found = folders(results)
         if len(found) > _FEW and len(usable_cores()) > 1:
             processes.prepare()
@@ -84,8 +86,12 @@ def build(results: Path = RESULTS, out: Path = Path("build"), admit: Admit = adm
 
 
 def serve(results: Path = RESULTS, out: Path = Path("build")) -> None:
-    """Build the site, show it on this machine and build it again when results or sources change."""
-    _serve(lambda: build(results, out), out / "site", (results, SOURCE, *_TEXTS))
+    """Build the site, show it on this machine and build it again when sources or results in a folder change."""
+    watched: tuple[Path, ...] = (SOURCE, *_TEXTS)
+    note = f"New results in {results} are not waited for: start it again to see them."
+    if not place.remote(results):
+        watched, note = (results, *watched), ""
+    _serve(lambda: build(results, out), out / "site", watched, note=note)
 
 
 def write_figures(
@@ -100,8 +106,9 @@ def write_figures(
     """
     _check(out)
     with _explained(out):
-        let_in = admit(folders(results))
-        found = figures.placed(_content(select(load_runs(results, set(let_in.folders))), benches(results)))
+        here = remote.copy(results)
+        let_in = admit(folders(here))
+        found = figures.placed(_content(select(load_runs(here, set(let_in.folders))), benches(here)))
         if not found:
             raise InputError(f"{results}: no run has a figure yet; expected at least one run. Type make sweep first")
         figures.write(found, _fresh(out), _address())

@@ -132,13 +132,17 @@ def _say(text: str, stderr: bool = False) -> None:
     Console(stderr=stderr, soft_wrap=True).print(text, markup=False, highlight=False)
 
 
-def serve(rebuild: Callable[[], object], folder: Path, watched: Sequence[Path], first: int = FIRST_PORT) -> None:
+def serve(
+    rebuild: Callable[[], object], folder: Path, watched: Sequence[Path], first: int = FIRST_PORT, note: str = ""
+) -> None:
     """Build, serve and rebuild until Ctrl-C; pages that are open reload themselves."""
     rebuild()
     with bind(folder, first, reloading=True) as server:
         port = server.server_address[1]
         busy = f" (port {first} is in use)" if port != first else ""
         _say(f"The site is at http://localhost:{port}/{busy}. Ctrl-C ends this.")
+        if note:
+            _say(note)
         stopped = threading.Event()
         threading.Thread(target=watch, args=(rebuild, watched, stopped), daemon=True).start()
         try:

@@ -1,3 +1,3 @@
-"""Results on disk: written once, read, marked."""
+"""Results, in a folder or a store: written once, read, marked."""
 
-__all__ = ["bench_record", "clusters", "manifest", "marks", "migration", "runs"]
+__all__ = ["bench_record", "clusters", "manifest", "marks", "migration", "place", "remote", "runs"]

@@ -1,8 +1,8 @@
 """What the nodes of a cluster say while they sweep, in a folder that all of them and whoever watches can write.
 
-``results/cluster/<sweep>/`` holds a file a node, ``jobs/`` of the scheduler, and ``stop`` once the sweep is to end.
-Names of nodes stand here alone: a run carries 8 hex digits in their place, made with a salt that stays in
-``results/cluster``, so that nobody can try names.
+``results/cluster/<sweep>/`` (of a store below its outbox, which all nodes must see) holds a file a node, ``jobs/`` of the
+scheduler, and ``stop`` once the sweep is to end. Names of nodes stand here alone: a run carries 8 hex digits in their
+place, made with a salt that stays in ``results/cluster``, so that nobody can try names.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class ClusterFolder:
     @property
     def path(self) -> Path:
         """``results/cluster/<sweep>``."""
-        return self.results / "cluster" / self.sweep
+        return runs.outbox(self.results) / "cluster" / self.sweep
 
     @property
     def jobs(self) -> Path:
@@ -111,7 +111,7 @@ class ClusterFolder:
 def names(results: Path) -> dict[str, str]:
     """The names of nodes that swept into these results: machine_id to the name, the newest sweep's."""
     found = {}
-    for path in sorted((results / "cluster").glob("*/")):
+    for path in sorted((runs.outbox(results) / "cluster").glob("*/")):
         for status in ClusterFolder(results, path.name).statuses():
             if status.machine_id:
                 found[status.machine_id] = status.name

@@ -19,6 +19,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from feedrate.schema.errors import InputError, expected_one_of
 from feedrate.schema.redaction import one_line
+from feedrate.store import place as places
 from feedrate.store.runs import StoredRun, write_whole
 
 LABEL_MOST = 60
@@ -110,14 +111,12 @@ def not_withdrawn(runs: Iterable[StoredRun]) -> list[StoredRun]:
 
 
 def _read(path: Path, kind: type[Mark]) -> Mark | None:
-    try:
-        seen = path.lstat()
-    except FileNotFoundError:
+    if (seen := places.status(path)) is None:
         return None
     if not stat.S_ISREG(seen.st_mode) or seen.st_size > FILE_MOST:
         got = f"{seen.st_size:,} bytes" if stat.S_ISREG(seen.st_mode) else "no plain file"
         raise InputError(f"{path}: {got}; expected a plain file of at most {FILE_MOST:,} bytes. Remove it")
-    return parse(path.read_bytes(), kind, path)
+    return parse(places.contents([path])[0], kind, path)
 
 
 def parse(text: bytes, kind: type[Mark], where: object) -> Mark:

@@ -1,4 +1,4 @@
-"""The only reader and writer of ``results/``.
+"""The only reader and writer of ``results/``, and with ``remote`` of stores.
 
 A run lives in ``results/<machine_id>/<run_id>/``. While it is measured there is a ``plan.json`` and an fsynced
 journal, a line a trial. When it ends the journal becomes parquet, each file written to a temporary name and renamed,
@@ -6,12 +6,15 @@ journal, a line a trial. When it ends the journal becomes parquet, each file wri
 mid-line loses that line and no other.
 
 What ``make bench`` found is one file: ``results/<machine_id>/bench/<time>.json``.
+
+Of a store everything is read as from a folder. What is measured for one is written into its ``outbox``, a folder here.
 """
 
 from __future__ import annotations
 
 import errno
 import fcntl
+import hashlib
 import itertools
 import json
 import os
@@ -27,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 from feedrate.schema import plugins
 from feedrate.schema.columns import TABLES, Column
 from feedrate.schema.errors import EnvironmentFault, InputError, expected_one_of
-from feedrate.store import migration
+from feedrate.store import migration, place
 from feedrate.store.bench_record import BenchRecord
 from feedrate.store.manifest import RunManifest
 
@@ -52,6 +55,13 @@ def home() -> Path:
     return plugins.ROOT / RESULTS if (plugins.ROOT / "matrix.yaml").is_file() else RESULTS
 
 
+def outbox(results: Path) -> Path:
+    """Where runs are measured: a folder itself, or for a store a folder here, until the store has them."""
+    if not place.remote(results):
+        return results
+    return home() / ".outbox" / hashlib.sha256(place.identity(results).encode()).hexdigest()[:12]
+
+
 @contextmanager
 def _writing(path: Path, kept: str = _AGAIN) -> Iterator[None]:
     """Turn a disk that is full or closed into a message that says what was kept."""
@@ -68,8 +78,11 @@ def write_whole(path: Path, data: bytes, kept: str = _AGAIN) -> None:
     """Write a file so that a reader sees all of it or none.
 
     Raises:
-        EnvironmentFault: the disk cannot be written.
+        EnvironmentFault: the disk or the store cannot be written.
     """
+    if place.remote(path):
+        place.put(path, data)
+        return
     temporary = path.with_name(f"{path.name}.tmp")
     with _writing(path, kept):
         with temporary.open("wb") as file:
@@ -85,8 +98,9 @@ def make_folder(folder: Path, *, exist_ok: bool = True) -> Path:
     Raises:
         EnvironmentFault: it cannot be written.
     """
-    with _writing(folder):
-        folder.mkdir(parents=True, exist_ok=exist_ok)
+    if not place.remote(folder):  # of a store the names of files make folders
+        with _writing(folder):
+            folder.mkdir(parents=True, exist_ok=exist_ok)
     return folder
 
 
@@ -139,13 +153,13 @@ def machine_lock(results: Path, machine_id: str) -> Iterator[Path]:
     """Hold a machine's folder: two sweeps at once would measure each other.
 
     Yields:
-        ``results/<machine_id>``, which exists and can be written.
+        ``results/<machine_id>``, or that of a store's outbox, which exists and can be written.
 
     Raises:
         InputError: another sweep holds it.
         EnvironmentFault: it cannot be written.
     """
-    folder = make_folder(results / machine_id)
+    folder = make_folder(outbox(results) / machine_id)
     with _writing(folder):
         lock = (folder / ".lock").open("a+")
     with lock:
@@ -226,7 +240,7 @@ def write_run(
     manifest: RunManifest,
     chunks: Iterable[Mapping[str, list[dict[str, Any]]]],
     report: bytes = b"",
-) -> None:
+) -> StoredRun:
     """Write a run that has ended: its parquet files, then ``run.json``; then drop plan and journal.
 
     ``chunks`` are rows of ``trials``, ``steps`` and ``telemetry``; a column that a row lacks is null. Each chunk is a
@@ -264,6 +278,7 @@ def write_run(
         write_whole(report_of(folder), report)
     write_whole(folder / "run.json", manifest.model_dump_json(indent=1).encode() + b"\n")
     _drop_journal(folder)
+    return StoredRun(folder, manifest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,8 +300,8 @@ class StoredRun:
 
         path = self.folder / f"{name}.parquet"
         wanted = None if trials is None else pc.field("trial_id").isin(pa.array(trials, pa.string()))
-        with _reading(path):
-            table = pq.read_table(path, filters=wanted, **CHECKED)
+        with _reading(path), place.opened(path) as source:
+            table = pq.read_table(source, filters=wanted, **CHECKED)
         return _frame(migration.complete(table, migration.arrow_schema(TABLES[name]), path))
 
     def suites(self) -> list[str]:
@@ -328,7 +343,11 @@ def nullable() -> dict[pa.DataType, Any]:
 
 def folders(results: Path = RESULTS) -> list[Path]:
     """List the folders of the runs that have ended, oldest first."""
-    return [path.parent for path in sorted(results.glob("*/*/run.json"), key=lambda p: (p.parent.name, p))]
+    return [path.parent for path in _ended(results)]
+
+
+def _ended(results: Path) -> list[Path]:
+    return sorted(place.glob(results, "*/*/run.json"), key=lambda path: (path.parent.name, path))
 
 
 def runs(results: Path = RESULTS, only: Collection[Path] | None = None) -> list[StoredRun]:
@@ -337,25 +356,35 @@ def runs(results: Path = RESULTS, only: Collection[Path] | None = None) -> list[
     Raises:
         InputError: a ``run.json`` cannot be understood, or needs a newer feedrate.
     """
-    return [_stored(folder / "run.json") for folder in folders(results) if only is None or folder in only]
+    return _stored([path for path in _ended(results) if only is None or path.parent in only])
 
 
-def _stored(path: Path) -> StoredRun:
-    return StoredRun(path.parent, migration.manifest(path.read_bytes(), path))
+def _stored(paths: Sequence[Path]) -> list[StoredRun]:
+    texts = zip(paths, place.contents(paths), strict=True)
+    return [StoredRun(path.parent, migration.manifest(text, path)) for path, text in texts]
+
+
+def at(folder: Path) -> StoredRun:
+    """Open the run that has ended in a folder.
+
+    Raises:
+        InputError: its ``run.json`` cannot be understood, or needs a newer feedrate.
+    """
+    return _stored([folder / "run.json"])[0]
 
 
 def find(run: str, results: Path = RESULTS) -> StoredRun:
-    """Find one run that has ended by its id or its folder.
+    """Find one run that has ended by its id, its folder or that folder's URL.
 
     Raises:
         InputError: there is none, or several machines have one of this id.
     """
-    if run and (path := Path(run).expanduser() / "run.json").is_file():
-        return _stored(path.resolve())
-    known = sorted(results.glob("*/*/run.json"), key=lambda path: path.parent.name)
+    if run and place.is_file(path := place.parse(run) / "run.json"):
+        return at(path.parent.resolve())
+    known = _ended(results)
     found = [path for path in known if path.parent.name == run]
     if len(found) == 1:
-        return _stored(found[0])
+        return _stored(found)[0]
     if found:
         raise InputError(f"{run}: {len(found)} machines have a run of this id; name its folder: {found[0].parent}, …")
     newest = [path.parent.name for path in known[-_NAMED:]]
@@ -387,12 +416,12 @@ def write_bench(results: Path, record: BenchRecord) -> Path:
     """Write what ``make bench`` found on a machine, whole or not at all.
 
     Returns:
-        The file: ``results/<machine_id>/bench/<time>.json``.
+        The file: ``results/<machine_id>/bench/<time>.json``, or that of a store's outbox.
 
     Raises:
         EnvironmentFault: the disk cannot be written.
     """
-    path = results / record.machine.machine_id / "bench" / f"{record.name}.json"
+    path = outbox(results) / record.machine.machine_id / "bench" / f"{record.name}.json"
     make_folder(path.parent)
     write_whole(path, record.model_dump_json(indent=1).encode() + b"\n")
     return path
@@ -405,9 +434,10 @@ def benches(results: Path = RESULTS) -> list[BenchRecord]:
         InputError: a record cannot be understood.
     """
     found = []
-    for path in sorted(results.glob("*/bench/*.json"), key=lambda p: (p.name, p)):
+    paths = sorted(place.glob(results, "*/bench/*.json"), key=lambda p: (p.name, p))
+    for path, text in zip(paths, place.contents(paths), strict=True):
         try:
-            found.append(BenchRecord.model_validate_json(path.read_bytes()))
+            found.append(BenchRecord.model_validate_json(text))
         except ValueError as error:
             raise InputError(f"{path}: not a bench record of this version: {error}; move the file away") from error
     return found
@@ -424,10 +454,11 @@ def rows(folders: Sequence[Path], columns: Sequence[str], name: str = "trials") 
 
     known = {column.name: column for column in TABLES[name]}
     schema = migration.arrow_schema(known[column] for column in columns)
-    tables = []
-    for folder in folders:
+
+    def read(folder: Path) -> pa.Table:
         path = folder / f"{name}.parquet"
-        with _reading(path), pq.ParquetFile(path, **CHECKED) as file:
+        with _reading(path), place.opened(path) as source, pq.ParquetFile(source, **CHECKED) as file:
             table = file.read(list(columns), use_threads=False)
-        tables.append(migration.complete(table, schema, path))
-    return _frame(pa.concat_tables(tables))
+        return migration.complete(table, schema, path)
+
+    return _frame(pa.concat_tables(place.each(read, folders)))

@@ -31,7 +31,7 @@ from feedrate.schema.axes import Cell
 from feedrate.schema.columns import PROTOCOL_VERSION
 from feedrate.schema.errors import EnvironmentFault, FeedrateError, InputError
 from feedrate.schema.redaction import KIND_MOST, scrub
-from feedrate.store import runs
+from feedrate.store import remote, runs
 from feedrate.store.manifest import Dataset
 from feedrate.sweep.launcher import Answer, Template
 from feedrate.sweep.run import ActiveRun
@@ -48,13 +48,17 @@ def run(local: LocalPlan, screen: Screen) -> runs.StoredRun | None:
     """Measure a plan.
 
     Returns:
-        The run as stored; None when it was interrupted before any trial had ended.
+        The run as stored; None when it was interrupted before any trial had ended. One that a store did not take lies
+        in its outbox.
 
     Raises:
         FeedrateError: the sweep cannot begin or go on; what was measured stays in the journal.
     """
     require_a_block(local)
-    with runs.machine_lock(local.options.results, local.machine.machine_id) as folder:
+    results, machine_id = local.options.results, local.machine.machine_id
+    with runs.machine_lock(results, machine_id) as folder:
+        for left in remote.hand_in_left(results, machine_id):
+            screen.say(f"Handed in from an earlier sweep: {left}")
         active = _open(local, folder, screen)
         try:
             _look_before(active)
@@ -68,7 +72,7 @@ def run(local: LocalPlan, screen: Screen) -> runs.StoredRun | None:
             if not active.trials:
                 runs.discard(active.folder)
             raise
-        return _finish(active, reason)
+        return _hand_in(_finish(active, reason), local, screen)
 
 
 def require_a_block(local: LocalPlan) -> None:
@@ -130,8 +134,18 @@ def _finish(active: ActiveRun, reason: str) -> runs.StoredRun | None:
         runs.discard(active.folder)
         return None
     manifest = active.manifest(reason)
-    runs.write_run(active.folder, manifest, map(rows, runs.journal_chunks(active.folder)))
-    return runs.StoredRun(active.folder, manifest)
+    return runs.write_run(active.folder, manifest, map(rows, runs.journal_chunks(active.folder)))
+
+
+def _hand_in(stored: runs.StoredRun | None, local: LocalPlan, screen: Screen) -> runs.StoredRun | None:
+    """Give the store what has ended; what it does not take stays where it was written."""
+    try:
+        handed = remote.hand_in_left(local.options.results, local.machine.machine_id)
+    except EnvironmentFault as fault:
+        screen.say(str(fault))
+        return stored
+    places = {path.name: path for path in handed}
+    return stored and replace(stored, folder=places.get(stored.folder.name, stored.folder))
 
 
 def _measure(active: ActiveRun) -> str:

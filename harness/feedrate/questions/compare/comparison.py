@@ -29,7 +29,7 @@ from feedrate.schema.columns import TRIALS
 from feedrate.schema.errors import InputError, expected_one_of
 from feedrate.schema.redaction import one_line
 from feedrate.share.validation import guard
-from feedrate.store import marks, migration, runs
+from feedrate.store import marks, migration, place, runs
 from feedrate.store.manifest import RunManifest
 
 EXPECTED = "a machine's id, a run's id, a run's folder or a trials.parquet"
@@ -132,8 +132,8 @@ def candidates(text: str, letter: str, results: Path) -> list[Side]:
     if not text:
         raise InputError(f"{letter}= is missing; expected {EXPECTED}: make compare A=… B=…")
     try:
-        path = Path(text).expanduser()
-        if path.exists():
+        path = place.parse(text)
+        if place.remote(path) or path.exists():
             return [_at(path, letter, results)]
     except (OSError, ValueError, RuntimeError):  # too long, with a NUL, or the home of nobody
         pass
@@ -150,8 +150,13 @@ def candidates(text: str, letter: str, results: Path) -> list[Side]:
 
 def _at(path: Path, letter: str, results: Path) -> Side:
     """The run at a path; that of a file below ``results`` has the marks beside its folder."""
+    if place.remote(path):
+        if not place.is_file(path / "run.json"):
+            raise InputError(f"{letter}={path}: no run's folder; expected {EXPECTED}")
+        return _stored(path)
     folder = path if path.is_dir() else path.parent
-    if folder.resolve().is_relative_to(results.resolve()) and (folder / "run.json").is_file():
+    inside = not place.remote(results) and folder.resolve().is_relative_to(results.resolve())
+    if inside and (folder / "run.json").is_file():
         return _stored(folder)
     file = path / "trials.parquet" if path.is_dir() else path
     if not file.is_file():
@@ -161,7 +166,7 @@ def _at(path: Path, letter: str, results: Path) -> Side:
 
 def _stored(folder: Path) -> Side:
     """A run below ``results/``."""
-    run = runs.find(str(folder))
+    run = runs.at(folder)
     return Side(
         run.manifest,
         lambda names: run.table("trials") if names is None else runs.rows([folder], names),
