@@ -1,6 +1,6 @@
 """What the nodes of a cluster say while they sweep, in a folder that all of them and whoever watches can write.
 
-``results/cluster/<sweep>/`` (of a store below its outbox, which all nodes must see) holds a file a node, ``jobs/`` of the
+``results/cluster/<sweep>/`` (of a store in its outbox, which all nodes must see) holds a file a node, ``jobs/`` of the
 scheduler, and ``stop`` once the sweep is to end. Names of nodes stand here alone: a run carries 8 hex digits in their
 place, made with a salt that stays in ``results/cluster``, so that nobody can try names.
 """
