@@ -1,3 +1,3 @@
 """Results on disk: written once, read, marked."""
 
-__all__ = ["bench_record", "manifest", "marks", "migration", "runs"]
+__all__ = ["bench_record", "manifest", "marks", "migration", "runs", "summaries"]

@@ -323,16 +323,20 @@ def nullable() -> dict[pa.DataType, Any]:
 
 def folders(results: Path = RESULTS) -> list[Path]:
     """List the folders of the runs that have ended, oldest first."""
-    return [path.parent for path in sorted(results.glob("*/*/run.json"), key=lambda p: (p.parent.name, p))]
+    return _by_age(path.parent for path in results.glob("*/*/run.json"))
+
+
+def _by_age(folders: Iterable[Path]) -> list[Path]:
+    return sorted(folders, key=lambda folder: (folder.name, folder))
 
 
 def runs(results: Path = RESULTS, only: Collection[Path] | None = None) -> list[StoredRun]:
-    """List the runs that have ended, oldest first; those in the folders ``only`` alone, if it is given.
+    """List the runs that have ended, oldest first; those in the folders ``only`` alone, without a list of the others.
 
     Raises:
         InputError: a ``run.json`` cannot be understood, or needs a newer feedrate.
     """
-    return [_stored(folder / "run.json") for folder in folders(results) if only is None or folder in only]
+    return [_stored(folder / "run.json") for folder in (folders(results) if only is None else _by_age(only))]
 
 
 def _stored(path: Path) -> StoredRun:
