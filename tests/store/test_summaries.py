@@ -242,6 +242,29 @@ def test_merging_changes_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert len(store.rows()) == 22
 
 
+def test_the_newest_runs_and_those_of_reference_are_shown(store: Store) -> None:
+    """Folders come oldest first; a reference run stays however old, and a withdrawn one, to say why."""
+    store.put("c", "202604-6", "202605-7")
+    store.add()
+    assert [path.name for path in summaries.newest(2, store.results)] == ["202604-6", "202605-7"]
+    marks.set_tier(store.run("a", "202601-1"), REFERENCE)
+    marks.withdraw(store.run("c", "202605-7"), "the disk was failing")
+    store.run("c", "202604-6").rename(store.results / "elsewhere")
+    store.add()
+    assert [path.name for path in summaries.newest(2, store.results)] == ["202601-1", "202605-7"]
+
+
+def test_rows_made_elsewhere_are_not_looked_for(store: Store) -> None:
+    """Runs whose rows were put are known, and their machine's folder is listed when it changes."""
+    store.age()
+    folders = [store.run("a", "202601-1"), store.run("a", "202602-2")]
+    made = store.summarise(folders)
+    summaries.put(made, {"a": (store.results / "a").stat().st_mtime_ns}, store.results)
+    assert len(store.rows()) == 4
+    assert store.add() == Added(runs=1)
+    assert len(store.rows()) == 6
+
+
 def test_summaries_of_another_version_are_refused(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """A message names the folder to remove; nothing is guessed."""
     store.add()

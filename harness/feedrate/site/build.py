@@ -19,6 +19,7 @@ from feedrate.pages import processes
 from feedrate.pages.markup import FOLDER, Page, Placed, entities
 from feedrate.pages.runs import ON_LISTS, RunView, load_runs
 from feedrate.pages.selection import Selection, by_machine, select
+from feedrate.pages.summaries import update
 from feedrate.pages.verdicts import load_verdicts
 from feedrate.questions.accuracy import page as accuracy_page
 from feedrate.questions.cite import page as cite_page
@@ -40,6 +41,7 @@ from feedrate.site import brief as site_brief
 from feedrate.site import figures
 from feedrate.site.publish import publish, sitemap
 from feedrate.site.serve import serve as _serve
+from feedrate.store import summaries
 from feedrate.store.bench_record import BenchRecord
 from feedrate.store.runs import RESULTS, benches, folders
 
@@ -49,6 +51,8 @@ _TEXTS = tuple(RESOURCES / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", 
 Admit = Callable[[Sequence[Path]], admission.Admitted]
 _FEW = 3
 """Runs whose pages are made before other processes have begun."""
+SHOWN = 2_000
+"""The newest runs of a store that has summaries, and reference runs at most, that pages are made of."""
 _MARK = ".feedrate"
 """A file that says that a folder was made here and may be made anew."""
 
@@ -56,7 +60,8 @@ _MARK = ".feedrate"
 def build(results: Path = RESULTS, out: Path = Path("build"), admit: Admit = admission.admit) -> Path:
     """Build the website from all runs that keep to the rules, and return its folder, which is ``out`` and ``site``.
 
-    The others are listed with their reasons. Without any run it is a site that says what to type.
+    Of a store that has summaries it shows the newest and reference runs (``SHOWN``). Those that break a rule are listed
+    with their reasons. Without any run it is a site that says what to type.
 
     Raises:
         InputError: a folder in the way was not made by feedrate, or another build is under way.
@@ -67,7 +72,7 @@ def build(results: Path = RESULTS, out: Path = Path("build"), admit: Admit = adm
     with _explained(out), _alone(out), figures.drawing(out / "pictures") as drawn:
         docs = _fresh(out / "pages")
         _check(site)
-        found = folders(results)
+        found = _shown(results, admit)
         if len(found) > _FEW and len(usable_cores()) > 1:
             processes.prepare()
         let_in = admit(found)
@@ -99,12 +104,20 @@ def write_figures(
     """
     _check(out)
     with _explained(out):
-        let_in = admit(folders(results))
+        let_in = admit(_shown(results, admit))
         found = figures.placed(_content(select(load_runs(results, set(let_in.folders))), benches(results)))
         if not found:
             raise InputError(f"{results}: no run has a figure yet; expected at least one run. Type make sweep first")
         figures.write(found, _fresh(out), _address())
     return found
+
+
+def _shown(results: Path, admit: Admit) -> list[Path]:
+    """Folders of the runs that pages are made of: all; of a store that has summaries, brought up to date, some."""
+    if not summaries.kept(results):
+        return folders(results)
+    update(results, admit)
+    return summaries.newest(SHOWN, results)
 
 
 def _pages(

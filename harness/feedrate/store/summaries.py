@@ -94,6 +94,12 @@ CREATE VIEW cells AS
 _LISTED = "SELECT machine_id, arg_max(mtime_ns, generation) FROM machines_files GROUP BY machine_id"
 _KNOWN = "SELECT machine_id, run_id, tier, hidden FROM known WHERE machine_id IN (SELECT unnest(?::VARCHAR[]))"
 
+_NEWEST = """
+(SELECT machine_id, run_id FROM known ORDER BY started_at DESC, run_id DESC LIMIT $most)
+UNION
+(SELECT machine_id, run_id FROM known WHERE tier = 'reference' ORDER BY started_at DESC, run_id DESC LIMIT $most)
+"""
+
 
 class Summary(NamedTuple):
     """What some runs are summed up in."""
@@ -161,6 +167,24 @@ def add(summarise: Callable[[Sequence[Path]], Summary], results: Path = RESULTS)
     return found
 
 
+def put(summary: Summary, machines: Mapping[str, int], results: Path = RESULTS) -> None:
+    """Add rows of runs that have none yet, made elsewhere than by :func:`add`.
+
+    Args:
+        summary: of the runs.
+        machines: time (``st_mtime_ns``) of each machine's folder, in which no other runs lie.
+        results: the store.
+
+    Raises:
+        InputError: the summaries are of another version.
+        EnvironmentFault: the disk cannot be written.
+    """
+    dataset = _dataset(results)
+    with dataset.writing():
+        looked = [{"machine_id": name, "mtime_ns": mtime_ns} for name, mtime_ns in machines.items()]
+        dataset.append(_parts(summary, (), looked, dataset.generation + 1))
+
+
 def compact(results: Path = RESULTS) -> int:
     """Merge small files where there are many, and return how many were merged; no answer changes.
 
@@ -169,6 +193,18 @@ def compact(results: Path = RESULTS) -> int:
         EnvironmentFault: the disk cannot be written.
     """
     return _dataset(results).compact()
+
+
+def newest(most: int, results: Path = RESULTS) -> list[Path]:
+    """Give the folders of so many of the newest runs, and of as many reference runs at most, oldest first.
+
+    Withdrawn runs are among them, so that their pages can say why; runs that are gone are not.
+    """
+    with _dataset(results).opened() as database:
+        database.execute(_VIEWS)
+        found = database.execute(_NEWEST, {"most": most}).fetchall()
+    folders = (results / machine / run for machine, run in found)
+    return sorted((each for each in folders if (each / "run.json").is_file()), key=lambda each: (each.name, each))
 
 
 def query(sql: str, parameters: Sequence[object] = (), results: Path = RESULTS) -> pa.Table:
