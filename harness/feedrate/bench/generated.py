@@ -144,7 +144,7 @@ def write_summaries(results: Path, count: int) -> None:
     rows = len(few.cells) // _PATTERNS
     for begin in range(0, count, _AT_ONCE):
         runs = np.arange(begin, min(begin + _AT_ONCE, count))
-        pattern = runs % _PATTERNS
+        pattern = runs // RUNS_A_MACHINE % _PATTERNS
         places = np.add.outer(pattern * rows, np.arange(rows)).ravel()
         machines = [f"made-up-{number:06d}" for number in np.unique(runs // RUNS_A_MACHINE)]
         cells = _renamed(_slower(few.cells.take(places), np.repeat(runs, rows)), np.repeat(runs, rows))

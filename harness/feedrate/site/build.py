@@ -27,6 +27,7 @@ from feedrate.questions.claims import page as claims_page
 from feedrate.questions.compare import page as compare_page
 from feedrate.questions.experiment import page as experiment_page
 from feedrate.questions.explore import page as explore_page
+from feedrate.questions.hardware import page as hardware_page
 from feedrate.questions.home import page as home_page
 from feedrate.questions.machines import page as machines_page
 from feedrate.questions.methodology import page as methodology_page
@@ -78,6 +79,8 @@ def build(results: Path = RESULTS, out: Path = Path("build"), admit: Admit = adm
         let_in = admit(found)
         everyone = select(load_runs(results, set(let_in.folders)))
         pages = list(_pages(everyone, benches(results), let_in.refused, drawn.begin))
+        if summaries.kept(results):
+            pages.append(hardware_page.page(_fresh(out / "shards"), results))
         made = publish(SOURCE, docs, _fresh(out / "site.next"), _nav(pages), pages, site_brief.placeholders(everyone))
         site_brief.write(made, everyone)
         sitemap(made.folder, _address())
@@ -195,6 +198,13 @@ def _address() -> str:
     return found and found.rstrip("/") + "/"
 
 
+def _machines(pages: Sequence[Page]) -> dict[str, Any]:
+    """The entry of the machines, with all hardware below it where there is such a page."""
+    if all(page.path != hardware_page.PATH for page in pages):
+        return {"Machines": machines_page.INDEX}
+    return {"Machines": [{"Machines": machines_page.INDEX}, {hardware_page.TITLE: hardware_page.PATH}]}
+
+
 def _nav(pages: Sequence[Page]) -> list[dict[str, Any]]:
     questions = [{entities(page.title): page.path} for page in pages if page.path.startswith("suites/")]
     return [
@@ -203,7 +213,7 @@ def _nav(pages: Sequence[Page]) -> list[dict[str, Any]]:
         {"Compare": compare_page.PATH},
         *([{"Suites": questions}] if questions else []),
         {"Claims": [{"Which claims hold?": claims_page.PATH}, {experiment_page.TITLE: experiment_page.PATH}]},
-        {"Machines": machines_page.INDEX},
+        _machines(pages),
         {"Runs": reference_page.RUNS},
         {
             "How it works": [
