@@ -14,7 +14,7 @@ import pytest
 
 from feedrate.schema.errors import InputError
 from feedrate.store import dataset, marks, summaries
-from feedrate.store.marks import REFERENCE
+from feedrate.store.marks import REFERENCE, SELF_REPORTED
 from feedrate.store.migration import arrow_schema
 from feedrate.store.summaries import Added, Summary
 
@@ -137,6 +137,10 @@ def test_marks_count_without_opening_the_run(store: Store) -> None:
     store.run("a", "202601-1").rename(store.results / "elsewhere")
     assert store.add().marked == 2
     assert store.runs() == ["202602-3"]
+    for tier in (REFERENCE, SELF_REPORTED):
+        marks.set_tier(store.run("b", "202602-3"), tier)
+        assert store.add() == Added(marked=1)
+        assert {row["tier"] for row in store.rows()} == {tier}
     assert set(store.opened.values()) == {1}
 
 

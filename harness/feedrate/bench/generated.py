@@ -164,7 +164,7 @@ def _slower(cells: pa.Table, numbers: npt.NDArray[np.int64]) -> pa.Table:
 
 def _renamed(table: pa.Table, numbers: npt.NDArray[np.int64]) -> pa.Table:
     """Say of each row that it is of the run of a number."""
-    began = [_FIRST + number * _SOON for number in numbers.tolist()]
+    began = [_FIRST - (1 + number) * _SOON for number in numbers.tolist()]
     names = {
         "machine_id": [f"made-up-{number // RUNS_A_MACHINE:06d}" for number in numbers.tolist()],
         "run_id": [
