@@ -52,7 +52,7 @@ export LABEL NOTE WHY
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup plan sweep gpu-reference site figures serve test test-all lint bench div2k pets readme lock clean chromium slurm submit withdraw label check-submission compare nodes validate run top
+.PHONY: help setup plan sweep gpu-reference summarise site figures serve test test-all lint bench div2k pets readme lock clean chromium slurm submit withdraw label check-submission compare nodes validate run top
 FEEDRATE := $(CURDIR)/.venv/bin/feedrate
 # Three files of tests at a time where there are four cores, else two: more would disturb those that measure, and on four
 # cores four of them are hardly done sooner.
@@ -108,6 +108,9 @@ tune: .venv/ready ## Find the loader settings that feed a script of yours best (
 
 top: .venv/ready ## The same of a training that already runs (PID=)
 	@$(FEEDRATE) top $(PID)
+
+summarise: .venv/ready ## Sum up all runs in results/summaries/, for a store of very many; then make site shows the newest in full
+	@$(FEEDRATE) summarise $(AT)
 
 site: .venv/ready ## Build the website from all results into build/site
 	@$(FEEDRATE) site $(AT)

@@ -13,6 +13,7 @@ from types import ModuleType
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 from visits import everybody
 
@@ -20,9 +21,11 @@ from feedrate.bench import generated
 from feedrate.pages import markup, processes, selection
 from feedrate.pages import runs as pages_runs
 from feedrate.pages.markup import Page
+from feedrate.pages.summaries import update
 from feedrate.site import brief
 from feedrate.site import build as site_build
 from feedrate.site.publish import publish
+from feedrate.store import marks
 from feedrate.store import runs as store_runs
 
 MACHINES, FEATURED, DETAILED = 9, 2, 3
@@ -207,3 +210,21 @@ def test_processes_estimate_what_one_does(built: Built, monkeypatch: pytest.Monk
     monkeypatch.setattr(selection, "_PART", 3)
     monkeypatch.setattr(processes, "_FEW", 0)
     pd.testing.assert_frame_equal(selection.cells(built.runs), alone)
+
+
+def test_a_store_with_summaries_shows_the_newest_runs(
+    fake_run: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once a store is summarised, pages are made of its newest and reference runs alone; the others are in files."""
+    results = tmp_path / "results"
+    generated.write(results, 4)
+    old, *others = store_runs.folders(results)
+    marks.set_tier(old, marks.REFERENCE)
+    update(results, everybody)
+    monkeypatch.setattr(site_build, "SHOWN", 2)
+    folder = site_build.build(results, tmp_path / "build", everybody)
+    assert {path.stem for path in (folder / "runs").glob("*Z-*.html")} == {old.name, *(run.name for run in others[-2:])}
+    text = (folder / "hardware.html").read_text(encoding="utf-8")
+    assert "all 4 runs" in text
+    assert pq.read_table(folder / "hardware" / "runs-0001.parquet").num_rows == 4
+    assert 'href="hardware.html"' in (folder / "index.html").read_text(encoding="utf-8")

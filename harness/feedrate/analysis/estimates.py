@@ -52,6 +52,13 @@ def identities(trials: pd.DataFrame) -> pd.DataFrame:
     return trials.reindex(columns=[*IDENTITY, *AXIS_NAMES])[first].reset_index(drop=True)
 
 
+def asked(trials: pd.DataFrame, cells: pd.DataFrame) -> pd.Series:
+    """Whether the matrix asked for each of some cells, which others (a ceiling, the control) only serve; index kept."""
+    serves = trials["role"].isin(["ceiling", "control"]).fillna(False).astype(bool)
+    own = pd.MultiIndex.from_frame(trials.loc[~serves, KEYS].drop_duplicates())
+    return pd.Series(pd.MultiIndex.from_frame(cells[KEYS]).isin(own), cells.index)
+
+
 def _by_block(trials: pd.DataFrame) -> pd.DataFrame:
     """Float columns of each cell in each block, trials of one block averaged; index (run_id, cell_id, block)."""
     wanted = sorted(

@@ -9,6 +9,8 @@ and they are written nowhere but into a temporary folder.
 from __future__ import annotations
 
 import json
+import os
+import tempfile
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -17,16 +19,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from feedrate import __version__
 from feedrate.machine.identity import Machine, Software
+from feedrate.pages.summaries import summarised
 from feedrate.schema.axes import AXES, Value, applicable, cell_id
 from feedrate.schema.columns import PROTOCOL_VERSION, TABLES
+from feedrate.store import summaries
 from feedrate.store.manifest import Dataset, Protocol, RunManifest
 from feedrate.store.migration import MANIFEST_KEY
-from feedrate.store.runs import CHECKED, GROUP_ROWS, encoding, schema
+from feedrate.store.runs import CHECKED, GROUP_ROWS, encoding, folders, schema
+from feedrate.store.summaries import Summary
 
 BLOCKS = 8
 STEPS = 40
@@ -40,6 +47,9 @@ _FIRST, _APART = datetime(2026, 1, 1, tzinfo=UTC), timedelta(minutes=30)
 _CORES = (2, 4, 8, 16, 32, 64, 96, 128)
 _GPU_EVERY = 3
 """One machine of so many has a GPU."""
+RUNS_A_MACHINE = 10
+"""Where only their summaries are made."""
+_PATTERNS, _AT_ONCE, _SOON, _LONG_AGO_NS = 48, 20_000, timedelta(minutes=1), 10**18
 _SOFTWARE = Software(python="3.11.7", torch="2.15.0", torchvision="0.29.2")
 _DATASET = Dataset(
     name="div2k_standin-p16-x2-n1024",
@@ -120,6 +130,59 @@ def cells(device: str) -> list[dict[str, Value]]:
         for part in wanted
         for values in product(*part.values())
     ]
+
+
+def write_summaries(results: Path, count: int) -> None:
+    """Make the summaries of a store of very many runs, ``RUNS_A_MACHINE`` a machine, without the runs themselves.
+
+    They are those of a few runs as ``write`` makes them, again and again under other names and dates; the folders of
+    machines are there and empty.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        write(Path(folder), _PATTERNS)
+        few = summarised(folders(Path(folder)))
+    rows = len(few.cells) // _PATTERNS
+    for begin in range(0, count, _AT_ONCE):
+        runs = np.arange(begin, min(begin + _AT_ONCE, count))
+        pattern = runs // RUNS_A_MACHINE % _PATTERNS
+        places = np.add.outer(pattern * rows, np.arange(rows)).ravel()
+        machines = [f"made-up-{number:06d}" for number in np.unique(runs // RUNS_A_MACHINE)]
+        cells = _renamed(_slower(few.cells.take(places), np.repeat(runs, rows)), np.repeat(runs, rows))
+        summary = Summary(cells, _renamed(few.runs.take(pattern), runs))
+        summaries.put(summary, {name: _made(results / name) for name in machines}, results)
+
+
+def _slower(cells: pa.Table, numbers: npt.NDArray[np.int64]) -> pa.Table:
+    """Make the cells of each run slower or faster, by the run's number: no two of one pattern are the same."""
+    log = np.random.default_rng([7, int(numbers[0])]).normal(0, 0.3, int(numbers[-1] - numbers[0]) + 1)
+    by = log[numbers - numbers[0]]
+    changed = {name: pc.multiply(cells[name], np.exp(by)) for name in ("samples_per_s", "lo", "hi")}
+    for name, values in {**changed, "mean_log": pc.add(cells["mean_log"], by)}.items():
+        cells = cells.set_column(cells.column_names.index(name), name, values)
+    return cells
+
+
+def _renamed(table: pa.Table, numbers: npt.NDArray[np.int64]) -> pa.Table:
+    """Say of each row that it is of the run of a number."""
+    began = [_FIRST - (1 + number) * _SOON for number in numbers.tolist()]
+    names = {
+        "machine_id": [f"made-up-{number // RUNS_A_MACHINE:06d}" for number in numbers.tolist()],
+        "run_id": [
+            f"{moment:%Y%m%dT%H%M%SZ}-{number % 2**16:04x}"
+            for moment, number in zip(began, numbers.tolist(), strict=True)
+        ],
+        "started_at": [moment.isoformat() for moment in began],
+    }
+    for name, values in names.items():
+        table = table.set_column(table.column_names.index(name), name, pa.array(values))
+    return table
+
+
+def _made(folder: Path) -> int:
+    """Make a machine's folder, long ago, and give its time."""
+    folder.mkdir(parents=True, exist_ok=True)
+    os.utime(folder, ns=(_LONG_AGO_NS, _LONG_AGO_NS))
+    return folder.stat().st_mtime_ns
 
 
 def _write_run(results: Path, number: int) -> int:

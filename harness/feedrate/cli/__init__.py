@@ -398,6 +398,15 @@ def pets(data_root: DataRoot = DATA_ROOT) -> None:
 
 
 @app.command()
+def summarise(results: Results = RESULTS) -> None:
+    """Sum up all runs in results/summaries/, for a store of very many; only what is new is opened."""
+    from feedrate.pages import summaries
+
+    added = summaries.update(results)
+    Console().print(f"{added.runs:,} runs are new, {added.left_out:,} were refused, marks of {added.marked:,} changed.")
+
+
+@app.command()
 def site(results: Results = RESULTS, out: Build = BUILD) -> None:
     """Build the website from all runs under results/ into build/site."""
     from feedrate.site import build as building

@@ -8,6 +8,7 @@ __all__ = [
     "report",
     "runs",
     "selection",
+    "summaries",
     "tasks",
     "template",
     "verdicts",

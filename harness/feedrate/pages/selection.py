@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from feedrate.analysis.blocks import KEYS
+from feedrate.analysis.estimates import asked
 from feedrate.analysis.measures import COLUMNS, estimate_measures
 from feedrate.pages import processes
 from feedrate.pages.runs import RunView
@@ -54,10 +54,8 @@ def cells(runs: Sequence[StoredRun]) -> pd.DataFrame:
 
 def _estimated(folders: Sequence[Path]) -> pd.DataFrame:
     trials = store_runs.rows(folders, [*COLUMNS, "role"])
-    serves = trials["role"].isin(["ceiling", "control"]).fillna(False).astype(bool)
-    own = trials.loc[~serves, KEYS].drop_duplicates()
-    found = estimate_measures(trials).merge(own.assign(asked=True), on=KEYS, how="left")
-    return found.assign(asked=found["asked"].notna())
+    found = estimate_measures(trials)
+    return found.assign(asked=asked(trials, found))
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from feedrate.pages import processes
 from feedrate.pages.markup import FOLDER, Page, Placed, entities
 from feedrate.pages.runs import ON_LISTS, RunView, load_runs
 from feedrate.pages.selection import Selection, by_machine, select
+from feedrate.pages.summaries import update
 from feedrate.pages.verdicts import load_verdicts
 from feedrate.questions.accuracy import page as accuracy_page
 from feedrate.questions.cite import page as cite_page
@@ -26,6 +27,7 @@ from feedrate.questions.claims import page as claims_page
 from feedrate.questions.compare import page as compare_page
 from feedrate.questions.experiment import page as experiment_page
 from feedrate.questions.explore import page as explore_page
+from feedrate.questions.hardware import page as hardware_page
 from feedrate.questions.home import page as home_page
 from feedrate.questions.machines import page as machines_page
 from feedrate.questions.methodology import page as methodology_page
@@ -41,7 +43,7 @@ from feedrate.site import brief as site_brief
 from feedrate.site import figures
 from feedrate.site.publish import publish, sitemap
 from feedrate.site.serve import serve as _serve
-from feedrate.store import place, remote
+from feedrate.store import place, remote, summaries
 from feedrate.store.bench_record import BenchRecord
 from feedrate.store.runs import RESULTS, benches, folders
 
@@ -51,6 +53,8 @@ _TEXTS = tuple(RESOURCES / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", 
 Admit = Callable[[Sequence[Path]], admission.Admitted]
 _FEW = 3
 """Runs whose pages are made before other processes have begun."""
+SHOWN = 2_000
+"""The newest runs of a store that has summaries, and reference runs at most, that pages are made of."""
 _MARK = ".feedrate"
 """A file that says that a folder was made here and may be made anew."""
 
@@ -58,7 +62,8 @@ _MARK = ".feedrate"
 def build(results: Path = RESULTS, out: Path = Path("build"), admit: Admit = admission.admit) -> Path:
     """Build the website from all runs that keep to the rules, and return its folder, which is ``out`` and ``site``.
 
-    The others are listed with their reasons. Without any run it is a site that says what to type.
+    Of a store that has summaries it shows the newest and reference runs (``SHOWN``). Those that break a rule are listed
+    with their reasons. Without any run it is a site that says what to type.
 
     Raises:
         InputError: a folder in the way was not made by feedrate, or another build is under way.
@@ -70,12 +75,14 @@ def build(results: Path = RESULTS, out: Path = Path("build"), admit: Admit = adm
         docs = _fresh(out / "pages")
         _check(site)
         results = remote.copy(results, out / "store")
-        found = folders(results)
+        found = _shown(results, admit)
         if len(found) > _FEW and len(usable_cores()) > 1:
             processes.prepare()
         let_in = admit(found)
         everyone = select(load_runs(results, set(let_in.folders)))
         pages = list(_pages(everyone, benches(results), let_in.refused, drawn.begin))
+        if summaries.kept(results):
+            pages.append(hardware_page.page(_fresh(out / "shards"), results))
         made = publish(SOURCE, docs, _fresh(out / "site.next"), _nav(pages), pages, site_brief.placeholders(everyone))
         site_brief.write(made, everyone)
         sitemap(made.folder, _address())
@@ -107,12 +114,20 @@ def write_figures(
     _check(out)
     with _explained(out):
         here = remote.copy(results)
-        let_in = admit(folders(here))
+        let_in = admit(_shown(here, admit))
         found = figures.placed(_content(select(load_runs(here, set(let_in.folders))), benches(here)))
         if not found:
             raise InputError(f"{results}: no run has a figure yet; expected at least one run. Type make sweep first")
         figures.write(found, _fresh(out), _address())
     return found
+
+
+def _shown(results: Path, admit: Admit) -> list[Path]:
+    """Folders of the runs that pages are made of: all; of a store that has summaries, brought up to date, some."""
+    if not summaries.kept(results):
+        return folders(results)
+    update(results, admit)
+    return summaries.newest(SHOWN, results)
 
 
 def _pages(
@@ -192,16 +207,21 @@ def _address() -> str:
     return found and found.rstrip("/") + "/"
 
 
+def _machines(pages: Sequence[Page]) -> dict[str, Any]:
+    """The entry of the machines, with nodes and all hardware below it where there are such pages."""
+    more = [{page.title: page.path} for page in pages if page.path in (nodes_page.PATH, hardware_page.PATH)]
+    return {"Machines": [{"All machines": machines_page.INDEX}, *more] if more else machines_page.INDEX}
+
+
 def _nav(pages: Sequence[Page]) -> list[dict[str, Any]]:
     questions = [{entities(page.title): page.path} for page in pages if page.path.startswith("suites/")]
-    nodes = {page.title: page.path for page in pages if page.path == nodes_page.PATH}
     return [
         {"Home": home_page.PATH},
         {"Explore": explore_page.PATH},
         {"Compare": compare_page.PATH},
         *([{"Suites": questions}] if questions else []),
         {"Claims": [{"Which claims hold?": claims_page.PATH}, {experiment_page.TITLE: experiment_page.PATH}]},
-        {"Machines": [{"All machines": machines_page.INDEX}, nodes] if nodes else machines_page.INDEX},
+        _machines(pages),
         {"Runs": reference_page.RUNS},
         {
             "How it works": [

@@ -1,3 +1,3 @@
 """Results, in a folder or a store: written once, read, marked."""
 
-__all__ = ["bench_record", "clusters", "manifest", "marks", "migration", "place", "remote", "runs"]
+__all__ = ["bench_record", "clusters", "manifest", "marks", "migration", "place", "remote", "runs", "summaries"]

@@ -347,16 +347,20 @@ def folders(results: Path = RESULTS) -> list[Path]:
 
 
 def _ended(results: Path) -> list[Path]:
-    return sorted(place.glob(results, "*/*/run.json"), key=lambda path: (path.parent.name, path))
+    return _by_age(place.glob(results, "*/*/run.json"))
+
+
+def _by_age(paths: Iterable[Path]) -> list[Path]:
+    return sorted(paths, key=lambda path: (path.parent.name, path))
 
 
 def runs(results: Path = RESULTS, only: Collection[Path] | None = None) -> list[StoredRun]:
-    """List the runs that have ended, oldest first; those in the folders ``only`` alone, if it is given.
+    """List the runs that have ended, oldest first; those in the folders ``only`` alone, without a list of the others.
 
     Raises:
         InputError: a ``run.json`` cannot be understood, or needs a newer feedrate.
     """
-    return _stored([path for path in _ended(results) if only is None or path.parent in only])
+    return _stored(_ended(results) if only is None else _by_age(folder / "run.json" for folder in only))
 
 
 def _stored(paths: Sequence[Path]) -> list[StoredRun]:

@@ -1,0 +1,3 @@
+"""The question hardware."""
+
+__all__ = ["page"]
