@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from feedrate.schema.columns import Column
 from feedrate.schema.errors import InputError
 from feedrate.store.migration import arrow_schema
-from feedrate.store.runs import write_whole
+from feedrate.store.runs import CHECKED, write_whole
 
 if TYPE_CHECKING:
     import duckdb
@@ -159,7 +159,7 @@ class Dataset:
         schema = arrow_schema(self.tables[names[0].partition("/")[0]])
         held = [schema.empty_table()]
         for name in names:
-            with pq.ParquetFile(self.folder / name, page_checksum_verification=True) as file:
+            with pq.ParquetFile(self.folder / name, **CHECKED) as file:
                 for number in range(file.num_row_groups):
                     held.append(file.read_row_group(number))
                     if sum(map(len, held)) >= GROUP_ROWS:
