@@ -52,7 +52,7 @@ export LABEL NOTE WHY
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup plan sweep gpu-reference summarise site figures serve test test-all lint bench div2k pets readme lock clean chromium slurm submit withdraw label check-submission compare nodes validate run top
+.PHONY: help setup plan sweep gpu-reference summarise site figures serve test test-all lint bench div2k pets readme lock clean chromium slurm submit withdraw label data-release check-submission compare nodes validate run top
 FEEDRATE := $(CURDIR)/.venv/bin/feedrate
 # Three files of tests at a time where there are four cores, else two: more would disturb those that measure, and on four
 # cores four of them are hardly done sooner.
@@ -138,6 +138,9 @@ label: .venv/ready ## Give a run a label and a note (RUN=, LABEL=, NOTE=)
 
 withdraw: .venv/ready ## Take back a run that has a defect, never for what it found (RUN=, WHY="the defect")
 	@$(FEEDRATE) withdraw "$(RUN)" --why "$$WHY" $(AT)
+
+data-release: .venv/ready ## Write all runs as one archive, with checksum and the metadata for a DOI (OUT=build/release)
+	@$(FEEDRATE) data-release $(if $(OUT),--out "$(OUT)") $(AT)
 
 # What a pull request adds under results/, looked at as data: .github/workflows/submission.yml types this.
 check-submission: .venv/ready

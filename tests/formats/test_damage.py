@@ -109,6 +109,7 @@ def test_source_breaks(storage: ModuleType, tmp_path: Path, broken: type[BaseExc
         yield from make(40, ((64, 64, 3),))
         raise broken("source broke")
 
+    (tmp_path / "broken").mkdir()
     before = set(threading.enumerate())
     with pytest.raises(broken, match="source broke"):
         storage.pack(breaking(), tmp_path / "broken")

@@ -364,6 +364,23 @@ def receive(
 
 
 @app.command()
+def data_release(
+    out: Annotated[Path, typer.Option(parser=path, help="A folder for archive, checksum and metadata.")] = BUILD
+    / "release",
+    results: Results = RESULTS,
+) -> None:
+    """Write all runs as one archive with its checksum, and the metadata for a DOI (for the maintainers of feedrate)."""
+    from feedrate.share import release
+
+    made = release.make(results, out)
+    left = f"; {made.refused} that break a rule are left out" if made.refused else ""
+    Console().print(
+        f"{made.archive}: {made.runs} runs{left}. SHA256SUMS is its checksum, zenodo.json what Zenodo asks for.",
+        highlight=False,
+    )
+
+
+@app.command()
 def check_submission(
     checkout: Annotated[Path, typer.Argument(help="A checkout of the merge of a pull request, with its parents.")],
 ) -> None:

@@ -1,6 +1,6 @@
 """The runs of a store → its summaries (``store.summaries``): what admission lets in, estimated many at a time.
 
-A grade is not among them: it takes a look at each run by itself, a tenth of a second.
+A grade is not among them: it takes a look at each run by itself, a tenth of a second and more.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 __all__ = [
     "proposal",
+    "release",
     "terminal",
     "validation.admission",
     "validation.caps",

@@ -18,10 +18,10 @@ import subprocess
 import tempfile
 import zipfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from feedrate.schema.errors import EnvironmentFault, InputError
 from feedrate.schema.redaction import names_someone, one_line
@@ -172,19 +172,24 @@ def pack(submission: Submission, out: Path) -> Path:
         EnvironmentFault: the disk cannot be written.
     """
     path = out / f"submission-{submission.run.manifest.run_id}.zip"
-    # Parquet is compressed already, and what a compressor makes of the rest may differ between its versions.
-    with zipfile.ZipFile(buffer := io.BytesIO(), "w", zipfile.ZIP_STORED) as archive:
-        for name, data in sorted(submission.files.items()):
-            entry = zipfile.ZipInfo(name, _DAWN)
-            entry.external_attr = 0o100644 << 16
-            entry.create_system = 3
-            archive.writestr(entry, data)
+    write_zip(buffer := io.BytesIO(), sorted(submission.files.items()))
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise EnvironmentFault(f"{out}: {error.strerror}; expected a folder (OUT=). Nothing was published") from error
     write_whole(path, buffer.getvalue(), "OUT= names another. Nothing was published")
     return path
+
+
+def write_zip(file: IO[bytes], files: Iterable[tuple[str, bytes]]) -> None:
+    """Write files, name and content, as a zip that is the same whenever it is made."""
+    # Parquet is compressed already, and what a compressor makes of the rest may differ between its versions.
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        for name, data in files:
+            entry = zipfile.ZipInfo(name, _DAWN)
+            entry.external_attr = 0o100644 << 16
+            entry.create_system = 3
+            archive.writestr(entry, data)
 
 
 class Unable(Exception):
