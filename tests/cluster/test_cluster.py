@@ -133,12 +133,12 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
 @pytest.mark.slow
 def test_slurm_sweeps_on_four_nodes(slurm: Slurm, tmp_path: Path) -> None:
     """Four machines, one plan, one order, and no job is left."""
-    matrix(tmp_path)
+    matrix(tmp_path, blocks=2)
     done = sweep(tmp_path, "--on", "slurm", "--nodes", "4", environment=slurm.environment)
     assert done.returncode == 0, done.stdout + done.stderr
     found = orders(tmp_path)
     assert found == [found[0]] * 4
-    assert len(found[0]) == 12
+    assert len(found[0]) == 8
     assert sorted(names(tmp_path / "results").values()) == slurm.names
     assert slurm.ask("squeue", "-h") == ""
 
@@ -149,7 +149,7 @@ def test_a_node_that_is_taken_away_loses_no_trial(
     happens: Callable[[Slurm, str], None], slurm: Slurm, tmp_path: Path
 ) -> None:
     """A job that starts anew goes on where it was; where a node's daemon is killed, its sweep is whole all the same."""
-    matrix(tmp_path, blocks=6)
+    matrix(tmp_path, blocks=3)
     words = ("--on", "slurm", "--nodes", "2", "--partition", "main")
     with subprocess.Popen(command(tmp_path, *words), cwd=tmp_path, env=slurm.environment, text=True) as process:
         folder = started(tmp_path)
@@ -160,7 +160,7 @@ def test_a_node_that_is_taken_away_loses_no_trial(
         assert process.wait(240) == 0
     found = orders(tmp_path)
     assert found == [found[0]] * 2
-    assert len(found[0]) == 24
+    assert len(found[0]) == 12
     trials = runs.find(journal.parent.name, tmp_path / "results").table("trials").set_index("trial_id")
     assert trials.index.is_unique
     assert len(before) >= 5
