@@ -104,6 +104,7 @@ def run(options: Options, asked: Asked, console: Console) -> list[NodeStatus]:
     finally:
         watched.engine.cancel()
     _say_how(watched, console)
+    console.print("Next: make nodes says whether they are alike; make site shows the run of each.")
     return watched.statuses
 
 
