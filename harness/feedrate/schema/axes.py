@@ -274,9 +274,8 @@ LOADING = _named(
     ),
     normalize_on=Axis(
         "worker",
-        "Where a batch that was collated from uint8 becomes floating-point: in the worker, after it has reached the "
-        "device (on CUDA that is no part of loading alone), or nowhere (none: what a loader alone delivers to a device "
-        "that normalises by itself).",
+        "Where a batch that was collated from uint8 becomes floating-point: in the worker, on the device (on CUDA no "
+        "part of loading alone), or nowhere (none: loading alone, of bytes for a device that normalises them).",
         choices=one_of("worker", "device", "none"),
         idle=only("collate", "fast"),
     ),
