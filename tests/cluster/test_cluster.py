@@ -16,6 +16,7 @@ from real_slurm import Slurm, missing
 from rich.console import Console
 
 from feedrate.cluster.engines import Asked
+from feedrate.cluster.node import TELL_S, NodeScreen
 from feedrate.cluster.sweep import Watched, run
 from feedrate.plan.request import Options
 from feedrate.schema.errors import InputError
@@ -101,6 +102,21 @@ def test_what_became_of_a_job_is_seen(tmp_path: Path) -> None:
     assert [status.node for status in watched.look()] == [0, 3, 4]
     assert watched.remarks == {0: "waits to go on: its node was lost or taken away", 1: "lost"}
     assert [watched.line(status) for status in watched.statuses[2:]] == ["ended", "waits", "block 2 of ~9, 0.0 s left"]
+
+
+def test_nothing_is_written_while_a_trial_is_measured(tmp_path: Path) -> None:
+    """A tick only looks whether to go on, and ends the sweep where the folder says so."""
+    folder = ClusterFolder(tmp_path, "sweep")
+    folder.create()
+    screen = NodeScreen(folder, NodeStatus(node=0, name="node0"))
+    screen.tick({})
+    assert folder.statuses() == []
+    folder.stop()
+    screen.tick({})  # too soon for another look
+    time.sleep(TELL_S)
+    with pytest.raises(KeyboardInterrupt):
+        screen.tick({})
+    assert folder.statuses() == []
 
 
 @pytest.mark.parametrize(

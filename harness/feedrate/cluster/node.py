@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from feedrate.plan import request
@@ -19,43 +19,51 @@ TELL_S = 1.0
 
 
 class NodeScreen:
-    """Tells the cluster's folder how far a sweep is, and ends the sweep when the folder says so."""
+    """Tells the cluster's folder how far a sweep is, and ends the sweep when the folder says so.
+
+    It writes between trials alone: while one is measured it only looks whether to go on.
+    """
 
     def __init__(self, folder: ClusterFolder, status: NodeStatus) -> None:
         self._folder = folder
         self.status = status
-        self._told = 0.0
+        self._looked = 0.0
 
-    def tell(self, *, now: bool = True, **changes: Any) -> None:
-        """Change the status; without ``now`` at most once in ``TELL_S``."""
+    def tell(self, **changes: Any) -> None:
+        """Change the status and write it."""
         self.status = self.status.model_copy(update=changes)
-        if now or time.monotonic() - self._told >= TELL_S:
-            self._folder.tell(self.status)
-            self._told = time.monotonic()
-            if self._folder.stopping() and not self.status.over:
-                raise KeyboardInterrupt
+        self._folder.tell(self.status)
+
+    def _look(self) -> bool:
+        """Look whether to go on, at most once in ``TELL_S``: whether this was the time."""
+        if time.monotonic() - self._looked < TELL_S:
+            return False
+        self._looked = time.monotonic()
+        if self._folder.stopping():
+            raise KeyboardInterrupt
+        return True
 
     def say(self, text: str) -> None:
         """Keep the last thing that was said."""
-        self.tell(now=False, note=text)
+        self.tell(note=text)
 
     def preparing(self, name: str, done: int, total: int) -> None:
         """Tell how far a set is packed."""
-        self.tell(now=False, state="prepares", note=f"packing {name}: {done} of {total} samples")
+        if self._look():
+            self.tell(state="prepares", note=f"packing {name}: {done} of {total} samples")
 
     def trial(self, cell: PlannedCell, progress: Progress) -> None:  # noqa: ARG002 - which cell it is, nobody asks
         """Tell which block a trial begins in."""
         where = {"block": progress.block + 1, "blocks": progress.blocks, "eta_s": progress.eta_s}
-        self.tell(now=False, state="measures", note="", **where)
+        self.tell(state="measures", note="", **where)
 
     def tick(self, sample: dict[str, Any]) -> None:  # noqa: ARG002 - only the time counts
         """See whether to go on."""
-        self.tell(now=False)
+        self._look()
 
     def ended(self, trial: dict[str, Any]) -> None:
         """Count a trial."""
-        ids = {"machine_id": trial["machine_id"], "run_id": trial["run_id"]}
-        self.tell(now=False, trials=self.status.trials + 1, **ids)
+        self.tell(trials=self.status.trials + 1, machine_id=trial["machine_id"], run_id=trial["run_id"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,4 +94,4 @@ class NodeSweep:
         """Have the scheduler, which takes the node away, start the job anew later."""
         from submitit.helpers import DelayedSubmission
 
-        return DelayedSubmission(replace(self))
+        return DelayedSubmission(self)
