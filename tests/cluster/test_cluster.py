@@ -9,18 +9,20 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from real_slurm import Slurm, missing
 from rich.console import Console
 
+from feedrate.cluster import node
 from feedrate.cluster.engines import Asked
 from feedrate.cluster.node import TELL_S, NodeScreen
 from feedrate.cluster.sweep import Watched, run
 from feedrate.plan.request import Options
 from feedrate.schema.errors import InputError
-from feedrate.store import runs
+from feedrate.store import place, runs
 from feedrate.store.clusters import ClusterFolder, NodeStatus, names
 
 CELL = {"mode": "load", "workload": "synthetic", "storage_format": "memmap", "n_samples": 64, "patch_size": 8}
@@ -94,8 +96,8 @@ def test_what_became_of_a_job_is_seen(tmp_path: Path) -> None:
     """A job that waits anew, one that ended without a word (missing twice), and one that ended well are told apart."""
     folder = ClusterFolder(tmp_path, "sweep")
     folder.create()
-    for node, state in enumerate(("measures", "measures", "ended", "waits", "measures")):
-        folder.tell(NodeStatus(node=node, name=f"node{node}", state=state, block=2, blocks=9))
+    for number, state in enumerate(("measures", "measures", "ended", "waits", "measures")):
+        folder.tell(NodeStatus(node=number, name=f"node{number}", state=state, block=2, blocks=9))
     engine: Any = Jobs(a="PENDING", d="PENDING", e="RUNNING")
     watched = Watched(folder, engine, dict(enumerate("abcde")))
     assert [status.node for status in watched.look()] == [0, 1, 3, 4]
@@ -117,6 +119,20 @@ def test_nothing_is_written_while_a_trial_is_measured(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         screen.tick({})
     assert folder.statuses() == []
+
+
+def test_a_node_whose_run_no_store_took_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With where the run lies: it did not end well, although all of it was measured."""
+    folder = ClusterFolder(tmp_path, "sweep")
+    folder.create()
+    folder.tell(NodeStatus(node=0, name="node0"))
+    monkeypatch.setattr(node.request, "make", lambda _: None)
+    monkeypatch.setattr(node.sweep, "run", lambda *_: SimpleNamespace(folder=tmp_path / "machine" / "run"))
+    node.NodeSweep(Options(results=place.parse("memory://bucket/results")), folder, "node0")()
+    (status,) = folder.statuses()
+    assert status.state == "failed"
+    assert "the store did not take the run" in status.note
+    assert str(tmp_path / "machine" / "run") in status.note
 
 
 @pytest.mark.parametrize(

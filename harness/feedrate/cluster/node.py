@@ -10,6 +10,7 @@ from feedrate.plan import request
 from feedrate.plan.request import Options
 from feedrate.plan.schedule import PlannedCell
 from feedrate.schema.errors import FeedrateError
+from feedrate.store import remote
 from feedrate.store.clusters import ClusterFolder, NodeStatus
 from feedrate.sweep import sweep
 from feedrate.sweep.screen import Progress
@@ -82,6 +83,8 @@ class NodeSweep:
         try:
             screen.tell(state="starts")
             run = sweep.run(request.make(self.options), screen)
+            if run:
+                remote.require_handed_in(run.folder, self.options.results)
         except KeyboardInterrupt:
             screen.tell(state="ended", note="ended before a trial had")
         except FeedrateError as error:
