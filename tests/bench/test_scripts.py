@@ -127,8 +127,8 @@ def test_a_script_that_fails_gives_no_figure(tmp_path: Path, status: int, error:
 @pytest.mark.slow
 def test_a_script_is_watched_beside_its_own_clock(tmp_path: Path) -> None:
     """Both speak of the same steps, whose sum they agree on; the planted line is that which feedrate names."""
-    found = scripts.watch(scripts.Planted(tmp_path), scripts.COSTS[0], 1, "fork", steps=60)
-    assert found.steps == 60 - warm_up_steps(1, 2)
+    found = scripts.watch(scripts.Planted(tmp_path), scripts.COSTS[0], 1, "fork", steps=300)
+    assert found.steps == 300 - warm_up_steps(1, 2)
     assert abs(found.pace_error_pct) < 1
     assert 0 < found.wait_share < 1
     assert found.hot_first

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
+import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from threading import Timer
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,7 +24,7 @@ from feedrate.cluster.engines import Asked
 from feedrate.cluster.node import TELL_S, NodeScreen
 from feedrate.cluster.sweep import Watched, run
 from feedrate.plan.request import Options
-from feedrate.schema.errors import InputError
+from feedrate.schema.errors import InputError, TrialError
 from feedrate.store import place, runs
 from feedrate.store.clusters import ClusterFolder, NodeStatus, names
 
@@ -133,6 +136,25 @@ def test_a_node_whose_run_no_store_took_has_failed(tmp_path: Path, monkeypatch: 
     assert status.state == "failed"
     assert "the store did not take the run" in status.note
     assert str(tmp_path / "machine" / "run") in status.note
+
+
+def test_a_node_that_is_taken_away_has_not_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scheduler ends all processes of a job: that the template goes first is no failure, as the job starts anew."""
+    folder = ClusterFolder(tmp_path, "sweep")
+    folder.create()
+    folder.tell(NodeStatus(node=0, name="node0"))
+
+    def lose_the_template(*_: object) -> None:
+        Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()
+        raise TrialError("the template process is gone")
+
+    monkeypatch.setattr(node.request, "make", lambda _: None)
+    monkeypatch.setattr(node.sweep, "run", lose_the_template)
+    job = multiprocessing.get_context("fork").Process(target=node.NodeSweep(Options(), folder, "node0"))
+    job.start()
+    job.join()
+    assert job.exitcode == -signal.SIGKILL
+    assert [status.state for status in folder.statuses()] == ["starts"]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +19,9 @@ from feedrate.sweep.screen import Progress
 
 TELL_S = 1.0
 """Least time between two looks at the folder, which may lie on a network."""
+
+SETTLE_S = 1.0
+"""How long a failure waits to be told: a scheduler that takes the node away ends all its processes, this one last."""
 
 
 class NodeScreen:
@@ -78,6 +83,7 @@ class NodeSweep:
 
     def __call__(self) -> None:
         """Sweep, and tell the folder how it goes."""
+        signal.signal(signal.SIGTERM, _die)
         told = next(status for status in self.folder.statuses() if status.name == self.name)
         screen = NodeScreen(self.folder, told)
         try:
@@ -88,6 +94,7 @@ class NodeSweep:
         except KeyboardInterrupt:
             screen.tell(state="ended", note="ended before a trial had")
         except FeedrateError as error:
+            time.sleep(SETTLE_S)
             screen.tell(state="failed", note=str(error))
         else:
             why = f"{run.manifest.stop_reason}: {run.folder.name}" if run else "ended before a trial had"
@@ -98,3 +105,8 @@ class NodeSweep:
         from submitit.helpers import DelayedSubmission
 
         return DelayedSubmission(self)
+
+
+def _die(*_: object) -> None:
+    """End at once where the node is taken away: the journal holds all that ended, and the job's next start goes on."""
+    os.kill(os.getpid(), signal.SIGKILL)
