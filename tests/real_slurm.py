@@ -108,14 +108,14 @@ class Slurm:
         _kill([each for each in psutil.process_iter(["cmdline"]) if each.info["cmdline"] == ["slurmd", "-N", name]])
 
     def restart(self, name: str) -> None:
-        """Take a node's job away and have it start anew at once."""
+        """Take a node's job away and have it start anew soon; in the same second the node would refuse it."""
         (job,) = self.ask("squeue", "-h", "-w", name, "-o", "%i").split()
         self.ask("scontrol", "requeue", job)
         until = time.monotonic() + _START_S
         while self.ask("squeue", "-h", "-j", job, "-o", "%T").strip() != "PENDING":
             assert time.monotonic() < until, self.ask("squeue")
             time.sleep(0.2)
-        self.ask("scontrol", "update", f"JobId={job}", "StartTime=now")
+        self.ask("scontrol", "update", f"JobId={job}", "StartTime=now+3")
 
     def stop(self) -> None:
         """End everything."""
