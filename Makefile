@@ -13,6 +13,7 @@ SEED ?=
 WAIT_QUIET ?=
 ON ?=
 NODES ?=
+TOGETHER ?=
 PARTITION ?=
 CONSTRAINT ?=
 ACCOUNT ?=
@@ -68,7 +69,7 @@ help: ## Show this list
 		/^[a-z0-9-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
 	@echo; echo "  For plan and sweep: PROFILE=quick|gpu|transfer|reference|tune|full SUITE=NAME BUDGET=30m DATA=photographs/ DATA_ROOT=data MATRIX=matrix.yaml TUNE=1 (search for the best settings)"; \
 	echo "  For sweep: FRESH=1 (do not resume) WAIT_QUIET=10m SEED=1 YES=1 (run a very large matrix)"; \
-	echo "  On a cluster: ON=slurm NODES=4 PARTITION=NAME CONSTRAINT=FEATURE ACCOUNT=NAME TIME=2h"; \
+	echo "  On a cluster: ON=slurm NODES=4 PARTITION=NAME CONSTRAINT=FEATURE ACCOUNT=NAME TIME=2h TOGETHER=1 (all nodes load at the same moment)"; \
 	echo "  For all that read or write runs: RESULTS=results, or a store: s3://bucket/results, gs://, hf://, ssh:// … (with its client: pip install s3fs)"
 
 setup: .venv/ready ## Make .venv from requirements.lock (every target does this by itself)
@@ -89,7 +90,7 @@ plan: .venv/ready ## Print what the matrix expands to on this machine
 
 sweep: .venv/ready ## Measure: results/MACHINE/RUN/*.parquet (BUDGET=, DATA=, PROFILE= …)
 	@$(FEEDRATE) sweep $(WHAT) $(if $(FRESH),--fresh) $(if $(SEED),--seed $(SEED)) \
-		$(if $(WAIT_QUIET),--wait-quiet $(WAIT_QUIET)) $(if $(ON),--on "$(ON)") $(if $(NODES),--nodes $(NODES)) \
+		$(if $(WAIT_QUIET),--wait-quiet $(WAIT_QUIET)) $(if $(ON),--on "$(ON)") $(if $(NODES),--nodes $(NODES)) $(if $(TOGETHER),--together) \
 		$(if $(PARTITION),--partition "$(PARTITION)") $(if $(CONSTRAINT),--constraint "$(CONSTRAINT)") \
 		$(if $(ACCOUNT),--account "$(ACCOUNT)") $(if $(TIME),--time $(TIME))
 

@@ -21,7 +21,7 @@ from feedrate.store import migration
 from feedrate.store import runs as store_runs
 
 GOLDEN = ROOT / "tests" / "golden"
-VERSIONS = (1, 2, 3, 4, 5, 6, 7)
+VERSIONS = (1, 2, 3, 4, 5, 6, 7, 8)
 MOST_BYTES = 100_000
 
 
@@ -78,11 +78,12 @@ def test_earlier_versions_lack_columns_and_this_one_none() -> None:
         for version in VERSIONS
     }
     assert "evidence" in lacking[1]
-    came = {"scaled_decode", "first_step_ns", "gpu_energy_ns", "gpu_allocations", "pinned_allocations"}
+    assert lacking[7] == lacking[6] == {"nodes"}
+    came = {"nodes", "scaled_decode", "first_step_ns", "gpu_energy_ns", "gpu_allocations", "pinned_allocations"}
     assert lacking[5] == lacking[4] == came
     assert lacking[3] == lacking[4] | {"script", "worker_getitem_ns", "batches_ready"}
     assert lacking[2] == lacking[3] | {"memory_limit_mib", "read_ahead_kib", "ddp_buckets"} < lacking[1]
-    assert not lacking[6]
+    assert not lacking[8]
     assert "tuned" not in written(4)
 
 

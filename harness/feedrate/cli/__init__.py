@@ -52,6 +52,7 @@ Fresh = Annotated[bool, typer.Option("--fresh", help="Do not resume an unfinishe
 WaitQuiet = Annotated[str, typer.Option(help="Wait at most so long (10m) until nothing else uses the machine.")]
 Engine = Annotated[str, typer.Option("--on", help="slurm: on nodes of a cluster; local: tries that on this machine.")]
 Nodes = Annotated[int, typer.Option(help="How many nodes, with --on.")]
+Together = Annotated[bool, typer.Option(help="With --on: nodes run each trial at the same moment.")]
 Partition = Annotated[str, typer.Option(help="Of Slurm.")]
 Constraint = Annotated[str, typer.Option(help="A feature that Slurm's nodes must have, or several joined by &.")]
 Account = Annotated[str, typer.Option(help="Of Slurm, that is charged.")]
@@ -111,6 +112,7 @@ def sweep(
     constraint: Constraint = "",
     account: Account = "",
     time_limit: TimeLimit = "",
+    together: Together = False,
 ) -> None:
     """Measure what the matrix asks for; results go to results/MACHINE/RUN/."""
     from feedrate.plan import request
@@ -120,11 +122,11 @@ def sweep(
 
     console = Console()
     options = Options(matrix, profile, suite, budget, data, data_root, results, yes, fresh, seed, wait_quiet, tune)
-    if on:
+    if on or together:
         from feedrate.cluster import sweep as cluster
 
         _end_like_ctrl_c(signal.SIGTERM)
-        asked = cluster.Asked(on, nodes, time_limit, partition, constraint, account)
+        asked = cluster.Asked(on, nodes, time_limit, partition, constraint, account, together)
         if any(status.state != "ended" for status in cluster.run(options, asked, console)):
             raise typer.Exit(1)
         return

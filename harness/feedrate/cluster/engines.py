@@ -7,7 +7,9 @@ on where its journal lies, and no node is measured twice. (An array's tasks run 
 from __future__ import annotations
 
 import shutil
+import socket
 import subprocess
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,6 +21,8 @@ from feedrate.schema.errors import EnvironmentFault, InputError, expected_one_of
 
 _UP = ("idle", "mixed", "allocated", "completing")
 """States of nodes that run jobs, those first that can begin at once."""
+_LEAVES_S = 2.0
+"""How long a process of this machine has to end by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +38,15 @@ class Asked:
     constraint: str = ""
     """A feature of nodes, or several joined by ``&``."""
     account: str = ""
+    together: bool = False
+    """Whether trials run on several nodes at the same moment."""
 
 
 class Engine(Protocol):
     """Starts jobs on nodes."""
+
+    host: str
+    """Under which nodes reach this machine."""
 
     def nodes(self) -> list[str]:
         """Choose the nodes, by name.
@@ -67,6 +76,7 @@ class Slurm:
         options = {f"slurm_{name}": value for name, value in given.items() if value}
         self._executor = _executor("slurm", jobs)
         self._executor.update_parameters(timeout_min=minutes, name="feedrate", slurm_exclusive=True, **options)
+        self.host = socket.gethostname()
         self._ids: list[str] = []
         self._states: dict[str, str] = {}
 
@@ -115,7 +125,7 @@ class Local:
     """Processes of this machine in the place of nodes: they measure each other."""
 
     def __init__(self, asked: Asked, minutes: int, jobs: Path) -> None:
-        self._asked = asked
+        self._asked, self.host = asked, "127.0.0.1"
         self._executor = _executor("local", jobs)
         self._executor.update_parameters(timeout_min=minutes)
         self._jobs: dict[str, Any] = {}
@@ -135,7 +145,10 @@ class Local:
         return {name: "RUNNING" for name, job in self._jobs.items() if not job.done()}
 
     def cancel(self) -> None:
-        """End the processes that are left."""
+        """End the processes that are left; those that have just told that they ended are on their way out."""
+        until = time.monotonic() + _LEAVES_S
+        while self.states() and time.monotonic() < until:
+            time.sleep(_LEAVES_S / 20)
         for job in self._jobs.values():
             if not job.done():
                 job.cancel()
@@ -155,6 +168,8 @@ def make(asked: Asked, minutes: int, jobs: Path) -> Engine:
     Raises:
         InputError: there is no such engine, or it is not there.
     """
+    if not asked.engine:
+        raise InputError("--together: nodes of a cluster sweep together; expected --on slurm --nodes 4 beside it")
     if asked.engine not in ENGINES:
         raise InputError(f"--on: unknown engine '{asked.engine}'; {expected_one_of(asked.engine, ENGINES)}")
     if asked.nodes < 1:

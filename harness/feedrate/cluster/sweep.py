@@ -1,6 +1,7 @@
 """A sweep on many nodes: submitted, watched until all have ended, cancelled by Ctrl-C.
 
-Each node measures the same plan in the same order (one seed) and writes a run of its own into the same results.
+Each node measures the same plan in the same order (one seed) and writes a run of its own into the same results. Nodes
+that sweep together meet here before every trial (``trial.rendezvous``).
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import math
 import secrets
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,6 +27,7 @@ from feedrate.schema import words
 from feedrate.store import place, runs
 from feedrate.store.clusters import ClusterFolder, NodeStatus
 from feedrate.store.manifest import Membership
+from feedrate.trial.rendezvous import Rendezvous, serve
 
 __all__ = ["Asked", "run"]
 
@@ -35,6 +38,8 @@ GRACE_S = 45.0
 SPARE_MIN = 15
 """Minutes that a job is granted beyond the budget: for packing, the last block, and starting."""
 NO_BUDGET_MIN = 24 * 60
+SCALING = "scaling"
+"""The suite of nodes that sweep together, unless another is asked for."""
 
 
 @dataclass(slots=True)
@@ -49,6 +54,10 @@ class Watched:
     """Where every node stood at the last look."""
     remarks: dict[int, str] = field(default_factory=dict)
     """Number of a node to what is to be said of its job."""
+    rendezvous: Rendezvous | None = None
+    """Where the nodes meet, if they do."""
+    end: Callable[[], None] = lambda: None
+    """Ends that."""
     _unseen: set[int] = field(default_factory=set)
     """Nodes whose job was missing at the last look: missing twice, it is lost."""
 
@@ -59,6 +68,9 @@ class Watched:
         unseen = {status.node for status in self.statuses if not status.over and self.jobs[status.node] not in states}
         lost, self._unseen = unseen & self._unseen, unseen
         going = [status for status in self.statuses if not status.over and status.node not in lost]
+        if self.rendezvous:
+            for gone in self.jobs.keys() - {status.node for status in going}:
+                self.rendezvous.leave(gone)
         waits = {job for job, state in states.items() if state == "PENDING"}
         again = [status.node for status in going if status.state != "waits" and self.jobs[status.node] in waits]
         self.remarks = dict.fromkeys(again, "waits to go on: its node was lost or taken away")
@@ -91,11 +103,13 @@ def run(options: Options, asked: Asked, console: Console) -> list[NodeStatus]:
         FeedrateError: the options cannot be used, the engine is not there or refuses.
         KeyboardInterrupt: Ctrl-C; nodes wrote what they had measured, and no job is left.
     """
+    if asked.together and options.profile == Options().profile and not options.suite:
+        options = replace(options, suite=SCALING)
     budget_s = matrix.load(options.matrix, options.profile, options.suite, options.budget, "cpu").budget_s
     minutes = NO_BUDGET_MIN if budget_s is None else math.ceil(budget_s / 60) + SPARE_MIN
     if asked.time:
         minutes = math.ceil(words.parse(asked.time, "TIME") / 60)
-    watched = _submit(options, asked, minutes, console)
+    watched = _submit(options, asked, minutes, budget_s, console)
     try:
         _watch(watched, console)
     except KeyboardInterrupt:
@@ -103,12 +117,13 @@ def run(options: Options, asked: Asked, console: Console) -> list[NodeStatus]:
         raise
     finally:
         watched.engine.cancel()
+        watched.end()
     _say_how(watched, console)
     console.print("Next: make nodes says whether they are alike; make site shows the run of each.")
     return watched.statuses
 
 
-def _submit(options: Options, asked: Asked, minutes: int, console: Console) -> Watched:
+def _submit(options: Options, asked: Asked, minutes: int, budget_s: float | None, console: Console) -> Watched:
     places = {name: getattr(options, name).absolute() for name in ("matrix", "data_root")}
     places |= {"data": options.data.absolute()} if options.data else {}
     places |= {} if place.remote(options.results) else {"results": options.results.absolute()}
@@ -117,10 +132,12 @@ def _submit(options: Options, asked: Asked, minutes: int, console: Console) -> W
     engine = engines.make(asked, minutes, folder.jobs)
     names = engine.nodes()
     folder.create()
+    rendezvous = Rendezvous(len(names), budget_s) if asked.together else None
+    url, end = serve(rendezvous, engine.host) if rendezvous else ("", lambda: None)
     jobs = {}
     for node, name in enumerate(names):
-        member = Membership(sweep=folder.sweep, node=node, nodes=len(names))
-        own = replace(options, **places, seed=seed, cluster=member, node=folder.label(name))
+        member = Membership(sweep=folder.sweep, node=node, nodes=len(names), together=asked.together)
+        own = replace(options, **places, seed=seed, cluster=member, node=folder.label(name), meets_at=url)
         folder.tell(NodeStatus(node=node, name=name))
         jobs[node] = engine.submit(name, NodeSweep(own, folder, name))
     console.print(
@@ -128,7 +145,7 @@ def _submit(options: Options, asked: Asked, minutes: int, console: Console) -> W
         f"{', '.join(jobs.values())}. Ctrl-C ends them; what they print lies in {_near(folder.jobs)}.",
         highlight=False,
     )
-    return Watched(folder, engine, jobs)
+    return Watched(folder, engine, jobs, rendezvous=rendezvous, end=end)
 
 
 def _watch(watched: Watched, console: Console) -> None:
@@ -149,6 +166,8 @@ def _end(watched: Watched, console: Console) -> None:
     """Have the nodes write what they measured; the engine ends those that do not, or have not begun."""
     console.print("Ending the nodes; each writes what it has measured ...")
     watched.folder.stop()
+    if watched.rendezvous:
+        watched.rendezvous.close()
     until = time.monotonic() + GRACE_S
     while time.monotonic() < until and any(status.state != "waits" for status in watched.look()):
         time.sleep(POLL_S)

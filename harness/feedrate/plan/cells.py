@@ -162,6 +162,8 @@ def _obstacles(cell: Cell, place: Place, protocol: Protocol) -> Iterator[str]:
         yield from _step_limits(cell, place)
     if cell.get("parallel", "none") != "none":
         yield from _replica_limits(cell, place)
+    if int(cell.get("nodes", 1)) > place.nodes:
+        yield f"more nodes than sweep together here, {place.nodes} (make sweep ON=slurm NODES=8 TOGETHER=1)"
     yield from _sizes(cell, place)
     if cell.get("page_cache") == "cold":
         yield from _cold_limits(cell, place, protocol)
@@ -297,8 +299,18 @@ def _replica_limits(cell: Cell, place: Place) -> Iterator[str]:
             yield "parallel dp needs CUDA devices"
         if cell.get("amp") == "bf16":
             yield "parallel dp with amp bf16: DataParallel's threads compute in float16 whatever autocast was told"
-    if place.device == "cuda" and world > place.gpus:
-        yield f"world_size {world} needs {world} CUDA devices; {place.gpus} here"
+    yield from _rank_limits(kind, world, int(cell.get("nodes", 1)), place)
+
+
+def _rank_limits(kind: str, world: int, nodes: int, place: Place) -> Iterator[str]:
+    """Why replicas cannot be shared out among nodes, or among the devices of one."""
+    if kind == "dp" and nodes > 1:
+        yield "parallel dp is one process: it trains on one node"
+    elif world % nodes:
+        yield f"world_size {world} cannot be shared out evenly among {nodes} nodes"
+    elif place.device == "cuda" and world // nodes > place.gpus:
+        each = " on each node" if nodes > 1 else ""
+        yield f"world_size {world} needs {world // nodes} CUDA devices{each}; {place.gpus} here"
 
 
 def _sizes(cell: Cell, place: Place) -> Iterator[str]:

@@ -58,6 +58,8 @@ class Options:
     """Whether the best settings are searched for (``plan.tuning``) in place of measuring every cell."""
     cluster: Membership | None = None
     """The sweep of many nodes that this is a part of."""
+    meets_at: str = ""
+    """URL at which its nodes meet before every trial; empty where each sweeps by itself."""
     node: str | None = None
     """What stands for the node's name (``Machine.node``)."""
 
@@ -71,6 +73,7 @@ class Options:
             "DATA=DIR": self.data,
             "TUNE=1": self.tune,
             "DATA_ROOT=DIR": self.data_root != Path("data"),
+            f"ON=slurm NODES={self.cluster.nodes if self.cluster else 1} TOGETHER=1": self.meets_at,
         }
         return " ".join(["make sweep", *(word for word, wanted in given.items() if wanted)])
 
@@ -148,6 +151,7 @@ def make(options: Options) -> LocalPlan:
         spread=spread,
         gpus=gpu.count(),
         cores=machine.cores_logical,
+        nodes=options.cluster.nodes if options.cluster and options.cluster.together else 1,
     )
     plan = cells.expand(wanted, place, yes=options.yes)
     return LocalPlan(options, machine, software(), tuning.narrowed(plan) if options.tune else plan)

@@ -76,6 +76,8 @@ class Place:
     """GPUs that CUDA will see."""
     cores: int = 1
     """Logical cores."""
+    nodes: int = 1
+    """Nodes that can run a trial at the same moment."""
 
     @property
     def div2k(self) -> Path | None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 
 from feedrate.schema.axis import (
     ALIKE,
@@ -35,12 +34,12 @@ from feedrate.schema.axis import (
     all_of,
     any_of,
     format_has,
-    model_has,
-    on_cuda,
+    named,
     one_of,
     only,
 )
 from feedrate.schema.plugins import names
+from feedrate.schema.step_axes import TRAINING, TRANSFER
 
 __all__ = [
     "AXES",
@@ -66,13 +65,9 @@ __all__ = [
 ]
 
 
-def _named(**axes: Axis) -> tuple[Axis, ...]:
-    return tuple(replace(axis, name=name) for name, axis in axes.items())
-
-
 EMULATED_STEPS = ("emulated", "spin")
 """Values of ``step`` that compute nothing and last as long as ``step_ms`` says."""
-TASK = _named(
+TASK = named(
     workload=Axis(
         "synthetic",
         "What is trained on: dataset, transform and model step; script is a training script of somebody's own.",
@@ -127,7 +122,7 @@ TASK = _named(
 )
 """What is trained on, and what a trial does."""
 
-STORED = _named(
+STORED = named(
     storage_format=Axis("png", "How samples lie on disk.", choices=lambda: names("feedrate.formats"), idle=LOADS),
     page_cache=Axis(
         "warm",
@@ -193,7 +188,7 @@ STORED = _named(
 )
 """How the packed samples lie on disk, and in which order they are read."""
 
-PLANTED = _named(
+PLANTED = named(
     read_us=Axis(
         0,
         "Planted: how long reading one sample waits, on top of the real read.",
@@ -229,7 +224,7 @@ PLANTED = _named(
 )
 """Planted costs, whose truth is known, and what changes nothing."""
 
-LOADING = _named(
+LOADING = named(
     batch_size=Axis(32, "Samples in a batch.", unit="samples", least=1, of_scripts=True),
     num_workers=Axis(0, "DataLoader worker processes; 0 loads in the training process.", idle=LOADS, of_scripts=True),
     prefetch_factor=Axis(
@@ -302,143 +297,18 @@ LOADING = _named(
 )
 """The DataLoader, and what is put around it."""
 
-TRANSFER = _named(
-    pin_memory=Axis(
-        False,
-        "Whether batches are copied into page-locked host memory.",
-        idle=on_cuda(only("mode", "train", "load", "copy")),
-        of_scripts=True,
-    ),
-    non_blocking=Axis(
-        False,
-        "Whether the copy to the device returns before it is done.",
-        idle=on_cuda(only("mode", "train", "copy")),
-        of_scripts=True,
-    ),
-    prefetcher=Axis(
-        "none",
-        "How the next batch is moved: when its step begins, one step ahead on the compute stream (next_batch), or one "
-        "step ahead on a stream of its own.",
-        choices=one_of("none", "next_batch", "stream"),
-        idle=on_cuda(only("mode", "train")),
-    ),
-    create_on=Axis(
-        "none",
-        "Where a tensor of the batch's shape is made in every step: not at all, on the host and then moved, or on the "
-        "device.",
-        choices=one_of("none", "host", "device"),
-        idle=on_cuda(NEEDS_MODEL, OF_IMAGES),
-    ),
-    d2h=Axis(
-        "none",
-        "Whether the step's output is copied back to the host, into pageable or pinned memory.",
-        choices=one_of("none", "pageable", "pinned"),
-        idle=on_cuda(NEEDS_MODEL),
-    ),
-    d2h_every=Axis(
+TOGETHER = named(
+    nodes=Axis(
         1,
-        "Steps from one copy back to the next.",
-        unit="steps",
+        "Nodes of a cluster that run the trial at the same moment: each loads by itself, or all train one model "
+        "(parallel = ddp).",
         least=1,
-        idle=only("d2h", "pageable", "pinned"),
-    ),
-    launch_blocking=Axis(
-        False,
-        "CUDA_LAUNCH_BLOCKING: whether every kernel launch waits for its kernel.",
-        idle=on_cuda(only("mode", "train", "compute")),
+        idle=only("mode", "train", "load"),
     ),
 )
-"""Moving tensors between host and device."""
+"""Many machines at once."""
 
-TRAINING = _named(
-    norm=Axis(
-        "none",
-        "Whether every convolution but the last is followed by a batch norm.",
-        choices=one_of("none", "batch"),
-        idle=all_of(NEEDS_MODEL, model_has("norm")),
-    ),
-    conv_bias=Axis(True, "Whether convolutions before a batch norm have a bias.", idle=only("norm", "batch")),
-    memory_format=Axis(
-        "contiguous",
-        "Layout of images and of the model's weights.",
-        choices=one_of("contiguous", "channels_last"),
-        idle=all_of(NEEDS_MODEL, OF_IMAGES),
-    ),
-    amp=Axis(
-        "off",
-        "Mixed precision (torch.amp.autocast): off, bfloat16, or float16.",
-        choices=one_of("off", "bf16", "fp16"),
-        idle=NEEDS_MODEL,
-    ),
-    grad_scaler=Axis(
-        False,
-        "Whether the loss is scaled so that float16 gradients do not vanish (torch.amp.GradScaler).",
-        idle=only("amp", "fp16"),
-    ),
-    fusion=Axis(
-        "eager",
-        "How operations run: one by one, pointwise ones by PyTorch's own fused function, through torch.compile, "
-        "through TorchScript, or through torch.compile as one CUDA graph (reduce-overhead).",
-        choices=one_of("eager", "functional", "compile", "script", "cuda_graphs"),
-        idle=NEEDS_MODEL,
-    ),
-    zero_grad=Axis(
-        "none",
-        "How gradients are cleared: set to None, or overwritten with zeros (memset).",
-        choices=one_of("none", "memset"),
-        idle=NEEDS_MODEL,
-    ),
-    sync_every_step=Axis(
-        False,
-        "Whether every step reads its loss (loss.item()), for which the host waits for the device.",
-        idle=NEEDS_MODEL,
-    ),
-    debug=Axis(
-        "off",
-        "Which of PyTorch's debugging aids runs in every step.",
-        choices=one_of("off", "anomaly", "profiler", "nvtx", "gradcheck", "gradgradcheck"),
-        idle=NEEDS_MODEL,
-    ),
-    cudnn_benchmark=Axis(
-        False,
-        "Whether cuDNN times its algorithms for every new shape and keeps the fastest.",
-        idle=on_cuda(NEEDS_MODEL),
-    ),
-    vary_shapes=Axis(
-        False, "Whether the size of the images changes from step to step.", idle=all_of(NEEDS_MODEL, OF_IMAGES)
-    ),
-    parallel=Axis(
-        "none",
-        "How the model is replicated: not, by DataParallel, or by DistributedDataParallel (torchrun; gloo on CPUs, "
-        "NCCL on GPUs).",
-        choices=one_of("none", "dp", "ddp"),
-        idle=all_of(only("mode", "train"), any_of(NEEDS_MODEL, OF_A_SCRIPT)),
-        of_scripts=True,
-    ),
-    world_size=Axis(
-        1,
-        "Replicas of the model: processes (ddp) or GPUs (dp); batch_size is each one's own.",
-        least=1,
-        idle=only("parallel", "dp", "ddp"),
-        of_scripts=True,
-    ),
-    ddp_buckets=Axis(
-        "many",
-        "How gradients are exchanged: in PyTorch's buckets of 25 MB, each when it is full, or in one as large as the "
-        "model, when the backward pass has ended.",
-        choices=one_of("many", "one"),
-        idle=only("parallel", "ddp"),
-    ),
-    timing=Axis(
-        "events",
-        "How the device's phases are timed: CUDA events, a synchronisation after every phase, or not at all (off).",
-        choices=one_of("events", "serialized", "off"),
-        idle=on_cuda(only("mode", "train", "compute", "copy")),
-    ),
-)
-"""The training step."""
-
-AXES: tuple[Axis, ...] = (*TASK, *STORED, *PLANTED, *LOADING, *TRANSFER, *TRAINING)
+AXES: tuple[Axis, ...] = (*TASK, *STORED, *PLANTED, *LOADING, *TRANSFER, *TRAINING, *TOGETHER)
 NO_KNOBS = frozenset(("mode", "step", "check"))
 """Axes that say what a trial does rather than how: a loader alone against a training step is no contrast."""
 KNOBS = frozenset(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from feedrate.schema.errors import InputError, expected_one_of
@@ -74,6 +74,11 @@ class Axis:
             raise InputError(f"{where}: got {value!r}; expected a number of at least {self.least:g}")
         checked: Value = value
         return checked
+
+
+def named(**axes: Axis) -> tuple[Axis, ...]:
+    """Give every axis the name that it stands under."""
+    return tuple(replace(axis, name=name) for name, axis in axes.items())
 
 
 NO_CUDA = "no CUDA device here"

@@ -75,6 +75,7 @@ class ClusterFolder:
             EnvironmentFault: it cannot be written.
         """
         runs.make_folder(self.jobs)
+        self.path.chmod(0o700)  # names of nodes, and the secret by which they meet
         salt = self.path.with_name("salt")
         if not salt.exists():
             runs.write_whole(salt, secrets.token_hex(16).encode())

@@ -11,6 +11,7 @@ A file says its version in its manifest, which lies inside the file and beside i
 - Version 6: trials have the axis ``scaled_decode``, ``first_step_ns``, ``gpu_energy_ns``, ``gpu_allocations`` and
   ``pinned_allocations``.
 - Version 7: a run may be one node's part of a cluster's sweep: ``cluster``, and the machine's ``node``.
+- Version 8: trials have the axis ``nodes``.
 
 Whatever changes a column, a type or a field of the manifest makes a new version. ``tests/golden`` holds files of each
 version and the list of what the newest holds.
@@ -42,6 +43,7 @@ _CAME_WITH = {
     **dict.fromkeys(("memory_limit_mib", "read_ahead_kib", "ddp_buckets"), 3),
     **dict.fromkeys(("script", "worker_getitem_ns", "batches_ready"), 4),
     **dict.fromkeys(("scaled_decode", "first_step_ns", "gpu_energy_ns", "gpu_allocations", "pinned_allocations"), 6),
+    "nodes": 8,
 }
 """Column to the version that it came with; all others are older than version 2."""
 _FIELDS_CAME_WITH: dict[str, tuple[int, bool | set[str]]] = {

@@ -6,12 +6,14 @@ trials in the same order.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import random
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean, stdev
@@ -29,6 +31,7 @@ from feedrate.schema.axes import Value
 from feedrate.store import runs
 from feedrate.store.manifest import AskedClaim, Dataset, RunManifest, Spread, Stopped
 from feedrate.sweep.screen import Progress, Screen
+from feedrate.trial.rendezvous import Meeting
 
 GIVE_UP_AFTER = 2
 """A cell that failed so often and never ran is left out of the blocks that follow."""
@@ -57,6 +60,8 @@ class ActiveRun:
     claims: ClaimTracker = field(init=False)
     searches: Searches | None = field(init=False)
     """What chooses the trials of a tuned sweep."""
+    meeting: Meeting | None = field(init=False)
+    """Where the nodes of a cluster meet that run every trial together; their blocks hold all cells, in one order."""
     _grown: dict[int, set[str]] = field(default_factory=dict)
     """Block to the cells whose windows are longer in it."""
     origin_ns: int = 0
@@ -74,6 +79,9 @@ class ActiveRun:
         self.contrasts = ContrastTracker(plan.rule, compared, ceilings)
         self.claims = ClaimTracker(plan.rule, plan.claims)
         self.journal = runs.Journal(self.folder)
+        options = self.local.options
+        member = options.cluster
+        self.meeting = Meeting(options.meets_at, member.node, member.nodes) if member and options.meets_at else None
 
     @property
     def run_id(self) -> str:
@@ -117,6 +125,8 @@ class ActiveRun:
         """
         if self.searches:
             return self.searches.order(block, self.trials)
+        if self.meeting:
+            return self.live(block)
         gone = self.given_up(block)
         live = {cell.cell_id: cell for cell in self._affordable(block, self.live(block))}
         open_claims = self.claims.open(block, gone)
@@ -130,6 +140,17 @@ class ActiveRun:
             if place % every == 0:
                 order.append(control)
         return order
+
+    def plan_digest(self) -> str:
+        """Digest what all nodes that run trials together must plan alike."""
+        cells, protocol = self.local.plan.all_cells, self.local.plan.matrix.protocol
+        text = json.dumps([sorted(cell.cell_id for cell in cells), protocol.model_dump()])
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def own(self, block: int) -> list[PlannedCell]:
+        """The trials of a block that run on this node, too."""
+        order, meeting = self.order(block), self.meeting and replace(self.meeting, block=block)
+        return [cell for cell in order if not meeting or meeting.turn < int(cell.axes.get("nodes", 1))]
 
     def live(self, block: int) -> list[PlannedCell]:
         """The cells that a question still wants in a block, in its random order."""
@@ -182,6 +203,8 @@ class ActiveRun:
 
     def _expected(self, block: int) -> dict[str, int]:
         """Predict with how many blocks each cell will be done, from what was measured before a block."""
+        if self.meeting:  # what one node measured must not change what it runs: the others run the same
+            return dict.fromkeys((cell.cell_id for cell in self.local.plan.all_cells), self.local.plan.rule.most)
         gone = self.given_up(block)
         checks = {cell.cell_id: FACT_TRIALS for cell in self.local.plan.unclaimed_checks if cell.cell_id not in gone}
         expected = checks | self.claims.expected(block, gone)
@@ -190,7 +213,10 @@ class ActiveRun:
         return expected
 
     def block_s(self, block: int, order: list[PlannedCell]) -> float:
-        """Predict how long trials of a block take: as long as they took so far, and what comes between them."""
+        """Predict how long trials of a block take: as long as they took so far, and what comes between them.
+
+        What other nodes run meanwhile counts as what comes between.
+        """
         seconds = self._seconds(self.trials)
         blocks = len({trial["block"] for trial in self.trials})
         known = sum(map(sum, seconds.values()))
@@ -233,6 +259,18 @@ class ActiveRun:
             "min_steps": plan.matrix.protocol.min_steps,
         }
 
+    def met(self, job: dict[str, Any], cell: PlannedCell, meeting: Meeting | None) -> dict[str, Any]:
+        """Complete the job of a trial that runs on several nodes; those that do not train one model read other samples.
+
+        What one node has read a file server hands to the next from its memory.
+        """
+        if not meeting or int(cell.axes.get("nodes", 1)) == 1:
+            return job
+        seed = job["seed"]
+        if cell.axes.get("parallel") != "ddp":
+            seed = random.Random(f"{seed}:{meeting.node}").getrandbits(31)
+        return job | {"seed": seed, "meeting": asdict(meeting)}
+
     def grown(self, block: int) -> set[str]:
         """The cells whose windows are longer in a block; ask when all blocks before it have ended.
 
@@ -240,7 +278,8 @@ class ActiveRun:
         """
         for each in range(block + 1):
             if each not in self._grown:
-                self._grown[each] = self._grown.get(each - 1, set()) | self.claims.grown(each)
+                more = set() if self.meeting else self.claims.grown(each)
+                self._grown[each] = self._grown.get(each - 1, set()) | more
         return self._grown[block]
 
     def window_s(self, cell: PlannedCell, block: int) -> float:
@@ -319,7 +358,7 @@ class ActiveRun:
         """What the run records of itself, having stopped for a reason."""
         local, plan, failed = self.local, self.local.plan, self.given_up()
         ended = Counter(trial["block"] for trial in self.trials)
-        complete = [block for block, trials in ended.items() if trials >= len(self.order(block))]
+        complete = [block for block, trials in ended.items() if trials >= len(self.own(block))]
         cpu_s, clock_s = self.began
         wall_s = time.perf_counter() - clock_s
         return RunManifest(

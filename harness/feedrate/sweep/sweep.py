@@ -36,6 +36,7 @@ from feedrate.store.manifest import Dataset
 from feedrate.sweep.launcher import Answer, Template
 from feedrate.sweep.run import ActiveRun
 from feedrate.sweep.screen import Screen
+from feedrate.trial.rendezvous import Meeting
 
 SERVES = 16
 """Trials of a tuned sweep, whose blocks are short, after which it starts another template."""
@@ -158,7 +159,10 @@ def _measure(active: ActiveRun) -> str:
     template, served = None, 0
     with contextlib.ExitStack() as stack:
         while order := active.order(block):
-            if block > first and budget and active.elapsed_s() + active.block_s(block, order) > budget:
+            if active.meeting:
+                if not active.meeting.begin(block, active.plan_digest()):
+                    return "budget"
+            elif block > first and budget and active.elapsed_s() + active.block_s(block, order) > budget:
                 return "budget"
             if block == first:
                 active.screen.say("Starting: importing torch takes a few seconds.")
@@ -253,10 +257,13 @@ def _run_block(active: ActiveRun, block: int, order: list[PlannedCell], template
     for place, cell in enumerate(order):
         if place in done:
             continue
+        meeting = active.meeting and active.meeting.gate(block, place)
+        if active.meeting and (not meeting or meeting.turn >= int(cell.axes.get("nodes", 1))):
+            continue
         active.screen.trial(cell, active.progress(block, place, order, forecast))
         growth = cell.axes.get("index_kind", "none") != "none"
         observer = Observer(active.host, active.gpu, active.origin_ns, active.screen.tick, growth=growth)
-        answer = _run_trial(active, cell, block, template, observer)
+        answer = _run_trial(active, cell, block, template, observer, meeting)
         identity = {
             "run_id": active.run_id,
             "trial_id": f"{active.run_id}-{block:03d}-{place:04d}",
@@ -275,14 +282,22 @@ def _run_block(active: ActiveRun, block: int, order: list[PlannedCell], template
         active.screen.ended(entry["trial"])
 
 
-def _run_trial(active: ActiveRun, cell: PlannedCell, block: int, template: Template, observer: Observer) -> Answer:
+def _run_trial(
+    active: ActiveRun,
+    cell: PlannedCell,
+    block: int,
+    template: Template,
+    observer: Observer,
+    meeting: Meeting | None,
+) -> Answer:
     """Run a trial, in a memory group of its own and with another read-ahead of the disk where its cell says so."""
     limit_mib, ahead_kib = (int(cell.axes.get(axis, 0)) for axis in ("memory_limit_mib", "read_ahead_kib"))
     with contextlib.ExitStack() as stack:
         group = observer.group = stack.enter_context(memory_limit.group(limit_mib)) if limit_mib else None
         if ahead_kib:
             stack.enter_context(read_ahead.limit(active.local.options.data_root, ahead_kib))
-        job = active.job("trial", cell, block) | {"memory_group": str(group.entry) if group else None}
+        job = active.met(active.job("trial", cell, block), cell, meeting)
+        job |= {"memory_group": str(group.entry) if group else None}
         answer = template.run(json.dumps(job), timeout_s=active.timeout_s(cell, block), watch=observer)
         if group and answer.outcome != "ok" and group.killed():
             full = f"the kernel killed a process of the trial, whose memory is limited to {limit_mib} MiB"

@@ -1,3 +1,3 @@
 """What runs inside the measured process: template, child, loader, stages, loop."""
 
-__all__ = ["witness"]
+__all__ = ["rendezvous", "witness"]

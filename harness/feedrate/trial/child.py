@@ -6,7 +6,6 @@ a DataLoader down takes 100. Until then its workers live, so that the parent can
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
@@ -36,7 +35,7 @@ OUT_OF_MEMORY = (
 
 def perform(text: str, descriptor: int) -> int:
     """Do a job, given as JSON, and wait to be killed."""
-    job = Job(**json.loads(text))
+    job = Job.parse(text)
     _set_blocking(job, text, descriptor)
     work = {
         "facts": _report_facts,

@@ -8,7 +8,8 @@ batch for all replicas; it is moved to the first GPU, which deals it out in ever
 
 A step of one rank waits for all (gradients are averaged in the backward pass), so all must take the same number of
 steps. They agree on it outside the window, from the slowest rank's pace before; inside, nobody asks. The window begins
-when all ranks are ready and ends when all are done. Rank 0 reports; phases and spans are its own, samples are all's.
+when all ranks are ready and ends when all are done. The first rank of a node reports; phases and spans are its own,
+samples are all's.
 
 Torchrun's own agent starts the ranks, through its API, as forks of the trial's process and in its group: a fork is as
 good as a fresh process, as for every trial, and a kill of the group leaves none of them. For the probes the agent is
@@ -58,8 +59,10 @@ def replicate(job: Job, model: nn.Module) -> nn.Module:
     if in_group():
         devices = [torch.cuda.current_device()] if job.device == "cuda" else None
         # None is PyTorch's own size. It counts from the second step on: the first is always one bucket.
-        size_mb = None if job.value("ddp_buckets") == "many" else megabytes(model)
-        return nn.parallel.DistributedDataParallel(model, device_ids=devices, bucket_cap_mb=size_mb)
+        size_mb = megabytes(model) if job.value("ddp_buckets") == "one" else None
+        replica = nn.parallel.DistributedDataParallel(model, device_ids=devices, bucket_cap_mb=size_mb)
+        replica.require_backward_grad_sync = job.value("ddp_buckets") != "none"  # as no_sync() has it
+        return replica
     return model
 
 
@@ -129,21 +132,23 @@ class FailureReporter(Reporter):
 
 
 def launch(job: Job, descriptor: int, work: Callable[[Job, Reporter], None]) -> None:
-    """Start the ranks of a trial, as ``torchrun --standalone`` does, and stay with them until one of them dies."""
+    """Start the ranks of a trial on this node, as torchrun does, and stay with them until one of them dies."""
     from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
     # LaunchConfig asks for an accelerator: asked of CUDA itself, that would poison the fork of every rank.
     os.environ[NVML_CHECK] = "1"
+    nodes, meeting = job.value("nodes"), job.meeting
     config = LaunchConfig(
-        min_nodes=1,
-        max_nodes=1,
-        nproc_per_node=job.value("world_size"),
-        run_id=str(uuid4()),
+        min_nodes=nodes,
+        max_nodes=nodes,
+        nproc_per_node=job.value("world_size") // nodes,
+        run_id=meeting.name if meeting else str(uuid4()),
         rdzv_backend="c10d",
-        rdzv_endpoint="localhost:0",
-        local_addr="127.0.0.1",
+        rdzv_endpoint=meeting.endpoint if meeting else "localhost:0",
+        rdzv_configs={"is_host": meeting.leads if meeting else True},
+        local_addr=meeting.address if meeting else "127.0.0.1",
         max_restarts=0,
         monitor_interval=MONITOR_S,
         start_method="fork",
@@ -166,19 +171,21 @@ def _run_rank(job: Job, descriptor: int, agent: int, work: Callable[[Job, Report
     linux.die_with_parent(agent)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)  # the agent's own handlers would leave a file of their traceback
-    first = os.environ["RANK"] == "0"
+    first = os.environ["LOCAL_RANK"] == "0"
     work(job, Reporter(descriptor) if first else FailureReporter(descriptor))
 
 
 def join(job: Job) -> None:
     """Become a member of the trial's process group; called once in every rank, from torchrun's environment.
 
-    Threads are shared out, so that all ranks together use as many as one process does; who sets OMP_NUM_THREADS means
-    each rank's own, as for torchrun.
+    Threads are shared out, so that all ranks of a node together use as many as one process does; who sets
+    OMP_NUM_THREADS means each rank's own, as for torchrun.
     """
     if "OMP_NUM_THREADS" not in os.environ:
-        torch.set_num_threads(max(1, torch.get_num_threads() // job.value("world_size")))
+        ranks = job.value("world_size") // job.value("nodes")
+        torch.set_num_threads(max(1, torch.get_num_threads() // ranks))
     if job.device == "cuda":
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # all ranks are here, whatever the machine's name resolves to
+    if job.value("nodes") == 1:
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # all ranks are here, whatever the machine's name means
     torch.distributed.init_process_group("nccl" if job.device == "cuda" else "gloo")

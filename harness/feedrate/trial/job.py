@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from feedrate.schema.axes import BY_NAME
+from feedrate.trial.rendezvous import Meeting
 from feedrate.workloads import DataSpec
 
 
@@ -34,9 +35,18 @@ class Job:
     """Of sampler, weights and planted costs."""
     memory_group: str | None = None
     """The file through which the trial enters the group that limits its memory (``machine.memory_limit``)."""
+    meeting: Meeting | None = None
+    """Where the nodes of a trial that runs on several meet."""
     warmup_s: float = 0.3
     window_s: float = 0.6
     min_steps: int = 12
+
+    @classmethod
+    def parse(cls, text: str) -> Job:
+        """Read a job, as the parent writes it."""
+        fields = json.loads(text)
+        meeting = fields.pop("meeting", None)
+        return cls(**fields, meeting=Meeting(**meeting) if meeting else None)
 
     def value(self, axis: str) -> Any:
         """The cell's value of an axis, or the axis' frozen default where it does not apply."""

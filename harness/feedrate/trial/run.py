@@ -14,7 +14,7 @@ import torch
 
 from feedrate.schema import window as windows
 from feedrate.schema.columns import STEPS_KEPT, WORKER_STAGES
-from feedrate.trial import cache, distributed, loader, loop, page_cache, stages
+from feedrate.trial import cache, distributed, loader, loop, page_cache, rendezvous, stages
 from feedrate.trial.feed import Feed, open_feed, planted_read_ns, window_folder
 from feedrate.trial.job import Job, Reporter
 from feedrate.trial.loader import Batch
@@ -40,6 +40,8 @@ def run_trial(job: Job, reporter: Reporter) -> None:
         timeline.reset_for(job.window_s, warm.pace_ns())
     overflows = training.overflows if training else None
     limits = distributed.agree(window_limits(job, feed.most_steps), warm.pace_ns())
+    if job.meeting and not distributed.in_group():  # ranks wait for each other anyway
+        rendezvous.meet(job.meeting, job.value("nodes"))
     epochs_before = feed.epochs.begun if feed.epochs else 0
     allocated_before = allocations(job)
 
