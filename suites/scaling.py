@@ -26,7 +26,7 @@ _TRAINING = {**REAL, "n_samples": 2048, "parallel": "ddp", "num_workers": 1, "dd
 
 SUITE = Suite(
     "How many nodes can load at once, and train one model?",
-    (),
+    ("nodes_at_once",),
     (
         _COLD | _PIXELS,
         _COLD | FILES | {"batch_size": 16},

@@ -298,10 +298,16 @@ def nodes(
     sweep: Annotated[str, typer.Argument(metavar="SWEEP", help="What its runs call it; by default the newest.")] = "",
     results: Results = RESULTS,
 ) -> None:
-    """Say whether the nodes of a cluster's sweep are alike: which stands out, in which stage, and by how much."""
+    """Say whether a cluster's nodes are alike, and which stands out; of a sweep together, how many are fed at once."""
+    from feedrate.questions.nodes import sweep as of_nodes
     from feedrate.questions.nodes import terminal as nodes_terminal
+    from feedrate.questions.scaling import terminal as scaling_terminal
 
-    nodes_terminal.show(sweep, results, Console())
+    found = of_nodes.named(sweep, results)
+    if found.together:
+        scaling_terminal.show(found, Console())
+    else:
+        nodes_terminal.show(found, results, Console())
 
 
 @app.command()

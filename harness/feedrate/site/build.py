@@ -34,6 +34,7 @@ from feedrate.questions.methodology import page as methodology_page
 from feedrate.questions.nodes import page as nodes_page
 from feedrate.questions.reference import page as reference_page
 from feedrate.questions.runs import page as runs_page
+from feedrate.questions.scaling import page as scaling_page
 from feedrate.questions.suites import page as suites_page
 from feedrate.schema.errors import EnvironmentFault, InputError
 from feedrate.schema.plugins import RESOURCES
@@ -183,8 +184,9 @@ def _content(
             yield page
         yield home_page.page(everyone.at_home(), questions, verdicts, len(everyone.machines), measured)
         yield machines_page.index_page(everyone.detailed)
-        if of_nodes := nodes_page.page(everyone.every):
-            yield of_nodes
+        for of_cluster in (nodes_page, scaling_page):
+            if page_of_nodes := of_cluster.page(everyone.every):
+                yield page_of_nodes
         for own in by_machine(everyone.detailed).values():
             yield machines_page.page(own, verdicts, {name: path for name, path, _ in questions})
         yield reference_page.runs_page(everyone.detailed, refused)
@@ -208,8 +210,12 @@ def _address() -> str:
 
 
 def _machines(pages: Sequence[Page]) -> dict[str, Any]:
-    """The entry of the machines, with nodes and all hardware below it where there are such pages."""
-    more = [{page.title: page.path} for page in pages if page.path in (nodes_page.PATH, hardware_page.PATH)]
+    """The entry of the machines, with those of clusters and all hardware below it where there are such pages."""
+    more = [
+        {page.title: page.path}
+        for page in pages
+        if page.path in (nodes_page.PATH, scaling_page.PATH, hardware_page.PATH)
+    ]
     return {"Machines": [{"All machines": machines_page.INDEX}, *more] if more else machines_page.INDEX}
 
 

@@ -1,4 +1,4 @@
-"""The page "Are my nodes alike?" of the newest sweep of a cluster, whose nodes are called by their numbers alone."""
+"""The page "Are my nodes alike?" of the newest sweep of nodes each by itself, which are called by their numbers."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ from typing import Any
 from markupsafe import Markup
 
 from feedrate.analysis.estimates import rows_of
-from feedrate.charts.citation import Origin, day
 from feedrate.pages import markup
 from feedrate.pages.markup import Page
 from feedrate.pages.runs import RunView, place
 from feedrate.pages.template import render
 from feedrate.questions.nodes import chart, sentences
 from feedrate.questions.nodes.analysis import ALL, Found, find
-from feedrate.questions.nodes.sweep import sweeps
-from feedrate.schema import words
+from feedrate.questions.nodes.sweep import origin, sweeps
 
 PATH = "nodes.md"
 TITLE = "Are my nodes alike?"
@@ -24,13 +22,13 @@ TITLE = "Are my nodes alike?"
 
 def page(every: Sequence[RunView]) -> Page | None:
     """Write the page from the newest sweep among all runs; None where no cluster swept."""
-    found = sweeps(view.run for view in every)
+    found = [sweep for sweep in sweeps(view.run for view in every) if not sweep.together]
     if not found:
         return None
     sweep, views = found[0], {view.run.folder: view for view in every}
     own = {node: views[run.folder] for node, run in sorted(sweep.runs.items())}
     judged = find(sweep.trials())
-    figure = place(chart.draw(judged), "nodes", PATH, _origin(judged, list(own.values())))
+    figure = place(chart.draw(judged), "nodes", PATH, origin(list(own.values()), len(judged.nodes)))
     parts = list(dict.fromkeys(judged.judged["part"]))
     body = render(
         "nodes/page.md",
@@ -46,16 +44,6 @@ def page(every: Sequence[RunView]) -> Page | None:
         rows=list(_rows(judged, parts, own)),
     )
     return Page(PATH, TITLE, body, {figure.name: figure})
-
-
-def _origin(found: Found, own: Sequence[RunView]) -> Origin:
-    """Where the figure comes from, as citations say it."""
-    runs = [view.manifest for view in own]
-    machines = tuple(dict.fromkeys(view.name for view in own))
-    days = tuple(sorted({each for run in runs for each in day(run.started_at)}))
-    versions = tuple(sorted({run.feedrate_version for run in runs}))
-    basis = f"{words.plural(len(found.nodes), 'node')}, up to {words.plural(max(run.blocks for run in runs), 'block')}"
-    return Origin(machines, tuple(run.run_id for run in runs), days, versions, basis)
 
 
 def _rows(found: Found, parts: Sequence[str], own: Mapping[int, RunView]) -> Iterator[list[object]]:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
 
+from feedrate.analysis.estimates import AXIS_NAMES
 from feedrate.analysis.machines import CELL, SAME_IN_BOTH
 from feedrate.analysis.storage import PROVING, believable
+from feedrate.charts.citation import Origin, day
+from feedrate.pages.runs import RunView
 from feedrate.questions.compare.analysis import STAGES
+from feedrate.schema import words
 from feedrate.schema.errors import InputError, expected_one_of
 from feedrate.store import clusters, marks, runs
+from feedrate.store.manifest import Membership
 from feedrate.store.runs import StoredRun
 
 _COLUMNS = dict.fromkeys(
@@ -23,6 +28,8 @@ _COLUMNS = dict.fromkeys(
     )
 )
 """Of trials: what is asked of many nodes fits into memory."""
+_OF_CELLS = dict.fromkeys(("run_id", *CELL, *AXIS_NAMES, "block", "role", "suite", "outcome", "samples_per_s"))
+"""Of trials: what tells every cell from all others, and its throughput."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +41,8 @@ class Sweep:
     """Number of a node to its newest run."""
     nodes: int
     """How many nodes swept."""
+    together: bool = False
+    """Whether they ran each trial at the same moment."""
 
     def trials(self) -> pd.DataFrame:
         """Read what is compared of all nodes' trials, with ``node``, in order of the nodes.
@@ -44,17 +53,37 @@ class Sweep:
         read = ((node, runs.rows([run.folder], list(_COLUMNS))) for node, run in sorted(self.runs.items()))
         return believable(pd.concat([frame.assign(node=node) for node, frame in read], ignore_index=True))
 
+    def joined(self) -> pd.DataFrame:
+        """Read the trials of all nodes as if they were one run's, called like the sweep.
+
+        Raises:
+            InputError: a file is not one that feedrate wrote, or changed since.
+        """
+        return runs.rows([run.folder for run in self.runs.values()], list(_OF_CELLS)).assign(run_id=self.name)
+
+
+def origin(own: Sequence[RunView], nodes: int) -> Origin:
+    """Where a figure of many nodes comes from, as citations say it: their runs, and how many of them it tells of."""
+    manifests = [view.manifest for view in own]
+    machines = tuple(dict.fromkeys(view.name for view in own))
+    days = tuple(sorted({each for run in manifests for each in day(run.started_at)}))
+    versions = tuple(sorted({run.feedrate_version for run in manifests}))
+    blocks = words.plural(max(run.blocks for run in manifests), "block")
+    basis = f"{words.plural(nodes, 'node')}, up to {blocks}"
+    return Origin(machines, tuple(run.run_id for run in manifests), days, versions, basis)
+
 
 def sweeps(stored: Iterable[StoredRun]) -> list[Sweep]:
     """Sort the runs of clusters into sweeps, the newest first."""
     begun: dict[str, str] = {}
     found: defaultdict[str, dict[int, StoredRun]] = defaultdict(dict)
-    nodes: dict[str, int] = {}
+    members: dict[str, Membership] = {}
     for run in sorted(stored, key=lambda run: run.manifest.started_at):
         if place := run.manifest.cluster:
             found[place.sweep][place.node] = run
-            begun[place.sweep], nodes[place.sweep] = run.manifest.started_at, place.nodes
-    return [Sweep(name, found[name], nodes[name]) for name in sorted(found, key=begun.__getitem__, reverse=True)]
+            begun[place.sweep], members[place.sweep] = run.manifest.started_at, place
+    newest = sorted(found, key=begun.__getitem__, reverse=True)
+    return [Sweep(name, found[name], members[name].nodes, members[name].together) for name in newest]
 
 
 def named(name: str, results: Path) -> Sweep:

@@ -11,16 +11,15 @@ from feedrate.pages import report
 from feedrate.pages.report import Cell, Section
 from feedrate.questions.nodes import sentences
 from feedrate.questions.nodes.analysis import ALL, find
-from feedrate.questions.nodes.sweep import named, names
+from feedrate.questions.nodes.sweep import Sweep, names
 
 
-def show(name: str, results: Path, console: Console) -> None:
-    """Print what a sweep, or the newest, says of its nodes.
+def show(sweep: Sweep, results: Path, console: Console) -> None:
+    """Print what a sweep that lies under ``results`` says of its nodes.
 
     Raises:
-        InputError: there is no such sweep, or a table is damaged.
+        InputError: a table is damaged.
     """
-    sweep = named(name, results)
     called = names(sweep, results)
 
     def naming(node: int) -> str:

@@ -1,0 +1,192 @@
+"""Nodes that ran trials together: the pace of each by how many loaded at once, its knee, and training on several.
+
+*Loading.* In a storage that serves few nodes at full pace and many at a constant sum, the log throughput of a node is
+flat in the log of how many load, and then falls by 1: log y = min(a, c - log k). The *knee* exp(c - a) is how many
+nodes the storage feeds at full pace. Both levels are means over the numbers of nodes on their side; the parting of
+sides with the least squares counts. The interval is Student's t on the log of the knee, with the jackknife's error over
+blocks. Each block rotates which nodes load, so that differences between nodes are noise of blocks here.
+
+A knee is named only where a node is shown to be slower with the most nodes than alone, beyond the margin of 1 %.
+Between the two regimes a real storage bends rather than breaks: the knee says where the regimes would meet.
+
+*Training* (DistributedDataParallel over nodes). Efficiency is the throughput of the whole ÷ processes, against that of
+the fewest processes; what the exchange of gradients takes is 1 - throughput with ÷ without it, both paired by block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from feedrate.analysis.blocks import Blocks, Floats, half_width, moments, successful, t_half_width
+from feedrate.analysis.estimates import AXIS_NAMES, cells, rows_of
+from feedrate.schema import words
+from feedrate.schema.metrics import REFUTED_UNDER
+
+LEAST_BLOCKS = 3
+"""Of a knee's interval."""
+_LOADING, _TRAINING = ("nodes",), ("nodes", "world_size", "ddp_buckets")
+"""Axes that cells of one group differ in."""
+_SIZES = ("world_size", "nodes")
+Row = Mapping[Any, Any]
+
+
+class Value(NamedTuple):
+    """A number with its 95 % interval; the ends are NaN where fewer than two blocks have it."""
+
+    value: float
+    lo: float
+    hi: float
+    n: int
+    """Blocks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """Some nodes at once."""
+
+    nodes: int
+    rate: Value
+    """Samples a second: of one node where each loads by itself, else of the whole training."""
+    processes: int = 1
+    """That train one model."""
+    efficiency: Value | None = None
+    """Throughput ÷ processes, against that of the fewest; None for those."""
+    exchange: Value | None = None
+    """Share of the time that exchanging gradients takes; None where it was not measured without."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loading:
+    """Cells that differ in how many nodes load at once."""
+
+    cell: Row
+    """One of them."""
+    levels: tuple[Level, ...]
+    """By nodes, ascending; two or more."""
+    kept: Value
+    """Throughput of a node with the most at once ÷ that with the fewest."""
+    knee: Value | None
+    """Nodes that are fed at full pace; None where no fall is shown, or blocks are too few."""
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """Cells of one training on several nodes."""
+
+    cell: Row
+    levels: tuple[Level, ...]
+    """By processes and nodes, ascending."""
+
+
+def loading(trials: pd.DataFrame) -> list[Loading]:
+    """Find what was loaded by several numbers of nodes at once.
+
+    Args:
+        trials: of one run, or of all nodes of a sweep (``Sweep.joined``).
+    """
+    own = trials[trials["nodes"].notna() & trials["parallel"].fillna("none").ne("ddp")]
+    blocks = Blocks(own)
+    found = []
+    for group in _groups(own, _LOADING):
+        if len({row["nodes"] for row in group}) > 1:
+            logs = _logs(blocks, group)
+            at = np.array([row["nodes"] for row in group], dtype=np.float64)
+            kept = _value(logs[-1] - logs[0])
+            falls = kept.hi < REFUTED_UNDER
+            levels = tuple(Level(int(row["nodes"]), _rate(row)) for row in group)
+            found.append(Loading(group[0], levels, kept, knee(logs, at) if falls else None))
+    return found
+
+
+def training(trials: pd.DataFrame) -> list[Training]:
+    """Find what was trained on several nodes, or in several processes of one; ``trials`` as for :func:`loading`."""
+    own = trials[trials["parallel"].fillna("none").eq("ddp")]
+    blocks = Blocks(own)
+    found = []
+    for group in _groups(own, _TRAINING):
+        exchanged = [row for row in group if row["ddp_buckets"] == "many"]
+        if len(exchanged) < 2 or max(row["nodes"] for row in exchanged) < 2:
+            continue
+        alone = {(row["nodes"], row["world_size"]): row for row in group if row["ddp_buckets"] == "none"}
+        first, levels = exchanged[0], []
+        for row in exchanged:
+            own_logs, first_logs = _logs(blocks, [row, first])
+            more = np.log(row["world_size"] / first["world_size"])
+            efficiency = None if row is first else _value(own_logs - first_logs - more)
+            without = alone.get((row["nodes"], row["world_size"]))
+            exchange = None if without is None else _share(own_logs - _logs(blocks, [without])[0])
+            levels.append(Level(int(row["nodes"]), _rate(row), int(row["world_size"]), efficiency, exchange))
+        found.append(Training(first, tuple(levels)))
+    return found
+
+
+def _groups(trials: pd.DataFrame, free: tuple[str, ...]) -> Iterator[list[Row]]:
+    """Cells with a trial that ended well, grouped by all axes but the free ones, by which each group is sorted."""
+    if not len(successful(trials)):
+        return
+    every = cells(trials)
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows_of(every[every["n"].fillna(0).gt(0)]):
+        key = tuple(str(row[axis]) for axis in (*AXIS_NAMES, "device", "run_id") if axis not in free)
+        groups.setdefault(key, []).append(row)
+    for group in groups.values():
+        yield sorted(group, key=lambda row: [row[axis] if words.known(row[axis]) else 0 for axis in _SIZES])
+
+
+def _logs(blocks: Blocks, group: list[Row]) -> Floats:
+    """Log throughput of cells by block."""
+    return blocks.logs([row["run_id"] for row in group], [row["cell_id"] for row in group])
+
+
+def _rate(row: Row) -> Value:
+    return Value(float(row["samples_per_s"]), float(row["lo"]), float(row["hi"]), int(row["n"]))
+
+
+def _value(logs: Floats) -> Value:
+    """A ratio by its logs in each block."""
+    mean, sd, n = moments(logs)
+    value, lo, hi = np.exp(mean + half_width(sd, n) * np.array([0, -1, 1]))
+    return Value(float(value), float(lo), float(hi), int(n))
+
+
+def _share(logs: Floats) -> Value:
+    """What is missing of a ratio."""
+    ratio = _value(logs)
+    return Value(1 - ratio.value, 1 - ratio.hi, 1 - ratio.lo, ratio.n)
+
+
+def knee(logs: Floats, nodes: Floats) -> Value | None:
+    """How many nodes are fed at full pace.
+
+    Args:
+        logs: log throughput of a node, numbers of nodes × blocks; blocks that lack one do not count.
+        nodes: those numbers, ascending.
+
+    Returns:
+        The knee with the ends of its interval, within the numbers measured; None with fewer than ``LEAST_BLOCKS``.
+    """
+    whole = logs[:, np.isfinite(logs).all(axis=0)]
+    count = whole.shape[1]
+    if count < LEAST_BLOCKS:
+        return None
+    without = np.array([_knee(np.delete(whole, block, axis=1).mean(axis=1), nodes) for block in range(count)])
+    error = np.sqrt((count - 1) * without.var())
+    half = t_half_width(error, count - 1) * np.array([0, -1, 1])
+    value, lo, hi = np.clip(np.exp(_knee(whole.mean(axis=1), nodes) + half), nodes[0], nodes[-1])
+    return Value(float(value), float(lo), float(hi), count)
+
+
+def _knee(levels: Floats, nodes: Floats) -> float:
+    """The log of the knee of mean logs."""
+    log_nodes = np.log(nodes)
+    best = np.inf, float(log_nodes[-1])
+    for split in range(1, len(nodes)):
+        flat, total = levels[:split].mean(), (levels[split:] + log_nodes[split:]).mean()
+        squares = float(((levels - np.minimum(flat, total - log_nodes)) ** 2).sum())
+        best = min(best, (squares, float(total - flat)))
+    return best[1]

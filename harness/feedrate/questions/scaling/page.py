@@ -1,0 +1,80 @@
+"""The page "How many nodes at once?" of the newest sweep whose nodes ran their trials together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import pandas as pd
+from markupsafe import Markup
+
+from feedrate.pages import markup
+from feedrate.pages.markup import Page
+from feedrate.pages.runs import RunView, place
+from feedrate.pages.template import render
+from feedrate.questions.nodes.sweep import origin, sweeps
+from feedrate.questions.scaling import charts, sentences
+from feedrate.questions.scaling.analysis import Level, Loading, Training, Value, loading, training
+from feedrate.schema import words
+
+PATH = "scaling.md"
+TITLE = "How many nodes at once?"
+
+
+def page(every: Sequence[RunView]) -> Page | None:
+    """Write the page from the newest such sweep among all runs; None where there is none."""
+    found = [sweep for sweep in sweeps(view.run for view in every) if sweep.together]
+    if not found:
+        return None
+    sweep, views = found[0], {view.run.folder: view for view in every}
+    own = {node: views[run.folder] for node, run in sorted(sweep.runs.items())}
+    trials = sweep.joined()
+    figure = place(charts.nodes_at_once.draw(trials), "scaling", PATH, origin(list(own.values()), len(own)))
+    loaded, trained = loading(trials), training(trials)
+    body = render(
+        "scaling/page.md",
+        title=TITLE,
+        sweep=sweep,
+        began=own[min(own)].manifest.started_at,
+        answer=next(answers(trials), sentences.NOTHING),
+        loaded=[row for each in loaded for row in _loaded(each)],
+        trained=[row for each in trained for row in _trained(each)],
+        links=[markup.link(PATH, view.page, f"node {node}") for node, view in own.items()],
+    )
+    return Page(PATH, TITLE, body, {figure.name: figure})
+
+
+def answers(trials: pd.DataFrame) -> Iterator[str]:
+    """Answer in a sentence for everything that was loaded, the storage that is full first, or trained."""
+    by_knee = sorted(loading(trials), key=lambda found: found.knee.value if found.knee else math.inf)
+    yield from map(sentences.of_loading, by_knee)
+    yield from map(sentences.of_training, training(trials))
+
+
+def _loaded(found: Loading) -> Iterator[list[object]]:
+    for level in found.levels:
+        total = words.number(level.nodes * level.rate.value)
+        yield [_named(found), level.nodes, _rate(level), total, level.rate.n]
+
+
+def _trained(found: Training) -> Iterator[list[object]]:
+    for level in found.levels:
+        shares = [_share(level.efficiency), _share(level.exchange)]
+        yield [_named(found), sentences.placed(level), _rate(level), *shares]
+
+
+def _named(found: Loading | Training) -> Markup:
+    return markup.two_lines(sentences.titled(found.cell), sentences.described(found.cell))
+
+
+def _rate(level: Level) -> Markup | str:
+    value, lo, hi, n = level.rate
+    return (
+        markup.two_lines(words.number(value), f"{words.number(lo)} to {words.number(hi)}")
+        if n > 1
+        else words.number(value)
+    )
+
+
+def _share(share: Value | None) -> Markup | str:
+    return markup.two_lines(words.percent(share.value), sentences.bounds(share)) if share else "–"

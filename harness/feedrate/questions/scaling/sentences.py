@@ -1,0 +1,92 @@
+"""What was found of nodes that ran trials together, in sentences that page, chart and terminal share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from feedrate.questions.scaling.analysis import LEAST_BLOCKS, Level, Loading, Training, Value
+from feedrate.schema import words
+from feedrate.schema.metrics import CONFIRMED_OVER
+
+NOTHING = "No setting ended well with several numbers of nodes."
+
+
+def titled(cell: Mapping[Any, Any]) -> str:
+    """Name what is loaded or trained on: workload and size."""
+    return words.sized(cell["workload"], cell["patch_size"])
+
+
+def doing(cell: Mapping[Any, Any]) -> str:
+    """Say what a trial does."""
+    if cell["parallel"] == "ddp":
+        return f"one training of {cell['model']} (DDP)"
+    return "loading alone" if cell["mode"] == "load" else "loading before a training step"
+
+
+def settings(cell: Mapping[Any, Any]) -> str:
+    """Name the settings that a reader asks for."""
+    workers = words.plural(int(cell["num_workers"]), "worker")
+    cold = ", page cache cold" if cell["page_cache"] == "cold" else ""
+    return f"{cell['storage_format']}, batch {int(cell['batch_size'])}, {workers}{cold}"
+
+
+def described(cell: Mapping[Any, Any]) -> str:
+    """Say what a trial does, and with which settings."""
+    return f"{doing(cell)}, {settings(cell)}"
+
+
+def of_loading(found: Loading) -> str:
+    """Say how many nodes load at full pace, or that no fall is shown."""
+    few, many = found.levels[0], found.levels[-1]
+    what = f"on {titled(found.cell)} ({described(found.cell)})"
+    pace = f"a node alone loads {words.number(few.rate.value)} samples a second" if few.nodes == 1 else ""
+    kept = f"with {many.nodes} at once each keeps {_percent(found.kept)} of the pace of {_few(few.nodes)}"
+    return words.sentence(f"{what}: {', '.join(filter(None, [pace, kept]))}; {_knee(found)}")
+
+
+def _few(nodes: int) -> str:
+    return "one" if nodes == 1 else f"{nodes}"
+
+
+def _knee(found: Loading) -> str:
+    if found.knee:
+        knee, most = found.knee, found.levels[-1].nodes
+        lo, hi = (f"{end:.1f}" for end in (knee.lo, knee.hi))
+        beyond = " or more" if knee.hi >= most else ""
+        ends = f"95\u00a0% interval {lo} to {hi}{beyond}, n = {knee.n}"
+        return f"up to {knee.value:.1f} nodes are fed at full pace ({ends}), more share what there is"
+    if found.kept.n < LEAST_BLOCKS:
+        return f"{words.plural(LEAST_BLOCKS, 'block')} or more would tell whether that is a fall"
+    faster = found.kept.lo > CONFIRMED_OVER
+    return "together they are faster" if faster else "no fall is shown: what they share is not full"
+
+
+def of_training(found: Training) -> str:
+    """Say what training in the most processes reaches, and what of it the exchange of gradients takes."""
+    most = found.levels[-1]
+    what = f"on {titled(found.cell)} ({described(found.cell)})"
+    rate = f"{words.number(most.rate.value)} samples a second in {placed(most)}"
+    parts = [rate]
+    if most.efficiency:
+        parts.append(f"an efficiency of {_percent(most.efficiency)} against {placed(found.levels[0])}")
+    if most.exchange:
+        parts.append(f"exchanging gradients takes {_percent(most.exchange)} of the time")
+    return words.sentence(f"{what}: {'; '.join(parts)}")
+
+
+def placed(level: Level) -> str:
+    """Name the processes of a training and where they run."""
+    where = f" on {words.plural(level.nodes, 'node')}" if level.nodes > 1 else " on one node"
+    return f"{level.processes} {'process' if level.processes == 1 else 'processes'}{where}"
+
+
+def _percent(share: Value) -> str:
+    return f"{words.percent(share.value)} ({bounds(share)})"
+
+
+def bounds(share: Value) -> str:
+    """Write the interval of a share, in per cent."""
+    if not words.known(share.lo):
+        return f"n = {share.n}: no interval"
+    return f"{100 * share.lo:.0f} to {words.percent(share.hi)}, n = {share.n}".replace("-", "−")

@@ -1,0 +1,16 @@
+"""What a sweep of nodes that ran their trials together says, on the terminal."""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+from feedrate.pages import report
+from feedrate.pages.report import Section
+from feedrate.questions.nodes.sweep import Sweep
+from feedrate.questions.scaling import page, sentences
+
+
+def show(sweep: Sweep, console: Console) -> None:
+    """Print a sentence for everything that was loaded or trained by several numbers of nodes."""
+    lines = list(page.answers(sweep.joined())) or [sentences.NOTHING]
+    report.show([Section(f"Sweep {sweep.name}: how many nodes at once?", lines)], console)
