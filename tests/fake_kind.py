@@ -46,6 +46,8 @@ class Fake:
     """The machine has a GPU which the run, on the CPU, did not use."""
     node: int | None = None
     """Its number among the eight nodes of a cluster, each of which has noise of its own."""
+    together: bool = False
+    """Whether the nodes ran each trial at the same moment."""
     pace: float = 1.0
     """How many times as fast as others of its kind."""
 

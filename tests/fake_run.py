@@ -112,7 +112,9 @@ def manifest(fake: Fake, trials: Sequence[dict[str, Any]]) -> RunManifest:
         outcomes=dict(sorted(Counter(row["outcome"] for row in trials).items())),
         cell_seconds={},
         parent_cpu_pct=1.2,
-        cluster=None if fake.node is None else Membership(sweep=SWEEP, node=fake.node, nodes=NODES),
+        cluster=None
+        if fake.node is None
+        else Membership(sweep=SWEEP, node=fake.node, nodes=NODES, together=fake.together),
     )
 
 

@@ -296,7 +296,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def printed(results: Path, sweep: str = "") -> str:
     out = io.StringIO()
-    terminal.show(sweep, results, Console(file=out, width=120))
+    terminal.show(named(sweep, results), results, Console(file=out, width=120))
     return out.getvalue()
 
 

@@ -89,7 +89,7 @@ def loading(trials: pd.DataFrame) -> list[Loading]:
     Args:
         trials: of one run, or of all nodes of a sweep (``Sweep.joined``).
     """
-    own = trials[trials["nodes"].notna() & trials["parallel"].fillna("none").ne("ddp")]
+    own = trials[trials["nodes"].notna() & ~_one_training(trials)]
     blocks = Blocks(own)
     found = []
     for group in _groups(own, _LOADING):
@@ -105,7 +105,7 @@ def loading(trials: pd.DataFrame) -> list[Loading]:
 
 def training(trials: pd.DataFrame) -> list[Training]:
     """Find what was trained on several nodes, or in several processes of one; ``trials`` as for :func:`loading`."""
-    own = trials[trials["parallel"].fillna("none").eq("ddp")]
+    own = trials[_one_training(trials)]
     blocks = Blocks(own)
     found = []
     for group in _groups(own, _TRAINING):
@@ -123,6 +123,11 @@ def training(trials: pd.DataFrame) -> list[Training]:
             levels.append(Level(int(row["nodes"]), _rate(row), int(row["world_size"]), efficiency, exchange))
         found.append(Training(first, tuple(levels)))
     return found
+
+
+def _one_training(trials: pd.DataFrame) -> pd.Series:
+    """Which trials train one model in several processes."""
+    return trials["parallel"].astype(object).eq("ddp")
 
 
 def _groups(trials: pd.DataFrame, free: tuple[str, ...]) -> Iterator[list[Row]]:

@@ -37,7 +37,8 @@ def nodes_at_once(sheet: Sheet, trials: pd.DataFrame) -> Figure:
         _add(sheet, trained, rows, sentences.of_training(trained))
         used |= {row["series"] for row in rows}
     sheet.note(
-        "Dashed: as if nodes shared nothing. The line with a band is the knee and its interval. Where nodes load by themselves a point is the mean of those that loaded "
+        "Dashed: as if nodes shared nothing. The line with a band is the knee and its interval. Where "
+        "nodes load by themselves a point is the mean of those that loaded "
         "at once; intervals are Student’s t over blocks, on logs. Which nodes load moves on by one every block."
     )
     keys = [Key(name, *pair) for name, pair in LOOKS.items() if name in used]
