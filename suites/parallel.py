@@ -4,7 +4,7 @@ One process that drives all devices (DataParallel) against one process a device 
 of one size on every device. Without a CUDA device two processes share the machine's cores, and exchange their
 gradients over gloo: that tells what the exchange costs, and not what a second device brings.
 
-It does not show several machines.
+It does not show several machines: the suite `scaling` does.
 """
 
 from __future__ import annotations
