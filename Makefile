@@ -58,9 +58,9 @@ FEEDRATE := $(CURDIR)/.venv/bin/feedrate
 # Three files of tests at a time where there are four cores, else two: more would disturb those that measure, and on four
 # cores four of them are hardly done sooner.
 PYTEST := .venv/bin/python -m pytest -n $(shell [ $$(nproc) -ge 4 ] && echo 3 || echo 2) --dist loadfile --no-loadscope-reorder
+AT := $(if $(RESULTS),--results "$(RESULTS)")
 WHAT := --matrix "$(MATRIX)" --profile "$(PROFILE)" --suite "$(SUITE)" --budget "$(BUDGET)" --data "$(DATA)" \
 	--data-root "$(DATA_ROOT)" $(if $(YES),--yes) $(if $(TUNE),--tune) $(AT)
-AT := $(if $(RESULTS),--results "$(RESULTS)")
 NEW_ENOUGH = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	{ echo "feedrate needs Python 3.11 or newer, $(PYTHON) is $$($(PYTHON) -V 2>&1): make PYTHON=python3.12 ..."; exit 2; }
 
@@ -126,7 +126,7 @@ compare: .venv/ready ## Compare two machines, or two runs of one (A=, B=: id, fo
 	@$(FEEDRATE) compare "$(A)" "$(B)" $(if $(MARKDOWN),--markdown) $(if $(ALL),--all) $(AT)
 
 nodes: .venv/ready ## Say which nodes of a cluster's sweep stand out, in which stage, and by how much (SWEEP=, by default the newest)
-	@$(FEEDRATE) nodes $(if $(SWEEP),"$(SWEEP)")
+	@$(FEEDRATE) nodes $(if $(SWEEP),"$(SWEEP)") $(AT)
 
 validate: .venv/ready ## Check result files of others: structure, ranges, identities (FILES="trials.parquet results/MACHINE/RUN …")
 	@$(FEEDRATE) validate $(AT) $(FILES)

@@ -120,6 +120,19 @@ def test_the_command_line_explains_itself(arguments: list[str], names: tuple[str
     assert [name for name in names if name not in done.stdout] == []
 
 
+@pytest.mark.parametrize("target", ["plan", "sweep", "nodes", "site", "serve", "summarise", "bench", "readme", "run"])
+def test_a_target_knows_where_results_lie(target: str) -> None:
+    """RESULTS= reaches the command of every target that reads or writes runs."""
+    done = subprocess.run(
+        ["make", "-n", "-o", ".venv/ready", target, "RESULTS=s3://bucket/results"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert '--results "s3://bucket/results"' in done.stdout
+
+
 def test_make_alone_explains_itself() -> None:
     """`make` prints every target with what it does; the README names no target that is not there."""
     done = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True)

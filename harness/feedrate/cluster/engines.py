@@ -47,6 +47,8 @@ class Engine(Protocol):
 
     host: str
     """Under which nodes reach this machine."""
+    one_machine: bool
+    """Whether all nodes are this one."""
 
     def nodes(self) -> list[str]:
         """Choose the nodes, by name.
@@ -76,7 +78,7 @@ class Slurm:
         options = {f"slurm_{name}": value for name, value in given.items() if value}
         self._executor = _executor("slurm", jobs)
         self._executor.update_parameters(timeout_min=minutes, name="feedrate", slurm_exclusive=True, **options)
-        self.host = socket.gethostname()
+        self.host, self.one_machine = socket.gethostname(), False
         self._ids: list[str] = []
         self._states: dict[str, str] = {}
 
@@ -125,7 +127,7 @@ class Local:
     """Processes of this machine in the place of nodes: they measure each other."""
 
     def __init__(self, asked: Asked, minutes: int, jobs: Path) -> None:
-        self._asked, self.host = asked, "127.0.0.1"
+        self._asked, self.host, self.one_machine = asked, "127.0.0.1", True
         self._executor = _executor("local", jobs)
         self._executor.update_parameters(timeout_min=minutes)
         self._jobs: dict[str, Any] = {}

@@ -137,7 +137,15 @@ def _submit(options: Options, asked: Asked, minutes: int, budget_s: float | None
     jobs = {}
     for node, name in enumerate(names):
         member = Membership(sweep=folder.sweep, node=node, nodes=len(names), together=asked.together)
-        own = replace(options, **places, seed=seed, cluster=member, node=folder.label(name), meets_at=url)
+        own = replace(
+            options,
+            **places,
+            seed=seed,
+            cluster=member,
+            node=folder.label(name),
+            meets_at=url,
+            one_machine=engine.one_machine,
+        )
         folder.tell(NodeStatus(node=node, name=name))
         jobs[node] = engine.submit(name, NodeSweep(own, folder, name))
     console.print(

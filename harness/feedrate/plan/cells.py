@@ -340,6 +340,8 @@ def _shards(cell: Cell) -> int | None:
 
 def _cold_limits(cell: Cell, place: Place, protocol: Protocol) -> Iterator[str]:
     """Why a trial cannot read each sample at most once."""
+    if place.one_machine and int(cell.get("nodes", 1)) > 1:
+        yield "page_cache cold: these nodes are one machine, whose page cache they share"
     if place.in_memory:
         yield "page_cache cold: the data folder lies in memory (choose a disk with DATA_ROOT=)"
     if cell.get("prefetcher", "none") != "none":

@@ -60,6 +60,8 @@ class Options:
     """The sweep of many nodes that this is a part of."""
     meets_at: str = ""
     """URL at which its nodes meet before every trial; empty where each sweeps by itself."""
+    one_machine: bool = False
+    """Whether all nodes are this machine."""
     node: str | None = None
     """What stands for the node's name (``Machine.node``)."""
 
@@ -152,6 +154,7 @@ def make(options: Options) -> LocalPlan:
         gpus=gpu.count(),
         cores=machine.cores_logical,
         nodes=options.cluster.nodes if options.cluster and options.cluster.together else 1,
+        one_machine=options.one_machine,
     )
     plan = cells.expand(wanted, place, yes=options.yes)
     return LocalPlan(options, machine, software(), tuning.narrowed(plan) if options.tune else plan)

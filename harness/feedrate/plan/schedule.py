@@ -78,6 +78,8 @@ class Place:
     """Logical cores."""
     nodes: int = 1
     """Nodes that can run a trial at the same moment."""
+    one_machine: bool = False
+    """Whether all of them are one machine, whose page cache they share."""
 
     @property
     def div2k(self) -> Path | None:

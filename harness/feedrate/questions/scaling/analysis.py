@@ -155,8 +155,8 @@ def _rate(row: Row) -> Value:
 def _value(logs: Floats) -> Value:
     """A ratio by its logs in each block."""
     mean, sd, n = moments(logs)
-    value, lo, hi = np.exp(mean + half_width(sd, n) * np.array([0, -1, 1]))
-    return Value(float(value), float(lo), float(hi), int(n))
+    half = half_width(sd, n)
+    return Value(float(np.exp(mean)), float(np.exp(mean - half)), float(np.exp(mean + half)), int(n))
 
 
 def _share(logs: Floats) -> Value:
