@@ -315,3 +315,5 @@ def test_a_server_that_is_not_there_ends_the_node(nodes: Callable[..., Nodes]) -
             EnvironmentFault, match=r"nowhere\.invalid:9 cannot be reached: .*; expected that nodes can"
         ):
             come()
+    with pytest.raises(TrialError, match=r"on all 2 nodes: the others cannot be reached$"):
+        meet(nowhere, 2)

@@ -112,6 +112,8 @@ def meet(meeting: Meeting, nodes: int) -> None:
         why = _call(meeting.url, "start", meeting.node, meeting.block, meeting.position, nodes)
     except KeyboardInterrupt:
         why = "the sweep ends"
+    except EnvironmentFault:  # which names a machine: this message is a published row's
+        why = "the others cannot be reached"
     if why:
         raise TrialError(f"the window did not begin on all {nodes} nodes: {why}")
 
