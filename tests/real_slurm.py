@@ -105,7 +105,8 @@ class Slurm:
 
     def kill_daemon(self, name: str) -> None:
         """Kill a node's daemon, as if it had crashed; the jobs that it had started go on."""
-        _kill([each for each in psutil.process_iter(["cmdline"]) if each.info["cmdline"] == ["slurmd", "-N", name]])
+        daemons = [each for each in psutil.process_iter(["cmdline"]) if each.info["cmdline"] == ["slurmd", "-N", name]]
+        _kill([each for each in daemons if _belongs(each, str(self.folder))])
 
     def restart(self, name: str) -> None:
         """Take a node's job away and have it start anew soon; in the same second the node would refuse it."""

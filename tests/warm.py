@@ -40,7 +40,9 @@ class Runner:
         timeout_s: float = 240,
         window_s: float = LIMITS["window_s"],
         memory_group: str | None = None,
+        meeting: Mapping[str, Any] | None = None,
         **cell: Any,
     ) -> Answer:
-        job = {**self._job, "kind": kind, "cell": self._cell | cell, "window_s": window_s, "memory_group": memory_group}
+        job = {**self._job, "kind": kind, "cell": self._cell | cell, "window_s": window_s}
+        job |= {"memory_group": memory_group, "meeting": meeting}
         return self.template.run(json.dumps(job), timeout_s=timeout_s, watch=watch)

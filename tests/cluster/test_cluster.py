@@ -7,16 +7,16 @@ import multiprocessing
 import os
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from threading import Timer
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from real_slurm import Slurm, missing
+from clustering import command, matrix, orders, started, sweep, until
+from real_slurm import Slurm
 from rich.console import Console
 
 from feedrate.cluster import node
@@ -27,41 +27,6 @@ from feedrate.plan.request import Options
 from feedrate.schema.errors import InputError, TrialError
 from feedrate.store import place, runs
 from feedrate.store.clusters import ClusterFolder, NodeStatus, names
-
-CELL = {"mode": "load", "workload": "synthetic", "storage_format": "memmap", "n_samples": 64, "patch_size": 8}
-PROTOCOL = {"warmup_s": 0.1, "window_s": 0.2, "min_steps": 5, "blocks": [3, 3]}
-
-
-def matrix(folder: Path, blocks: int = 3, **axes: Any) -> Path:
-    """Write a matrix of a loader whose samples cost 5 ms each, asleep."""
-    cells = CELL | {"read_us": 5000, "batch_size": [2, 4], "num_workers": [0, 1]} | axes
-    protocol = PROTOCOL | {"blocks": [blocks, blocks]}
-    text = {"version": 1, "protocol": protocol, "suites": {"loader": [cells]}, "profiles": {"quick": {}}}
-    (folder / "matrix.yaml").write_text(json.dumps(text))
-    return folder / "matrix.yaml"
-
-
-def command(folder: Path, *words: str) -> list[str]:
-    """The command that sweeps a folder's matrix."""
-    places = ("--matrix", "matrix.yaml", "--results", "results", "--data-root", str(folder.parent / "data"))
-    return [sys.executable, "-m", "feedrate", "sweep", *places, *words]
-
-
-def sweep(folder: Path, *words: str, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """Sweep and wait."""
-    return subprocess.run(
-        command(folder, *words), cwd=folder, env=environment, capture_output=True, text=True, check=False
-    )
-
-
-def orders(folder: Path) -> list[list[str]]:
-    """The cells of every run, in the order in which they ran."""
-    found = []
-    for stored in runs.runs(folder / "results"):
-        trials = stored.table("trials").sort_values(["block", "position"])
-        assert (trials["outcome"] == "ok").all(), trials["error_message"].dropna().to_list()
-        found.append(trials["cell_id"].to_list())
-    return found
 
 
 def test_nodes_measure_the_same_in_the_same_order(tmp_path: Path) -> None:
@@ -173,17 +138,6 @@ def test_what_cannot_be_used_is_refused_before_anything_starts(asked: Asked, sai
     assert not (tmp_path / "results").exists()
 
 
-@pytest.fixture
-def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
-    """A new Slurm of four nodes."""
-    if why := missing():
-        pytest.skip(f"a real Slurm cannot run here: {why}")
-    cluster = Slurm(tmp_path_factory.mktemp("slurm"), 4)
-    cluster.start()
-    yield cluster
-    cluster.stop()
-
-
 @pytest.mark.slow
 def test_slurm_sweeps_on_four_nodes(slurm: Slurm, tmp_path: Path) -> None:
     """Four machines, one plan, one order, and no job is left."""
@@ -248,18 +202,3 @@ def test_nodes_that_slurm_does_not_have_are_refused(slurm: Slurm, tmp_path: Path
         assert done.returncode == 2
         assert f"Slurm has {count} such node" in done.stderr
     assert slurm.ask("squeue", "-h") == ""
-
-
-def started(folder: Path) -> ClusterFolder:
-    """The folder of the sweep that has just begun."""
-    until(lambda: len(list(folder.glob("results/cluster/*/node-1.json"))) == 1)
-    (path,) = folder.glob("results/cluster/*/")
-    return ClusterFolder(folder / "results", path.name)
-
-
-def until(holds: Any, most_s: float = 90) -> None:
-    """Wait for something."""
-    end = time.monotonic() + most_s
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.2)

@@ -55,6 +55,39 @@ def test_replicas_need_a_device_each_on_cuda(tmp_path: Path) -> None:
     assert kept(device="cuda", gpus=2) == [("ddp", 1), ("ddp", 2), ("dp", 2)]
 
 
+def test_replicas_are_shared_out_among_nodes(tmp_path: Path) -> None:
+    """Each node has as many as any other, and a GPU for each; one process (dp) does not reach over nodes."""
+    slices = "{parallel: ddp, world_size: [2, 3, 4], nodes: [1, 2]}"
+
+    def kept(**place: object) -> list[tuple[object, object]]:
+        found = expand(tmp_path, slices, nodes=2, **place)
+        assert sum(each.count for each in found.excluded) == 6 - len(found.cells)
+        return sorted((cell.axes["nodes"], cell.axes["world_size"]) for cell in found.cells)
+
+    assert kept() == [(1, 2), (1, 3), (1, 4), (2, 2), (2, 4)]
+    assert kept(device="cuda", gpus=2) == [(1, 2), (2, 2), (2, 4)]
+    assert kept(device="cuda", gpus=1) == [(2, 2)]
+
+
+def test_a_loader_alone_is_not_one_of_several_nodes(tmp_path: Path) -> None:
+    """Nodes matter where something is loaded: that ceiling is one of as many nodes, computing alone is of none."""
+    found = expand(tmp_path, "{mode: [train, load, compute], nodes: [1, 2]}", nodes=2)
+    assert sorted((str(cell.axes["mode"]), cell.axes.get("nodes")) for cell in found.cells) == [
+        ("compute", None),
+        ("load", 1),
+        ("load", 2),
+        ("train", 1),
+        ("train", 2),
+    ]
+    assert not found.ceilings
+    assert "nodes: " in found.merged[0].reason
+    stages = expand(tmp_path, "{nodes: 2}", nodes=2).ceilings
+    assert sorted((str(cell.axes["mode"]), cell.axes.get("nodes")) for cell in stages) == [
+        ("compute", None),
+        ("load", 2),
+    ]
+
+
 def test_replicas_have_no_ceilings(tmp_path: Path) -> None:
     """A stage alone is one replica's: several are not held against it."""
     assert not expand(tmp_path, "{parallel: ddp, world_size: 2}").ceilings
@@ -80,6 +113,19 @@ def test_merging_is_said_with_its_reason(tmp_path: Path) -> None:
         ("{parallel: [none, dp], world_size: 2, fusion: compile}", {}, "copies the model"),
         ("{parallel: [none, ddp], world_size: 2, batch_size: 8, n_samples: 12}", {}, "times world_size"),
         ("{parallel: [none, ddp], storage_format: tfrecord, access: sequential}", {}, "is streamed"),
+        ("{nodes: [1, 2]}", {}, "more nodes than sweep together here, 1 (make sweep ON=slurm NODES=8 TOGETHER=1)"),
+        ("{nodes: [2, 4]}", {"nodes": 3}, "more nodes than sweep together here, 3"),
+        ("{parallel: ddp, world_size: [2, 3], nodes: 2}", {"nodes": 2}, "world_size 3 cannot be shared out evenly"),
+        (
+            "{parallel: [ddp, dp], world_size: 2, nodes: 2}",
+            {"nodes": 2, "device": "cuda", "gpus": 2},
+            "parallel dp is one process: it trains on one node",
+        ),
+        (
+            "{parallel: ddp, world_size: [2, 4], nodes: 2}",
+            {"nodes": 2, "device": "cuda", "gpus": 1},
+            "world_size 4 needs 2 CUDA devices on each node; 1 here",
+        ),
         ("{parallel: [none, ddp], cache: sample}", {}, "evict or fill"),
         ("{batch_size: 8}, {mode: check, check: pin_custom}", {}, "check pin_custom needs a CUDA device"),
         ("{batch_size: 8}, {workload: folder}", {}, "DATA=DIR"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,16 +20,17 @@ PROFILES = {"quick": 5, "reference": 5, "gpu": 6, "transfer": 6, "tune": 5}
 """Every profile with a budget, and the blocks that must fit into it."""
 SUITES = {
     **dict.fromkeys(("calibration", "cores", "loader", "storage"), 5),
-    **dict.fromkeys(("caching", "claims", "collate", "training", "transfer", "workers"), 6),
+    **dict.fromkeys(("caching", "claims", "collate", "scaling", "training", "transfer", "workers"), 6),
 }
 """Every suite that runs on one GPU, likewise: claims may be certain after six."""
 ELSEWHERE = {"parallel": "world_size 2 needs 2 CUDA devices", "script": "sweeps nothing", "tune": "sweeps nothing"}
 """What does not run there by its name, and what is said."""
 
 
-def planned(profile: str = "quick", only: str = "") -> schedule.Plan:
-    """What the repository's own matrix.yaml comes to there."""
-    return cells.expand(matrix.load(plugins.ROOT / "matrix.yaml", profile, only, device="cuda"), PLACE)
+def planned(profile: str = "quick", only: str = "", nodes: int = 1) -> schedule.Plan:
+    """What the repository's own matrix.yaml comes to there, or on so many nodes like it together."""
+    wanted = matrix.load(plugins.ROOT / "matrix.yaml", profile, only, device="cuda")
+    return cells.expand(wanted, replace(PLACE, nodes=nodes))
 
 
 @pytest.mark.parametrize(("profile", "blocks"), PROFILES.items())
@@ -51,6 +54,20 @@ def test_a_suite_that_cannot_run_is_refused(only: str, said: str) -> None:
     """With the reason, where none of its cells can run."""
     with pytest.raises(InputError, match=said):
         planned(only=only)
+
+
+def test_nodes_that_sweep_together_decide_something() -> None:
+    """In the budget of the suite scaling four nodes measure 1, 2, 3 and 4 of them: loading alone, and training."""
+    alone, four = planned(only="scaling"), planned(only="scaling", nodes=4)
+    assert four.blocks >= 6
+    assert not four.cuts()
+    for found, most in ((alone, 1), (four, 4)):
+        counts = Counter((cell.axes["mode"], cell.axes["nodes"]) for cell in found.cells)
+        assert counts == {(mode, nodes): 2 for mode in ("load", "train") for nodes in range(1, most + 1)}
+        assert all(cell.axes["world_size"] == cell.axes["nodes"] for cell in found.cells if "world_size" in cell.axes)
+        (left_out,) = found.excluded
+        assert left_out.count == 4 * (12 - most)
+        assert left_out.reason.startswith(f"more nodes than sweep together here, {most} (make sweep ON=slurm")
 
 
 def test_every_profile_and_suite_is_looked_at() -> None:

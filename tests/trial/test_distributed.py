@@ -9,8 +9,11 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from array import array
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +31,7 @@ from feedrate.trial.distributed import fixed_limits, join_windows
 from feedrate.trial.job import Job
 from feedrate.trial.loader import Batch, Batches
 from feedrate.trial.loop import Limits, Window
+from feedrate.trial.rendezvous import Meeting, Rendezvous, meet, serve
 from feedrate.workloads.models import mlp
 
 if TYPE_CHECKING:  # ranks load this file too, without the tests beside it
@@ -140,7 +144,7 @@ def gradients(job: Job, wrap: Any, order: Any, steps: int = 3) -> list[torch.Ten
 
 
 RANK = """
-import json, sys, torch
+import sys, torch
 from pathlib import Path
 from importlib.util import spec_from_file_location, module_from_spec
 from feedrate.trial import distributed, feed
@@ -155,32 +159,67 @@ def work(job, reporter):
     torch.save(found, Path(sys.argv[2], f"{torch.distributed.get_rank()}.pt"))
 
 try:
-    distributed.launch(Job(**json.loads(sys.argv[3])), 1, work)
+    distributed.launch(Job.parse(sys.argv[3]), 1, work)
 except RuntimeError as error:
     print(error)
 """
 
 
+def trained(folder: Path, *jobs: dict[str, Any]) -> list[list[torch.Tensor]]:
+    """What two ranks come to, of one node or of a node each."""
+    commands = ([sys.executable, "-c", RANK, __file__, str(folder), json.dumps(job)] for job in jobs)
+    nodes = [subprocess.Popen(command, cwd=ROOT, stdout=-1, stderr=-2, text=True) for command in commands]
+    for node in nodes:
+        said, _ = node.communicate(timeout=120)
+        assert "all ranks ended without a result" in said, said
+    return [torch.load(folder / f"{rank}.pt") for rank in range(2)]
+
+
+@pytest.fixture
+def two_nodes() -> Iterator[list[dict[str, Any]]]:
+    """Where two nodes meet before a trial: the part of each node's job that says so."""
+    server = Rendezvous(2, None)
+    url, end = serve(server, "127.0.0.1")
+    with ThreadPoolExecutor(2) as pool:
+        yield [{"meeting": asdict(each)} for each in pool.map(lambda node: Meeting(url, node, 2).gate(0, 0), range(2))]
+    end()
+
+
+def agree(found: list[torch.Tensor], wanted: list[torch.Tensor]) -> None:
+    """Compare gradients and weights."""
+    assert len(found) == len(wanted)
+    for ours, theirs in zip(found, wanted, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("one_thread")
-def test_gradients_are_those_of_one_process(tmp_path: Path) -> None:
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_gradients_are_those_of_one_process(tmp_path: Path, two_nodes: list[dict[str, Any]], nodes: int) -> None:
     """From their halves of every batch two ranks compute the gradients of the whole, and come to the same weights."""
-    job = {"kind": "trial", "cell": CELL, "seed": 3}
-    command = [sys.executable, "-c", RANK, __file__, str(tmp_path), json.dumps(job)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
-    assert "all ranks ended without a result" in done.stdout, done.stdout + done.stderr
+    job = {"kind": "trial", "cell": CELL | {"nodes": nodes}, "seed": 3}
     single = Job("trial", cell={**CELL, "parallel": "none", "world_size": 1, "batch_size": 8}, seed=3)
     wanted = gradients(single, lambda model: model, feed.order(single, 64))
-    for rank in range(2):
-        found = torch.load(tmp_path / f"{rank}.pt")
-        assert len(found) == len(wanted)
-        for ours, theirs in zip(found, wanted, strict=True):
-            torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
+    for found in trained(tmp_path, *(job | each for each in ([{}] if nodes == 1 else two_nodes))):
+        agree(found, wanted)
 
 
-@pytest.mark.parametrize(("buckets", "count"), [("many", 3), ("one", 1)])
+@pytest.mark.slow
+@pytest.mark.usefixtures("one_thread")
+def test_gradients_that_are_not_exchanged_are_each_rank_s(
+    tmp_path: Path, two_nodes: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each rank trains by itself on its share, as if there were no other."""
+    job = {"kind": "trial", "cell": CELL | {"nodes": 2, "ddp_buckets": "none"}, "seed": 3}
+    for rank, found in enumerate(trained(tmp_path, *(job | each for each in two_nodes))):
+        monkeypatch.setattr(distributed, "rank_and_world", lambda rank=rank: (rank, 2))
+        single = Job("trial", cell=CELL, seed=3)
+        agree(found, gradients(single, lambda model: model, feed.order(single, 64)))
+
+
+@pytest.mark.parametrize(("buckets", "count"), [("many", 3), ("one", 1), ("none", 0)])
 def test_gradients_are_exchanged_in_buckets(tmp_path: Path, buckets: str, count: int) -> None:
-    """From the second step on the perceptron's 46 MB go in several buckets, or in a single one."""
+    """From the second step on the perceptron's 46 MB go in several buckets, in a single one, or nowhere."""
     cell = {**CELL, "model": "mlp", "world_size": 1, "ddp_buckets": buckets}
     exchanged: list[torch.Tensor] = []
 
@@ -338,3 +377,39 @@ def test_a_blocking_trial_is_a_fresh_interpreter(runner: Runner) -> None:
     assert answer.outcome == "ok", answer.message
     assert b"CUDA_LAUNCH_BLOCKING=1\0" in environments[0]
     assert answer.left_processes == 0
+
+
+def test_a_window_waits_for_the_other_nodes(runner: Runner, two_nodes: list[dict[str, Any]]) -> None:
+    """A trial that warmed up begins its window when the trial of the other node has done so, too."""
+    first, second = (Meeting(**each["meeting"]) for each in two_nodes)
+    came: dict[str, float] = {}
+
+    def watch(event: str, _: int, __: dict) -> None:
+        came.setdefault(event, time.perf_counter())
+        if event == "tick" and "first_batch" in came and came["first_batch"] + 1.5 < time.perf_counter():
+            came["met"] = came.get("met") or _met(second)
+
+    answer = runner.run(watch=watch, meeting=asdict(first), parallel="none", world_size=1, nodes=2)
+    assert answer.outcome == "ok", answer.message
+    assert came["first_batch"] + 1.5 < came["met"] < came["window_opens"] < came["met"] + 0.25
+
+
+def _met(meeting: Meeting) -> float:
+    begun = time.perf_counter()
+    meet(meeting, 2)
+    return begun
+
+
+def test_a_trial_without_the_other_node_is_an_answer(runner: Runner, two_nodes: list[dict[str, Any]]) -> None:
+    """Where the other node has moved on it fails at once, with replicas as well, which torchrun would wait for."""
+    first, second = (Meeting(**each["meeting"]) for each in two_nodes)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(second.gate, 0, 1)
+        for replicas in ({"parallel": "none", "world_size": 1}, {}):
+            begun = time.monotonic()
+            answer = runner.run(meeting=asdict(first), nodes=2, **replicas)
+            assert (answer.outcome, answer.kind) == ("error", "TrialError")
+            assert answer.message == "the window did not begin on all 2 nodes: that of node 1 ended before"
+            assert time.monotonic() < begun + 10
+        first.gate(0, 1)
+        waiting.result()

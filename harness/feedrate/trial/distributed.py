@@ -25,12 +25,14 @@ from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
+import psutil
 import torch
 import torch.distributed
 from torch import nn
 
 from feedrate.machine import linux
 from feedrate.schema import window
+from feedrate.trial import rendezvous
 from feedrate.trial.job import Job, Reporter
 from feedrate.trial.loop import Limits, Window
 
@@ -137,9 +139,11 @@ def launch(job: Job, descriptor: int, work: Callable[[Job, Reporter], None]) -> 
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
+    nodes, meeting = job.value("nodes"), job.meeting
+    if meeting:  # torchrun would wait long for a node that does not come
+        rendezvous.meet(meeting, nodes)
     # LaunchConfig asks for an accelerator: asked of CUDA itself, that would poison the fork of every rank.
     os.environ[NVML_CHECK] = "1"
-    nodes, meeting = job.value("nodes"), job.meeting
     config = LaunchConfig(
         min_nodes=nodes,
         max_nodes=nodes,
@@ -186,6 +190,12 @@ def join(job: Job) -> None:
         torch.set_num_threads(max(1, torch.get_num_threads() // ranks))
     if job.device == "cuda":
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    if job.value("nodes") == 1:
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # all ranks are here, whatever the machine's name means
+    # Not where the machine's name leads, which may be to itself alone.
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", _interface(job.meeting.address) if job.meeting else "lo")
     torch.distributed.init_process_group("nccl" if job.device == "cuda" else "gloo")
+
+
+def _interface(address: str) -> str:
+    """The network interface of this machine that has an address."""
+    found = psutil.net_if_addrs().items()
+    return next(name for name, own in found if any(each.address == address for each in own))

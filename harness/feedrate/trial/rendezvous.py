@@ -28,6 +28,8 @@ BLOCK = -1
 """The position of the gate before a block."""
 Place = tuple[int, int]
 """Block and position of a trial."""
+_WHY = ("budget", "differs", "closed")
+"""Why no gate opens any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +91,14 @@ class Meeting:
 
         Raises:
             KeyboardInterrupt: the sweep ends.
+            EnvironmentFault: the server cannot be reached.
         """
         address = self.address or _own_address(self.url)
         answer = _call(self.url, "gate", self.node, block, position, f"{address}:{_free_port(address)}", "")
         if answer == "gone":
             return None
+        if answer in _WHY:  # the others ended while this node was thought lost
+            raise KeyboardInterrupt
         return replace(self, block=block, position=position, address=address, endpoint=answer)
 
 
@@ -107,6 +112,8 @@ def meet(meeting: Meeting, nodes: int) -> None:
         why = _call(meeting.url, "start", meeting.node, meeting.block, meeting.position, nodes)
     except KeyboardInterrupt:
         why = "the sweep ends"
+    except EnvironmentFault:  # which names a machine: this message is a published row's
+        why = "the others cannot be reached"
     if why:
         raise TrialError(f"the window did not begin on all {nodes} nodes: {why}")
 
@@ -123,19 +130,22 @@ class Rendezvous:
         self._opened: Place = (0, BLOCK - 1)
         """The last gate that has opened."""
         self._begun: list[float] = []
-        """When each block began."""
+        """When each block began; the first with its first trial, as what comes before it comes once."""
         self._plans: dict[int, str] = {}
         self._endpoints: dict[int, str] = {}
         self._ready: defaultdict[Place, set[int]] = defaultdict(set)
         """Nodes whose process of a trial has warmed up."""
+        self._met: set[Place] = set()
+        """Trials whose windows have begun."""
         self._why = ""
-        """Why no gate opens any more."""
+        """One of ``_WHY``, once the sweep ends."""
 
     def gate(self, node: int, block: int, position: int, endpoint: str, plan: str) -> str:
         """Wait at a gate: where the trial's first node listens, else why there is no trial."""
         place = block, position
         with self._changed:
             self._at[node], self._endpoints[node] = place, endpoint
+            self._ready[self._opened].discard(node)  # where it was lost, its process of the trial is, too
             if position == BLOCK:
                 self._plans[node] = plan
             self._changed.notify_all()
@@ -159,6 +169,8 @@ class Rendezvous:
                 self._why = "differs"
             elif self._budget_s and len(self._begun) * took > self._budget_s:
                 self._why = "budget"
+        elif len(self._begun) == 1 and place[1] == 0:
+            self._begun[0] = time.monotonic()
         self._changed.notify_all()
 
     def start(self, node: int, block: int, position: int, nodes: int) -> str:
@@ -166,16 +178,25 @@ class Rendezvous:
         place = block, position
         wanted = {(block + turn) % self._nodes for turn in range(nodes)}
         with self._changed:
+            if place in self._met:  # the node was lost in between
+                return "the others began without it"
             self._ready[place].add(node)
-            self._changed.notify_all()
-            while not wanted <= self._ready[place]:
-                late = sorted(wanted - self._ready[place])
-                if absent := [each for each in late if each not in self._going or self._at.get(each, place) > place]:
-                    return f"that of node {absent[0]} ended before"
-                if self._why:
-                    return "the sweep ends"
-                self._changed.wait()
+            while place not in self._met:
+                if why := self._hopeless(place, wanted):
+                    return why
+                if wanted <= self._ready[place]:
+                    self._met.add(place)
+                    self._changed.notify_all()
+                else:
+                    self._changed.wait()
         return ""
+
+    def _hopeless(self, place: Place, wanted: set[int]) -> str:
+        """Why a trial will not begin; empty where it still may."""
+        if self._why:
+            return "the sweep ends"
+        absent = [node for node in wanted if node not in self._going or self._at.get(node, place) > place]
+        return f"that of node {min(absent)} ended before" if absent else ""
 
     def leave(self, node: int) -> None:
         """Go on without a node."""
@@ -192,6 +213,10 @@ class Rendezvous:
 
 class _Server(ThreadingMixIn, SimpleXMLRPCServer):
     daemon_threads = True
+    request_queue_size = 128  # nodes come at the same moment
+
+    def handle_error(self, *_: object) -> None:
+        """Say nothing of a node that was lost while it waited."""
 
 
 def serve(rendezvous: Rendezvous, host: str) -> tuple[str, Callable[[], None]]:
@@ -235,10 +260,7 @@ def _call(url: str, name: str, *arguments: Any) -> str:
     except (ConnectionRefusedError, ConnectionResetError, Error) as error:
         raise KeyboardInterrupt from error
     except OSError as error:
-        raise EnvironmentFault(
-            f"--together: {_where(url)} cannot be reached: {error}; expected that nodes can open connections to the "
-            "machine where the sweep was typed"
-        ) from error
+        raise _unreachable(url, error) from error
     if answer == "closed":
         raise KeyboardInterrupt
     return answer
@@ -248,11 +270,21 @@ def _where(url: str) -> str:
     return url.removeprefix("http://").partition("/")[0]
 
 
+def _unreachable(url: str, error: OSError) -> EnvironmentFault:
+    return EnvironmentFault(
+        f"--together: {_where(url)} cannot be reached: {error}; expected that nodes can open connections to the "
+        "machine where the sweep was typed"
+    )
+
+
 def _own_address(url: str) -> str:
     """The address of this machine in the network through which it reaches the server."""
     host, _, port = _where(url).partition(":")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:  # sends nothing
-        asked.connect((host, int(port)))
+        try:
+            asked.connect((host, int(port)))
+        except OSError as error:
+            raise _unreachable(url, error) from error
         return str(asked.getsockname()[0])
 
 

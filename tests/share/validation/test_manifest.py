@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from feedrate.schema.plugins import ROOT
 from feedrate.share.validation import manifest, validator
 from feedrate.share.validation.findings import Finding, Refused
 from feedrate.store import migration, runs
+from feedrate.store.manifest import Membership
 
 PROTOCOL = {"warmup_s": 0.3, "window_s": 0.6, "min_steps": 12, "ci_target_pct": 3.0, "control_every": 16}
 WHOLE = PROTOCOL | {"blocks": [8, 30], "timeout_s": 120.0}
@@ -131,6 +133,11 @@ def test_fields_that_do_not_count_are_not_there(changed: Any, run: Path) -> None
         "make sweep SHELL=/tmp/x",
         "make sweep -f /tmp/x",
         "make sweep MATRIX=a b",
+        "make sweep ON=slurm",
+        "make sweep ON=slurm NODES=4 TOGETHER=$(id)",
+        "make sweep ON=slurm NODES=0 TOGETHER=1",
+        "make sweep ON=local NODES=4 TOGETHER=1",
+        "make sweep ON=slurm NODES=4 TOGETHER=1 PARTITION=main",
         "make site",
         "make sweep\u00a0SUITE=loader",
         "",
@@ -153,7 +160,11 @@ def test_every_command_that_is_written_is_accepted(run: Path, tmp_path: Path) ->
         data_root=tmp_path,
         tune=True,
     )
-    for options in (plan_local.Options(), every):
+    together = replace(
+        every, cluster=Membership(sweep="s", node=1, nodes=64, together=True), meets_at="http://host:1/s"
+    )
+    assert together.command() == f"{every.command()} ON=slurm NODES=64 TOGETHER=1"
+    for options in (plan_local.Options(), every, together):
         manifest.check_fields(whole | {"command": options.command(), "profile": options.profile}, "manifest")
     spaced = plan_local.Options(matrix=Path("my matrix.yaml"), budget="8m20s").command()
     assert spaced == "make sweep BUDGET=8m20s MATRIX='my matrix.yaml'"

@@ -1,0 +1,228 @@
+"""Nodes that sweep together: trials at the same moment on several of them, whatever becomes of one."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pandas as pd
+import psutil
+import pytest
+from clustering import command, matrix, started, sweep, until
+from real_slurm import Slurm
+
+from feedrate.store import runs
+from feedrate.store.clusters import ClusterFolder
+
+LOCAL = ("--on", "local", "--together", "--suite", "loader")
+SLURM = ("--on", "slurm", "--together", "--suite", "loader")
+NODES = [1, 2, 3]
+"""How many run a trial."""
+TRAINING = {"mode": "train", "batch_size": 4, "parallel": "ddp", "world_size": 2, "nodes": 2}
+TRAINING |= {"ddp_buckets": ["many", "none"]}
+"""Cells of two ranks, a node each."""
+AT_ONCE_S = 10.0
+"""Most that a trial may take whose node is known to be gone; its timeout is 120 s."""
+
+
+def trials_of(folder: Path) -> pd.DataFrame:
+    """The trials of all nodes with when each and its window began and ended, in seconds of the epoch."""
+    tables = []
+    for stored in runs.runs(folder / "results"):
+        assert stored.manifest.cluster
+        tables.append(stored.table("trials").assign(node=stored.manifest.cluster.node))
+    trials = pd.concat(tables).sort_values(["block", "position", "node"], ignore_index=True)
+    trials["began"] = pd.to_datetime(trials["started_at"]).map(pd.Timestamp.timestamp)
+    trials["opened"] = trials["began"] + (trials["first_batch_ns"] + trials["warmup_ns"]) / 1e9
+    trials["closed"] = trials["opened"] + trials["wall_ns"] / 1e9
+    return trials
+
+
+def require_together(trials: pd.DataFrame, nodes: int, blocks: int, within_s: float) -> None:
+    """Every trial ran well, once on each of its nodes and nowhere else; their windows overlap, and no others do."""
+    assert (trials["outcome"] == "ok").all(), trials["error_message"].dropna().to_list()
+    places = trials.groupby(["block", "position"])
+    assert sorted(trials["block"].unique()) == list(range(blocks))
+    ended = 0.0
+    for (block, _), rows in places:
+        count = rows["nodes"].iloc[0]
+        assert rows["cell_id"].nunique() == 1
+        assert rows["node"].to_list() == sorted((block + turn) % nodes for turn in range(count))
+        assert rows["opened"].max() - rows["opened"].min() < within_s
+        assert rows["opened"].max() < rows["closed"].min()
+        assert rows["began"].min() >= ended - 0.001, "one was prepared while another was measured"
+        ended = rows["closed"].max()
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which three nodes swept together."""
+    folder = tmp_path_factory.mktemp("together")
+    matrix(folder, blocks=2, batch_size=2, num_workers=[0, 1], nodes=NODES)
+    done = sweep(folder, *LOCAL, "--nodes", "3")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def test_trials_run_on_as_many_nodes_as_they_say(swept: Path) -> None:
+    """On others in each block, at the same moment, and nothing else runs meanwhile."""
+    trials = trials_of(swept)
+    require_together(trials, 3, 2, 0.25)
+    assert len(trials) == 2 * 2 * sum(NODES)
+    assert trials.groupby("block")["cell_id"].nunique().to_list() == [6, 6]
+
+
+def test_runs_say_that_nodes_swept_together(swept: Path) -> None:
+    """In the manifest and in the command; every block is whole, and others take them in."""
+    stored = runs.runs(swept / "results")
+    for each in stored:
+        assert each.manifest.cluster
+        assert each.manifest.cluster.together
+        assert each.manifest.command.endswith(" ON=slurm NODES=3 TOGETHER=1")
+        assert each.manifest.blocks == 2
+    told = [sys.executable, "-m", "feedrate", "validate", *(str(each.folder) for each in stored)]
+    done = subprocess.run(told, cwd=swept, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "3 valid, 0 refused" in done.stdout
+
+
+@pytest.mark.slow
+def test_two_nodes_train_one_model(tmp_path: Path) -> None:
+    """Both count the samples of both; with and without exchange."""
+    matrix(tmp_path, blocks=2, num_workers=0, **TRAINING)
+    done = sweep(tmp_path, *LOCAL, "--nodes", "2")
+    assert done.returncode == 0, done.stdout + done.stderr
+    require_trained(trials_of(tmp_path))
+
+
+def require_trained(trials: pd.DataFrame) -> None:
+    """Two blocks of two cells, of which both nodes tell the same."""
+    require_together(trials, 2, 2, 0.25)
+    assert len(trials) == 8
+    assert set(trials["ddp_buckets"]) == {"many", "none"}
+    for _, rows in trials.groupby(["block", "position"]):
+        assert rows["steps"].nunique() == 1
+        assert (rows["samples"] == rows["steps"] * 4 * 2).all()
+        assert rows["samples_per_s"].max() / rows["samples_per_s"].min() < 1.05
+
+
+@contextmanager
+def sweeping(folder: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], ClusterFolder]]:
+    """A sweep that has measured for a while; it is gone afterwards."""
+    with (
+        (folder / "said.txt").open("w") as said,
+        subprocess.Popen(command(folder, *words), cwd=folder, stdout=said, stderr=said, text=True) as process,
+    ):
+        try:
+            yield process, started(folder)
+        finally:
+            process.kill()
+
+
+@pytest.mark.slow
+def test_a_node_that_dies_holds_nobody_up(tmp_path: Path) -> None:
+    """Trials that need it fail at once and say so, all others run; the sweep ends and says that it is lost."""
+    matrix(tmp_path, blocks=4, batch_size=2, num_workers=0, nodes=NODES)
+    with sweeping(tmp_path, *LOCAL, "--nodes", "3") as (process, folder):
+        until(lambda: folder.statuses()[1].block == 2)
+        said = re.sub(r"\s+", " ", (tmp_path / "said.txt").read_text())
+        jobs = re.search(r"jobs ([\d, ]+)\.", said)
+        assert jobs, said
+        kill_tree(int(jobs[1].split(", ")[1]))
+        assert process.wait(240) == 1
+    assert re.search(r"local1 .* lost", (tmp_path / "said.txt").read_text())
+    trials = trials_of(tmp_path)
+    assert set(trials["node"]) == {0, 2}
+    missed = trials[trials["outcome"] != "ok"]
+    assert missed["error_message"].str.contains("that of node 1 ended before").all(), missed["error_message"].to_list()
+    assert missed["trial_wall_ns"].max() / 1e9 < AT_ONCE_S
+    later = trials[trials["block"] >= 2]
+    alone = [node for block in (2, 3) for node in [block % 3] if node != 1]
+    assert later.loc[later["nodes"] == 1, "outcome"].to_list() == ["ok"] * len(alone)
+    assert later.loc[later["nodes"] == 3, "outcome"].to_list() == ["error"] * 4
+    pairs = {(block, "ok" if 1 not in (block % 3, (block + 1) % 3) else "error") for block in (2, 3)}
+    two = later[later["nodes"] == 2]
+    assert set(zip(two["block"], two["outcome"], strict=True)) == pairs == {(2, "ok"), (3, "error")}
+
+
+def kill_tree(pid: int) -> None:
+    """Kill a process and all below it, as if its machine had lost power."""
+    root = psutil.Process(pid)
+    tree = [root, *root.children(recursive=True)]
+    for each in tree:
+        each.send_signal(signal.SIGSTOP)
+    for each in tree:
+        each.kill()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_nodes_end_with_the_process_that_they_meet_in(tmp_path: Path, how: signal.Signals) -> None:
+    """By Ctrl-C or killed outright: each node writes what it measured, and no process is left."""
+    matrix(tmp_path, blocks=60, batch_size=2, num_workers=0, nodes=NODES)
+    with sweeping(tmp_path, *LOCAL, "--nodes", "3") as (process, folder):
+        until(lambda: all(status.trials >= 2 for status in folder.statuses()))
+        family = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(how)
+        assert process.wait(60) == (130 if how is signal.SIGINT else -how)
+        _, alive = psutil.wait_procs(family, timeout=60)
+        assert not alive
+    stored = runs.runs(tmp_path / "results")
+    assert [each.manifest.stop_reason for each in stored] == ["interrupted"] * 3
+    assert all(len(each.table("trials")) >= 2 for each in stored)
+
+
+@pytest.mark.slow
+def test_slurm_s_nodes_sweep_together(slurm: Slurm, tmp_path: Path) -> None:
+    """Three nodes in one order; no job is left."""
+    matrix(tmp_path, blocks=2, batch_size=2, num_workers=0, nodes=NODES)
+    done = sweep(tmp_path, *SLURM, "--nodes", "3", environment=slurm.environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    require_together(trials_of(tmp_path), 3, 2, 0.5)
+    assert slurm.ask("squeue", "-h") == ""
+
+
+@pytest.mark.slow
+def test_slurm_s_nodes_train_one_model(slurm: Slurm, tmp_path: Path) -> None:
+    """Over two nodes, which find each other by the address through which they reach the sweep."""
+    matrix(tmp_path, blocks=2, num_workers=0, **TRAINING)
+    done = sweep(tmp_path, *SLURM, "--nodes", "2", environment=slurm.environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    require_trained(trials_of(tmp_path))
+
+
+@pytest.mark.slow
+def test_a_node_that_is_taken_away_comes_back(slurm: Slurm, tmp_path: Path) -> None:
+    """The others wait for it, and it goes on with them; no trial that ended is lost, none is there twice."""
+    matrix(tmp_path, blocks=4, batch_size=2, num_workers=0, nodes=NODES)
+    words = (*SLURM, "--nodes", "3", "--partition", "main")
+    with subprocess.Popen(command(tmp_path, *words), cwd=tmp_path, env=slurm.environment, text=True) as process:
+        folder = started(tmp_path)
+        until(lambda: folder.statuses()[1].trials >= 4)
+        (journal,) = tmp_path.glob(f"results/{folder.statuses()[1].machine_id}/*/journal.jsonl")
+        before = journal.read_bytes().splitlines()
+        slurm.restart("node1")
+        assert process.wait(300) == 0
+    trials = trials_of(tmp_path)
+    require_kept(trials, before)
+    assert not trials.duplicated(["block", "position", "node"]).any()
+    missed = trials[trials["outcome"] != "ok"]
+    assert missed.groupby(["block", "position"]).ngroups <= 1, missed["error_message"].to_list()
+    whole = trials[(trials["block"] == 3) & (trials["outcome"] == "ok")]
+    require_together(whole.assign(block=0, node=(whole["node"] - 3) % 3), 3, 1, 0.5)
+    assert len(whole) == sum(NODES)
+
+
+def require_kept(trials: pd.DataFrame, journal: Sequence[bytes]) -> None:
+    """Whatever a journal held stands in the runs."""
+    assert len(journal) >= 4
+    rates = trials.set_index("trial_id")["samples_per_s"]
+    for line in journal:
+        trial = json.loads(line)["trial"]
+        assert rates[trial["trial_id"]] == trial["samples_per_s"]

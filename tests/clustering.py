@@ -1,0 +1,64 @@
+"""Sweeps on many nodes for tests: of tiny cells, as the command line starts them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from feedrate.store import runs
+from feedrate.store.clusters import ClusterFolder
+
+CELL = {"mode": "load", "workload": "synthetic", "storage_format": "memmap", "n_samples": 64, "patch_size": 8}
+PROTOCOL = {"warmup_s": 0.1, "window_s": 0.2, "min_steps": 5, "blocks": [3, 3]}
+
+
+def matrix(folder: Path, blocks: int = 3, **axes: Any) -> Path:
+    """Write a matrix of a loader whose samples cost 5 ms each, asleep."""
+    cells = CELL | {"read_us": 5000, "batch_size": [2, 4], "num_workers": [0, 1]} | axes
+    protocol = PROTOCOL | {"blocks": [blocks, blocks]}
+    text = {"version": 1, "protocol": protocol, "suites": {"loader": [cells]}, "profiles": {"quick": {}}}
+    (folder / "matrix.yaml").write_text(json.dumps(text))
+    return folder / "matrix.yaml"
+
+
+def command(folder: Path, *words: str) -> list[str]:
+    """The command that sweeps a folder's matrix."""
+    places = ("--matrix", "matrix.yaml", "--results", "results", "--data-root", str(folder.parent / "data"))
+    return [sys.executable, "-m", "feedrate", "sweep", *places, *words]
+
+
+def sweep(folder: Path, *words: str, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Sweep and wait."""
+    return subprocess.run(
+        command(folder, *words), cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def orders(folder: Path) -> list[list[str]]:
+    """The cells of every run, in the order in which they ran."""
+    found = []
+    for stored in runs.runs(folder / "results"):
+        trials = stored.table("trials").sort_values(["block", "position"])
+        assert (trials["outcome"] == "ok").all(), trials["error_message"].dropna().to_list()
+        found.append(trials["cell_id"].to_list())
+    return found
+
+
+def started(folder: Path) -> ClusterFolder:
+    """The folder of the sweep that has just begun."""
+    until(lambda: len(list(folder.glob("results/cluster/*/node-1.json"))) == 1)
+    (path,) = folder.glob("results/cluster/*/")
+    return ClusterFolder(folder / "results", path.name)
+
+
+def until(holds: Any, most_s: float = 240) -> None:
+    """Wait for something."""
+    end = time.monotonic() + most_s
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.2)

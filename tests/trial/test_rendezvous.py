@@ -1,0 +1,319 @@
+"""Where nodes meet: over the real server, with threads in the place of nodes."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+from xmlrpc.client import ProtocolError, ServerProxy, dumps
+
+import pytest
+
+from feedrate.schema.errors import EnvironmentFault, InputError, TrialError
+from feedrate.trial import rendezvous
+from feedrate.trial.rendezvous import BLOCK, Meeting, Rendezvous, meet, serve
+
+SOON_S = 10.0
+"""How long anything that is not held up may take."""
+HELD_S = 0.3
+"""How long something that is held up is looked at."""
+TOGETHER_S = 0.25
+"""Within what nodes begin together; the last to come is a second behind."""
+
+
+class Nodes:
+    """As many nodes as a sweep has, each with a thread for whatever it waits for."""
+
+    def __init__(self, count: int, budget_s: float | None = None) -> None:
+        self.server = Rendezvous(count, budget_s)
+        self.url, self._end = serve(self.server, "127.0.0.1")
+        self.all = [Meeting(self.url, node, count) for node in range(count)]
+        self._pool = ThreadPoolExecutor(4 * count)
+
+    def call(self, what: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        """Have a thread call something."""
+        return self._pool.submit(what, *arguments)
+
+    def begin(self, block: int, who: range | None = None, plan: str = "alike") -> list[Future[bool]]:
+        """Have nodes come to a block."""
+        return [self.call(self.all[node].begin, block, plan) for node in who or range(len(self.all))]
+
+    def gate(self, block: int, position: int, who: range | None = None) -> list[Future[Meeting | None]]:
+        """Have nodes come to a trial."""
+        return [self.call(self.all[node].gate, block, position) for node in who or range(len(self.all))]
+
+    def meetings(self, block: int, position: int) -> list[Meeting]:
+        """Have all nodes come to a trial, and wait for them."""
+        return [found for found in results(self.gate(block, position)) if found]
+
+    def end(self) -> None:
+        """End the server and all that wait."""
+        self._end()
+        self._pool.shutdown()
+
+
+@pytest.fixture
+def nodes() -> Iterator[Callable[..., Nodes]]:
+    """Makes nodes that have met for block 0."""
+    made = []
+
+    def make(count: int, budget_s: float | None = None) -> Nodes:
+        made.append(Nodes(count, budget_s))
+        assert results(made[-1].begin(0)) == [True] * count
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.end()
+
+
+def results(futures: list[Future[Any]]) -> list[Any]:
+    """What they give, soon."""
+    return [future.result(SOON_S) for future in futures]
+
+
+def held(*futures: Future[Any]) -> bool:
+    """Whether they still wait after a while."""
+    time.sleep(HELD_S)
+    return not any(future.done() for future in futures)
+
+
+def timed_meet(meeting: Meeting, count: int) -> float:
+    """When it returned."""
+    meet(meeting, count)
+    return time.perf_counter()
+
+
+def test_a_gate_opens_when_all_have_come(nodes: Callable[..., Nodes]) -> None:
+    """And tells all of them where the first node of the block listens, another one in the next block."""
+    three = nodes(3)
+    first = three.gate(0, 0, range(2))
+    assert held(*first)
+    meetings = results(first + three.gate(0, 0, range(2, 3)))
+    assert [(each.block, each.position) for each in meetings] == [(0, 0)] * 3
+    assert {each.endpoint.partition(":")[0] for each in meetings} == {"127.0.0.1"}
+    assert len({each.endpoint for each in meetings}) == 1
+    results(three.begin(1))
+    endpoints = three.server._endpoints
+    (now,) = {each.endpoint for each in three.meetings(1, 0)}
+    assert now == endpoints[1] != endpoints[0]
+
+
+def test_a_node_that_has_left_is_not_waited_for(nodes: Callable[..., Nodes]) -> None:
+    """Neither at the gate where the others stand, nor at later ones."""
+    three = nodes(3)
+    waiting = three.gate(0, 0, range(2))
+    assert held(*waiting)
+    three.server.leave(2)
+    assert all(results(waiting))
+    assert results(three.begin(1, range(2))) == [True, True]
+
+
+def test_a_node_that_comes_back_is_told_what_it_missed(nodes: Callable[..., Nodes]) -> None:
+    """What the others have passed is over for it; where they wait it takes part again."""
+    three = nodes(3)
+    assert all(results(three.gate(0, 0)))
+    waiting = three.gate(0, 1, range(2))
+    assert held(*waiting)
+    assert results(three.begin(0, range(2, 3))) == [True]
+    assert all(results(three.gate(0, 0, range(2, 3)))), "the gate that opened last is still open"
+    assert held(*waiting)
+    (late,) = three.gate(0, 1, range(2, 3))
+    assert all(results([*waiting, late]))
+    assert results(three.gate(0, 0, range(2, 3))) == [None]
+
+
+def test_a_node_that_dies_at_a_gate_comes_twice(nodes: Callable[..., Nodes], capfd: pytest.CaptureFixture[str]) -> None:
+    """Its dead connection opens nothing while the node itself is elsewhere, doubles nothing, and nobody is told."""
+    two = nodes(2)
+    assert all(results(two.gate(0, 0)))
+    host, port = two.url.removeprefix("http://").partition("/")[0].split(":")
+    body = dumps((1, 0, 1, "127.0.0.1:9", ""), "gate").encode()
+    path = two.url.partition(port)[2]
+    with socket.create_connection((host, int(port))) as dead:
+        dead.sendall(f"POST {path} HTTP/1.0\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+        dead.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # a reset, as of a node that is gone
+        while two.server._at[1] != (0, 1):
+            time.sleep(0.01)
+    assert results(two.begin(0, range(1, 2))) == [True]
+    (waiting,) = two.gate(0, 1, range(1))
+    assert held(waiting)
+    assert all(results([waiting, *two.gate(0, 1, range(1, 2))]))
+    (waiting,) = two.gate(0, 2, range(1))
+    assert held(waiting)
+    assert all(results([waiting, *two.gate(0, 2, range(1, 2))]))
+    assert capfd.readouterr() == ("", "")
+
+
+def test_blocks_end_with_the_budget_for_all(nodes: Callable[..., Nodes], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A block is begun where it will end in time, going by those before it; packing before the first does not count."""
+    clock = SimpleNamespace(now=0.0, monotonic=lambda: clock.now)
+    monkeypatch.setattr(rendezvous, "time", clock)
+    two = nodes(2, 10.0)
+    clock.now = 60.0
+    two.meetings(0, 0)
+    for block, now, room in ((1, 63.0, True), (2, 66.0, True), (3, 69.0, False)):
+        clock.now = now
+        assert results(two.begin(block)) == [room] * 2
+    assert results(two.begin(3)) == [False] * 2
+    with pytest.raises(KeyboardInterrupt):
+        results(two.gate(3, 0))
+
+
+def test_nodes_that_plan_differently_are_refused(nodes: Callable[..., Nodes]) -> None:
+    """All of them, with what to do; a node that has left has no say."""
+    three = nodes(3)
+    for future in three.begin(1, range(1), "this") + three.begin(1, range(1, 3), "that"):
+        with pytest.raises(InputError, match=r"do not plan the same cells.*make plan"):
+            future.result(SOON_S)
+    alike = nodes(3)
+    alike.begin(1, range(1), "this")
+    alike.server.leave(0)
+    assert results(alike.begin(1, range(1, 3), "that")) == [True, True]
+
+
+def test_close_ends_all_that_wait(nodes: Callable[..., Nodes]) -> None:
+    """At a block and at a trial as Ctrl-C does; a trial's own process says why its window did not begin."""
+    four = nodes(4)
+    trial = four.meetings(0, 0)[0]
+    process = four.call(meet, trial, 2)
+    (gate,), (block,) = four.gate(0, 1, range(2, 3)), four.begin(1, range(3, 4))
+    assert held(process, gate, block)
+    four.server.close()
+    for future in (gate, block, *four.gate(0, 2)):
+        with pytest.raises(KeyboardInterrupt):
+            future.result(SOON_S)
+    for meeting in (lambda: process.result(SOON_S), lambda: meet(trial, 2)):
+        with pytest.raises(TrialError, match="did not begin on all 2 nodes: the sweep ends"):
+            meeting()
+
+
+def test_windows_begin_together(nodes: Callable[..., Nodes]) -> None:
+    """When the last process has warmed up all begin, within a fraction of a second; nodes that take no part do not."""
+    four = nodes(4)
+    meetings = four.meetings(0, 0)
+    early = [four.call(timed_meet, meeting, 3) for meeting in meetings[:2]]
+    (elsewhere,) = four.gate(0, 1, range(3, 4))
+    time.sleep(1)
+    assert held(*early)
+    moments = results([*early, four.call(timed_meet, meetings[2], 3)])
+    assert max(moments) - min(moments) < TOGETHER_S
+    assert held(elsewhere)
+
+
+def test_a_block_has_its_own_first_nodes(nodes: Callable[..., Nodes]) -> None:
+    """In block 1 a trial of two nodes is that of nodes 1 and 2."""
+    three = nodes(3)
+    results(three.begin(1))
+    meetings = three.meetings(1, 0)
+    (first,) = [three.call(meet, meetings[1], 2)]
+    assert held(first)
+    meet(meetings[2], 2)
+    first.result(SOON_S)
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_trial_of_which_a_node_is_gone_fails_at_once(nodes: Callable[..., Nodes], waits: bool) -> None:
+    """Whether its process failed and it stands at the next gate or it was lost, before the others wait or after."""
+    for lose in (lambda of: of.gate(0, 1, range(1, 2)), lambda of: of.server.leave(1)):
+        three = nodes(3)
+        meetings = three.meetings(0, 0)
+        waiting = three.call(meet, meetings[0], 3)
+        assert held(waiting)
+        if waits:
+            waiting_too = three.call(meet, meetings[2], 3)
+            assert held(waiting, waiting_too)
+            lose(three)
+        else:
+            lose(three)
+            with pytest.raises(TrialError):
+                waiting.result(SOON_S)
+            waiting_too = three.call(meet, meetings[2], 3)
+        for future in (waiting, waiting_too):
+            with pytest.raises(TrialError, match="did not begin on all 3 nodes: that of node 1 ended before"):
+                future.result(SOON_S)
+
+
+def test_a_process_that_gave_up_does_not_count(nodes: Callable[..., Nodes]) -> None:
+    """It had warmed up, but its time was over before the last one came: no window begins without it."""
+    two = nodes(2)
+    meetings = two.meetings(0, 0)
+    gave_up = two.call(meet, meetings[0], 2)
+    assert held(gave_up)
+    assert held(*two.gate(0, 1, range(1)))
+    with pytest.raises(TrialError, match="that of node 0 ended before"):
+        meet(meetings[1], 2)
+
+
+def test_a_node_that_comes_back_to_a_trial_waits_for_its_new_process(nodes: Callable[..., Nodes]) -> None:
+    """Its first one, which had warmed up, is gone with it."""
+    two = nodes(2)
+    meetings = two.meetings(0, 0)
+    two.call(meet, meetings[1], 2)
+    time.sleep(HELD_S)
+    results(two.begin(0, range(1, 2)))
+    assert results(two.gate(0, 0, range(1, 2))) != [None]
+    other = two.call(meet, meetings[0], 2)
+    assert held(other)
+    meet(meetings[1], 2)
+    other.result(SOON_S)
+
+
+def test_nothing_is_measured_alone_that_the_others_have_measured(nodes: Callable[..., Nodes]) -> None:
+    """A node that was lost in a trial and comes back does not run it by itself."""
+    two = nodes(2)
+    meetings = two.meetings(0, 0)
+    results([two.call(meet, meeting, 2) for meeting in meetings])
+    results(two.begin(0, range(1, 2)))
+    (again,) = results(two.gate(0, 0, range(1, 2)))
+    with pytest.raises(TrialError, match="the others began without it"):
+        meet(again, 2)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7])
+def test_every_node_is_in_every_place(count: int) -> None:
+    """Over as many blocks as nodes; in each block the places are shared out, and the leader has the first."""
+    turns = [[Meeting("", node, count, block).turn for node in range(count)] for block in range(count)]
+    assert all(sorted(block) == list(range(count)) for block in [*turns, *zip(*turns, strict=True)])
+    assert [Meeting("", node, count, 2).leads for node in range(count)] == [node == 2 % count for node in range(count)]
+
+
+def test_who_does_not_know_the_path_gets_nothing(nodes: Callable[..., Nodes]) -> None:
+    """Another path is not there, the same at every server and no other function are: nobody else opens a gate."""
+    two = nodes(2)
+    base, secret = two.url.rsplit("/", 1)
+    assert len(secret) >= 32
+    assert secret != nodes(2).url.rsplit("/", 1)[1]
+    for path in ("", "/", "/RPC2", f"/{secret[:-1]}", f"/{secret}/"):
+        with ServerProxy(base + path) as stranger, pytest.raises(ProtocolError) as caught:
+            stranger.gate(0, 0, 0, "", "")
+        assert caught.value.errcode == 404
+    with pytest.raises(KeyboardInterrupt):
+        replace(two.all[0], url=f"{base}/{secret[:-1]}").gate(0, 0)
+    assert two.server._at == {0: (0, BLOCK), 1: (0, BLOCK)}
+
+
+def test_a_server_that_is_not_there_ends_the_node(nodes: Callable[..., Nodes]) -> None:
+    """Where it is gone, as Ctrl-C does; where no way leads to it, with what was expected; so does a trial's process."""
+    two = nodes(2)
+    (waiting,) = two.gate(0, 0, range(1))
+    assert held(waiting)
+    two.end()
+    gone = two.all[1]
+    for come in (lambda: gone.begin(0, ""), lambda: gone.gate(0, 0), lambda: waiting.result(SOON_S)):
+        with pytest.raises(KeyboardInterrupt):
+            come()
+    with pytest.raises(TrialError, match="the sweep ends"):
+        meet(gone, 2)
+    nowhere = replace(gone, url="http://nowhere.invalid:9/path")
+    for come in (lambda: nowhere.begin(0, ""), lambda: nowhere.gate(0, 0)):
+        with pytest.raises(
+            EnvironmentFault, match=r"nowhere\.invalid:9 cannot be reached: .*; expected that nodes can"
+        ):
+            come()
+    with pytest.raises(TrialError, match=r"on all 2 nodes: the others cannot be reached$"):
+        meet(nowhere, 2)
