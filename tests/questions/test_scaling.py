@@ -55,9 +55,11 @@ def test_a_knee_needs_three_whole_blocks() -> None:
     assert knee(logs, np.array([1.0, 2, 4])) is None
 
 
-def loaded(full: float, counts: Counts = (1, 2, 4, 8), rate: float = 500, **axes: Value) -> pd.DataFrame:
+def loaded(
+    full: float, counts: Counts = (1, 2, 4, 8), rate: float = 500, noise: float = 0.01, **axes: Value
+) -> pd.DataFrame:
     """Trials of nodes that load at once, those of one block already averaged."""
-    logs = paces(np.random.default_rng(7), counts, full, 0.01)
+    logs = paces(np.random.default_rng(7), counts, full, noise)
     cells = [
         ({**LOAD, **axes, "nodes": count}, list(rate * np.exp(row))) for count, row in zip(counts, logs, strict=True)
     ]
@@ -77,10 +79,13 @@ def test_a_storage_that_is_full_is_told() -> None:
 
 
 def test_a_storage_that_is_not_full_has_no_knee() -> None:
-    """Noise alone is no fall."""
+    """Noise alone is no fall; that there is none is said only where the interval leaves no room for one."""
     (found,) = loading(loaded(99.0))
     assert found.knee is None
-    assert "no fall is shown" in sentences.of_loading(found)
+    assert "they do not slow each other" in sentences.of_loading(found)
+    (wide,) = loading(loaded(99.0, noise=0.2))
+    assert wide.knee is None
+    assert "whether that is a fall more blocks would tell" in sentences.of_loading(wide)
 
 
 def test_settings_are_held_apart() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from feedrate.questions.scaling.analysis import LEAST_BLOCKS, Level, Loading, Training, Value
+from feedrate.questions.scaling.analysis import Level, Loading, Training, Value
 from feedrate.schema import words
-from feedrate.schema.metrics import CONFIRMED_OVER
+from feedrate.schema.metrics import CONFIRMED_OVER, SAME
 
 NOTHING = "No setting ended well with several numbers of nodes."
 
@@ -37,7 +37,7 @@ def described(cell: Mapping[Any, Any]) -> str:
 
 
 def of_loading(found: Loading) -> str:
-    """Say how many nodes load at full pace, or that no fall is shown."""
+    """Say how many nodes load at full pace, or whether they slow each other at all."""
     few, many = found.levels[0], found.levels[-1]
     what = f"on {titled(found.cell)} ({described(found.cell)})"
     pace = f"a node alone loads {words.number(few.rate.value)} samples a second" if few.nodes == 1 else ""
@@ -56,10 +56,11 @@ def _knee(found: Loading) -> str:
         beyond = " or more" if knee.hi >= most else ""
         ends = f"95\u00a0% interval {lo} to {hi}{beyond}, n = {knee.n}"
         return f"up to {knee.value:.1f} nodes are fed at full pace ({ends}), more share what there is"
-    if found.kept.n < LEAST_BLOCKS:
-        return f"{words.plural(LEAST_BLOCKS, 'block')} or more would tell whether that is a fall"
-    faster = found.kept.lo > CONFIRMED_OVER
-    return "together they are faster" if faster else "no fall is shown: what they share is not full"
+    if found.kept.lo > CONFIRMED_OVER:
+        return "together they are faster"
+    if found.kept.lo > SAME[0]:
+        return "they do not slow each other: what they share is not full"
+    return "whether that is a fall more blocks would tell"
 
 
 def of_training(found: Training) -> str:
