@@ -133,10 +133,14 @@ def test_every_run_that_was_committed_is_read() -> None:
     ("fields", "words"),
     [
         (
-            {"schema_version": 8, "feedrate_version": "9.9.9", "needs_feedrate": "9.8"},
-            r"run\.json: written by feedrate 9\.9\.9 in schema version 8; .* versions 1 to 7: needs feedrate ≥ 9\.8",
+            {"schema_version": SCHEMA_VERSION + 1, "feedrate_version": "9.9.9", "needs_feedrate": "9.8"},
+            rf"run\.json: written by feedrate 9\.9\.9 in schema version {SCHEMA_VERSION + 1}; .* versions 1 to "
+            rf"{SCHEMA_VERSION}: needs feedrate ≥ 9\.8",
         ),
-        ({"schema_version": 8, "feedrate_version": "9.9.9"}, "written by feedrate 9.9.9 .* needs a newer feedrate"),
+        (
+            {"schema_version": SCHEMA_VERSION + 1, "feedrate_version": "9.9.9"},
+            "written by feedrate 9.9.9 .* needs a newer feedrate",
+        ),
         ({"schema_version": 2, "feedrate_version": "0.9", "needs_feedrate": "99.0"}, "needs feedrate ≥ 99.0"),
         (
             {"schema_version": 9_999, "feedrate_version": "<script>", "needs_feedrate": "\x1b[31m"},

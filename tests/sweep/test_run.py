@@ -21,6 +21,7 @@ from feedrate.questions.claims import terminal as claims_terminal
 from feedrate.schema.errors import InputError
 from feedrate.store import runs
 from feedrate.sweep.run import ActiveRun
+from feedrate.trial.rendezvous import Meeting
 
 CERTAIN = "persistent-workers"
 
@@ -196,3 +197,19 @@ def test_windows_of_an_open_claim_near_no_difference_grow(running: ActiveRun) ->
     found = running.block_s(GROWS_AFTER + 2, [cell for cell in cells if cell.cell_id in near])
     assert found == pytest.approx(TEMPLATE_S + 1.5 * len(near))
     resumed.close()
+
+
+def test_nodes_that_load_by_themselves_read_other_samples(running: ActiveRun) -> None:
+    """Those that train one model share an order, which they deal out; a trial of one node is as in any sweep."""
+    run = running
+    cell = run.local.plan.all_cells[0]
+
+    def seeds(**axes: Any) -> set[int]:
+        planned, told = replace(cell, axes={**cell.axes, **axes}), run.job("trial", cell, 1)
+        jobs = [run.met(dict(told), planned, Meeting("", node, 3, 1)) for node in range(3)]
+        assert all((job.get("meeting") is None) is (axes["nodes"] == 1) for job in jobs)
+        return {job["seed"] for job in jobs}
+
+    own = {run.job("trial", cell, 1)["seed"]}
+    assert len(seeds(nodes=3)) == 3
+    assert seeds(nodes=3, parallel="ddp", world_size=3) == seeds(nodes=1) == own
