@@ -70,7 +70,8 @@ def test_the_index_says_what_each_file_holds(results: Path, shards: Path, monkey
         monkeypatch.setattr(hardware_page, "INDEX_LIMIT", limit)
         page = hardware_page.page(NOBODY, shards, results)
         text = str(page.files[hardware_page.INDEX])
-        assert (size := len(gzip.compress(text.encode()))) <= limit
+        size = len(gzip.compress(text.encode()))
+        assert size <= limit
         files = {file["file"]: file for file in json.loads(text)["files"]}
         assert {*files, hardware_page.INDEX} == set(page.files)
         for name, file in files.items():

@@ -15,6 +15,7 @@ from visits import Site, Visit, everybody, narrowed, visit
 from feedrate.bench import generated
 from feedrate.questions.hardware import page as hardware_page
 from feedrate.site import build as site_build
+from feedrate.site import scripts
 from feedrate.site.serve import served
 from feedrate.store import summaries
 from feedrate.store.migration import arrow_schema
@@ -56,6 +57,54 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         folder = site_build.build(results, root / "build", everybody)
     with served(folder) as address:
         yield Site(results, folder, address)
+
+
+FILES = [
+    {"gpu": ["Rare X1"], "cpu": ["Wonder 9"], "cores": ["12"], "device": ["cuda"]},
+    {"gpu": ["", "Rare X1"], "cpu": None, "cores": ["12", "64"], "device": ["cpu", "cuda"]},
+    {"gpu": [""], "cpu": ["Example 32x7763", "Wonder 7"], "cores": ["64"], "device": ["cpu"]},
+]
+"""What an index says of three files, of which one has more processors than it lists."""
+PLAN = """async ([files, text, exact]) => {
+  const found = (await import("/hardware/files.js")).plan(files, text, exact);
+  return found.files.map((file) => files.indexOf(file));
+}"""
+
+
+@pytest.mark.parametrize(
+    ("text", "exact", "files"),
+    [
+        ("", [["gpu", ""]], [1, 2]),
+        ("", [["device", "cuda"], ["cores", "64"]], [1]),
+        ("", [["cpu", "Wonder 7"]], [1, 2]),
+        ("WONDER 9", [], [0, 1]),
+        ("wonder rare", [], [0, 1]),
+        ("wonder", [["cores", "64"]], [1, 2]),
+        ("20260101T000000Z-7763", [], [0, 1, 2]),
+        ("made-up", [], [0, 1, 2]),
+        (MACHINE, [], [0, 1]),
+        ("2x-rare-x1-wonder-9-12c-0a1b2c3d", [], [0, 1]),
+        ("wonder-7-64c-00007763", [], [1, 2]),
+        ("unknown-64c-0a1b2c3d", [], [1, 2]),
+    ],
+)
+def test_no_file_that_may_hold_a_run_is_passed_over(
+    text: str, exact: list[list[str]], files: list[int], scripts_page: Page
+) -> None:
+    """Files are chosen by words of hardware, by choices by what a machine's id says; what is not known may be."""
+    assert scripts_page.evaluate(PLAN, [FILES, text, exact]) == files
+
+
+@pytest.fixture(scope="module")
+def scripts_page(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    """A page of a folder in which the script that chooses files lies."""
+    folder = tmp_path_factory.mktemp("scripts")
+    scripts.bundle(folder, ("hardware/files.js",))
+    with served(folder) as address:
+        opened = browser.new_page()
+        opened.goto(address)
+        yield opened
+        opened.close()
 
 
 class Reading:

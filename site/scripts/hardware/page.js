@@ -7,9 +7,10 @@ import { make, many, picked, plural, read } from "../dom.js";
 import { AT_ONCE, SHOWN, newest, plan } from "./files.js";
 
 const FILTERS = [["gpu", "Accelerator"], ["cpu", "Processor"], ["cores", "Cores"], ["device", "Device"]];
-const COLUMNS = ["Began", "Run", "Machine", "Accelerator", "Processor", "Cores", "Device", "Disk", "Tier"];
+const COLUMNS = ["Began", "Run and machine", "Accelerator", "Processor", "Cores", "Device", "Disk", "Tier"];
 const PAGE = /^runs\/[\w-]+\.html$/;
 const PAUSE_MS = 300;
+const MISSING = "Runs in it are missing here. Search again in a minute; if it stays so, load this page anew.";
 const HINT = "Words of a processor or an accelerator, a machine’s or a run’s id, or a choice below: nothing is read before.";
 
 class Search {
@@ -51,36 +52,35 @@ class Search {
   // Read the files that can hold what is asked for; more than a few only where `all` says so.
   async search(all) {
     clearTimeout(this.timer);
-    const turn = this.turn += 1;
+    this.turn += 1;
+    this.show([], []);
     const exact = this.filters.filter(([, , { value }]) => value).map(([name, , { value }]) => [name, value.slice(1)]);
     const { files, asked } = plan(this.files, this.words.value, exact);
-    let [rows, count, faults] = [[], 0, []];
-    this.show(rows, faults);
-    if (!this.words.value.trim() && !exact.length) return this.say(HINT);
-    const bytes = files.reduce((sum, file) => sum + file.bytes, 0);
-    if (files.length > AT_ONCE && !all) {
-      return this.say(`${plural(files.length, "file")} (${size(bytes)}) can hold such runs: say more, or press Search to read them all.`);
+    if (!this.words.value.trim() && !exact.length) this.say(HINT);
+    else if (files.length <= AT_ONCE || all) await this.read(files, asked, this.turn);
+    else {
+      const bytes = size(files.reduce((sum, file) => sum + file.bytes, 0));
+      this.say(`${plural(files.length, "file")} (${bytes}) can hold such runs: say more, or press Search to read them all.`);
     }
-    this.reader ??= new Reader(this.given);
-    for (const [at, file] of files.entries()) {
-      this.say(`Reading file ${at + 1} of ${files.length} …`);
-      try {
-        const found = await this.find(file, asked, turn);
-        if (turn !== this.turn) return null;
-        count += found.count;
-        rows = newest([...rows, ...found.rows]).slice(0, SHOWN);
-      } catch (error) {
-        if (turn !== this.turn) return null;
-        faults = [...faults, `${file.file} cannot be read: ${error.message}. Runs in it are missing here. Search again in a minute; `
-          + "if it stays so, load this page anew."];
-      }
-      this.show(rows, faults);
-    }
-    return this.say(told(count, faults.length));
   }
 
-  // A search that another has overtaken asks the Worker for nothing more.
+  // Show what each file adds; a search that another has overtaken shows nothing more.
+  async read(files, asked, turn) {
+    let [rows, count, faults] = [[], 0, []];
+    for (const [at, file] of files.entries()) {
+      this.say(`Reading file ${at + 1} of ${files.length} …`);
+      const found = await this.find(file, asked, turn).catch(({ message }) => ({ fault: `${file.file} cannot be read: ${message}.` }));
+      if (turn !== this.turn) return;
+      if (found.fault) faults = [...faults, `${found.fault} ${MISSING}`];
+      else [rows, count] = [newest([...rows, ...found.rows]).slice(0, SHOWN), count + found.count];
+      this.show(rows, faults);
+    }
+    this.say(told(count, faults.length));
+  }
+
+  // Nor does it ask the Worker for anything more.
   find(file, asked, turn) {
+    this.reader ??= new Reader(this.given);
     const address = new URL(file.file, document.baseURI).href;
     return this.reader.inTurn(() => (turn === this.turn ? this.reader.ask({ kind: "find", address, asked }) : null));
   }
@@ -103,18 +103,19 @@ function told(count, missing) {
 }
 
 const line = (run) => make("tr", { role: "row" }, [
-  run.started_at.slice(0, 16).replace("T", " "), named(run), run.machine_id, run.gpu ?? "none", run.cpu, String(run.cores), run.device,
+  run.started_at.slice(0, 16).replace("T", " "), named(run), run.gpu ?? "none", run.cpu, String(run.cores), run.device,
   run.storage ?? "not known", run.tier,
 ].map((cell, at) => make("td", { role: "cell", "data-label": COLUMNS[at] }, make("div", {}, cell ?? ""))));
 
-// A link to a run's page; where it has none, its id, and a button that copies where it lies in the store.
+// A run and its machine: a link to its page; where it has none, a button that copies where it lies in the store.
 function named({ page, machine_id: machine, run_id: run }) {
-  if (PAGE.test(page ?? "")) return make("a", { href: page }, run);
+  const below = [make("br"), make("span", { class: "fr-kind" }, machine)];
+  if (PAGE.test(page ?? "")) return [make("a", { href: page }, run), ...below];
   const copy = make("button", { type: "button", "aria-label": `Copy machine and run, ${run}`, click: async () => {
     copy.textContent = await navigator.clipboard.writeText(`${machine}/${run}`).then(() => "Copied", () => "Not allowed");
   } }, "Copy");
   copy.hidden = !navigator.clipboard;
-  return make("span", {}, make("code", {}, run), " ", copy);
+  return [make("code", {}, run), " ", copy, ...below];
 }
 
 async function start() {

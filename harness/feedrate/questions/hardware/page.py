@@ -80,21 +80,17 @@ def page(everyone: Selection, folder: Path, results: Path = RESULTS) -> Page:
         machines=pc.count_distinct(runs["machine_id"]).as_py(),
         limit=KINDS if len(kinds) == KINDS else 0,
         folder=FOLDER,
-        kinds=[
-            (
-                kind["gpu"] or "none",
-                kind["cpu"],
-                *(f"{kind[name]:,}" for name in ("cores", "machines", "runs")),
-                descriptions.day(kind["newest"]),
-                _links(list(files), ends, kind["first"], kind["last"]),
-            )
-            for kind in kinds
-        ],
+        kinds=[_row(kind, _links(list(files), ends, kind["first"], kind["last"])) for kind in kinds],
     )
     index = _index(held)
     waiting = "Starting the search … Opened as a file, without a server, this page cannot read others: make serve does."
     frame = Placed("hardware", markup.scripted("hardware", markup.addressed(INDEX, index), waiting))
     return Page(PATH, TITLE, body, {"hardware": frame}, {**files, INDEX: index})
+
+
+def _row(kind: Mapping[str, Any], links: Markup) -> tuple[object, ...]:
+    counts = (f"{kind[name]:,}" for name in ("cores", "machines", "runs"))
+    return kind["gpu"] or "none", kind["cpu"], *counts, descriptions.day(kind["newest"]), links
 
 
 def _linked(runs: pa.Table, everyone: Selection) -> pa.Table:
