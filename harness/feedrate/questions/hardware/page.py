@@ -37,7 +37,7 @@ FORMAT = 1
 """Of the index."""
 LIMIT = 1_000_000
 """Bytes of a file at most."""
-INDEX_LIMIT = 40_000
+INDEX_LIMIT = 30_000
 """Bytes of the index at most, compressed."""
 ROWS = 20_000
 """Runs of a file at most."""
