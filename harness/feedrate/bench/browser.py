@@ -175,6 +175,12 @@ def page_costs(site: Path, paths: Sequence[str], executable: str) -> list[PageCo
     return found
 
 
+def weights(site: Path, paths: Sequence[str], executable: str) -> list[PageCost]:
+    """Weigh pages of a built site; no times are taken."""
+    with served(site) as origin, started(executable) as browser:
+        return [PageCost(path, *_weigh(browser, origin, path), (), ()) for path in paths]
+
+
 def _weigh(browser: Browser, origin: str, path: str) -> tuple[int, int]:
     """Bytes before and after the first chart is touched."""
     requests: list[Request] = []

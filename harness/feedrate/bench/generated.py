@@ -88,9 +88,9 @@ _SEEN: dict[str, Any] = {
 """What is the same in all trials."""
 
 
-def write(results: Path, machines: int) -> int:
-    """Write one run for each of many machines; gives the number of trials."""
-    return sum(_write_run(results, number) for number in range(machines))
+def write(results: Path, machines: int, first: int = 0) -> int:
+    """Write one run for each of many machines, numbered from ``first`` on; gives the number of trials."""
+    return sum(_write_run(results, number) for number in range(first, first + machines))
 
 
 def machine(number: int) -> Machine:
@@ -164,17 +164,17 @@ def _slower(cells: pa.Table, numbers: npt.NDArray[np.int64]) -> pa.Table:
 
 def _renamed(table: pa.Table, numbers: npt.NDArray[np.int64]) -> pa.Table:
     """Say of each row that it is of the run of a number."""
-    began = [_FIRST - (1 + number) * _SOON for number in numbers.tolist()]
+    unique, places = np.unique(numbers, return_inverse=True)
+    own = unique.tolist()
+    began = [_FIRST - (1 + number) * _SOON for number in own]
+    stamps = [f"{moment:%Y%m%dT%H%M%SZ}" for moment in began]
     names = {
-        "machine_id": [f"made-up-{number // RUNS_A_MACHINE:06d}" for number in numbers.tolist()],
-        "run_id": [
-            f"{moment:%Y%m%dT%H%M%SZ}-{number % 2**16:04x}"
-            for moment, number in zip(began, numbers.tolist(), strict=True)
-        ],
+        "machine_id": [f"made-up-{number // RUNS_A_MACHINE:06d}" for number in own],
+        "run_id": [f"{stamp}-{number % 2**16:04x}" for stamp, number in zip(stamps, own, strict=True)],
         "started_at": [moment.isoformat() for moment in began],
     }
     for name, values in names.items():
-        table = table.set_column(table.column_names.index(name), name, pa.array(values))
+        table = table.set_column(table.column_names.index(name), name, pa.array(values).take(pa.array(places)))
     return table
 
 

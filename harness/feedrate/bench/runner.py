@@ -35,6 +35,7 @@ MEASURES: dict[str, Callable[[Session], Iterable[Figure]]] = {
     "calibration": statistics.measure_calibration,
     "files": site.measure_files,
     "site": site.measure,
+    "store": site.measure_store,
 }
 """Section to what takes its figures."""
 _VERDICT = {True: "met", False: "MISSED", None: "not here"}

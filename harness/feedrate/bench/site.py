@@ -4,10 +4,13 @@ Results are made up (``generated``): files of a usual size and very large ones; 
 each, the last a million rows of trials. They keep every rule, so all of each is read. Commands are those that people
 type, the start of Python included. Home, claims and suites are pages of pictures, which must be light and quick.
 Explore is a tool: what counts there is how long a change takes.
+
+Of a store of a million runs it has their summaries, and the folders of the newest alone.
 """
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import signal
@@ -18,6 +21,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,6 +40,10 @@ VALIDATED = {500: (2, 5), 1_000_000: (15, 3)}
 """Trials of the files that are validated → seconds that this may take, and how often it is done."""
 MACHINES = (1, 100, 10_000)
 FEW_S, MANY_S, PEAK_GB = 20, 120, 2
+SUMMED_UP, NEW, ADD_S, ADD_GB = 1_000_000, 1_000, 30, 1
+"""Runs of a store that has summaries, and how many are then added; what that may take."""
+_HEAVY = 6
+"""Pages of its site that are weighed: those whose HTML is largest, and that of all hardware, which has an index."""
 BEFORE_KB, AFTER_KB = 150, 500
 PAINT_MS, BLOCKED_MS, CHANGE_MS = 1000, 300, 200
 _PAGES = ("index.html", "claims.html", "suites/*.html")
@@ -115,12 +123,49 @@ def _figures(session: Session, what: str, results: Path, most_s: float, *, crowd
             yield from browser.with_browser(_CHANGE, bound, change)
 
 
+def measure_store(session: Session) -> Iterator[Figure]:
+    """Add runs to a store of very many and build its site; most of the time goes into making up the store."""
+    with tempfile.TemporaryDirectory(dir=session.folder) as folder:
+        results, what = Path(folder) / "results", f"{NEW:,} made-up runs to a store of {SUMMED_UP:,}"
+        session.console.print(f"Making up a store of {SUMMED_UP:,} runs ...")
+        generated.write_summaries(results, SUMMED_UP - NEW)
+        generated.write(results, NEW)
+        summarise(results, NEW)
+        generated.write(results, NEW, first=NEW)
+        session.console.print(f"Adding {what} ...")
+        yield from _judge_ended("adding", what, summarise(results, NEW), ADD_S, ADD_GB)
+        what = f"a store of {SUMMED_UP + NEW:,} runs"
+        session.console.print(f"Building the site of {what} ...")
+        yield from judge_build(what, build_site(results, Path(folder)), MANY_S)
+        site = Path(folder) / "site"
+        session.console.print("Weighing its heaviest pages ...")
+        pages = sorted(site.rglob("*.html"), key=lambda path: len(gzip.compress(path.read_bytes(), 6)))
+        paths = [path.relative_to(site).as_posix() for path in {*pages[-_HEAVY:], site / "hardware.html"}]
+        yield from browser.with_browser(
+            f"pages in a browser: {what}",
+            f"≤ {BEFORE_KB} kB",
+            lambda chromium: islice(judge_pages(browser.weights(site, paths, chromium), what), 1),
+        )
+
+
+def summarise(results: Path, new: int) -> Ended:
+    """Sum up a store to which so many runs are new, by the command that people type."""
+    ended = run_command("summarise", "--results", str(results.resolve()), memory=True)
+    if ended.status or f"{new:,} runs are new, 0 were refused" not in ended.stdout:
+        raise FeedrateError(f"bench: {new:,} runs were not summed up: {ended.stderr or ended.stdout}")
+    return ended
+
+
 def judge_build(what: str, built: Ended, most_s: float) -> Iterator[Figure]:
     """Hold a build against what it may take."""
-    took, gb = f"{built.took_s:.1f} s (n = 1)", (built.peak_bytes or 0) / 1e9
-    yield Figure(f"building the site: {what}", f"≤ {most_s:g} s", took, built.took_s <= most_s)
-    memory = f"memory of all processes that build it: {what}"
-    yield Figure(memory, f"≤ {PEAK_GB} GB", f"{gb:.2f} GB at most (n = 1)", gb <= PEAK_GB)
+    return _judge_ended("building the site:", what, built, most_s, PEAK_GB)
+
+
+def _judge_ended(doing: str, what: str, ended: Ended, most_s: float, most_gb: float) -> Iterator[Figure]:
+    took, gb = f"{ended.took_s:.1f} s (n = 1)", (ended.peak_bytes or 0) / 1e9
+    yield Figure(f"{doing} {what}", f"≤ {most_s:g} s", took, ended.took_s <= most_s)
+    memory = f"memory of all processes while {doing} {what}"
+    yield Figure(memory, f"≤ {most_gb:g} GB", f"{gb:.2f} GB at most (n = 1)", gb <= most_gb)
 
 
 def judge_pages(costs: Sequence[PageCost], what: str) -> Iterator[Figure]:

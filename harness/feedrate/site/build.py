@@ -83,7 +83,7 @@ def build(results: Path = RESULTS, out: Path = Path("build"), admit: Admit = adm
         everyone = select(load_runs(results, set(let_in.folders)))
         pages = list(_pages(everyone, benches(results), let_in.refused, drawn.begin))
         if summaries.kept(results):
-            pages.append(hardware_page.page(_fresh(out / "shards"), results))
+            pages.append(hardware_page.page(everyone, _fresh(out / "shards"), results))
         made = publish(SOURCE, docs, _fresh(out / "site.next"), _nav(pages), pages, site_brief.placeholders(everyone))
         site_brief.write(made, everyone)
         sitemap(made.folder, _address())

@@ -1,6 +1,6 @@
 """The site's scripts: modules by page below ``site/scripts``, one bundle a page, made by esbuild.
 
-``site/package.json`` names esbuild and the two packages with which the page Compare reads parquet files, with their
+``site/package.json`` names esbuild and the two packages with which pages read parquet files, with their
 exact versions; ``make setup`` installs them beside the Python that runs this (``npm/``), so that building the site asks
 no network. Where they are missing, as after ``pip install feedrate[site]``, npm installs them once.
 """
@@ -21,7 +21,7 @@ NPM = Path(sys.prefix) / "npm"
 SOURCE = RESOURCES / "site" / "scripts"
 DEFERRED = ("site/page.js", "site/search.js")
 """Scripts of every page, which run in its own scope, in order."""
-MODULES = ("compare/page.js", "compare/worker.js", "explore/page.js")
+MODULES = ("compare/page.js", "compare/worker.js", "explore/page.js", "hardware/page.js", "hardware/worker.js")
 _LICENSED = ("fzstd", "hyparquet")
 
 

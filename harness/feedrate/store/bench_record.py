@@ -24,6 +24,7 @@ SECTIONS = (
     "calibration",
     "files",
     "site",
+    "store",
 )
 """What can be measured alone, in the order in which it is."""
 

@@ -1,6 +1,7 @@
 // The Worker of the Compare page: files that come from anywhere are read here, apart from the page, and compared. It keeps
 // the two that were used last; the page ends it where it takes too long, and opens the files again in a new one.
 
+import { answerWith } from "./answer.js";
 import { compare, explain, kindOf } from "./comparison.js";
 import { Refusal } from "./parquet.js";
 import { Run, worded } from "./run.js";
@@ -58,17 +59,7 @@ async function fetched(address) {
     + "published run. Load this page again, or drop the file");
 }
 
-// A reader that has failed at one column leaves promises of others behind.
-self.addEventListener("unhandledrejection", (event) => event.preventDefault());
-
-self.addEventListener("message", async ({ data }) => {
-  try {
-    self.postMessage({ found: await tasks[data.kind](data) });
-  } catch (error) {
-    // What a parser says of hostile bytes is data too: the page shows it as text, and not much of it.
-    self.postMessage({ refused: String(error?.message ?? error).slice(0, 300) });
-  }
-});
+answerWith(tasks);
 
 // What a comparison found, made small for the page: columns of numbers and settings in words, the most different first.
 

@@ -43,6 +43,7 @@ _SPOKEN = {
     "calibration": "Calibration",
     "files": "Files of others",
     "site": "This website",
+    "store": "A store of very many runs",
 }
 
 

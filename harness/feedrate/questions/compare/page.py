@@ -176,12 +176,17 @@ def page(everyone: Selection, verdicts: Verdicts) -> Page:
     return Page(PATH, "Compare", body, {"compare": frame}, {INDEX: index}, hide=("navigation", "toc"))
 
 
+def browser_caps() -> dict[str, int]:
+    """How much a script may read of a file, and show of it."""
+    return {name: cap.most for name, cap in CAPS.items()} | SHOWN
+
+
 def reader() -> dict[str, Any]:
     """Everything that the Worker is told: how much it may read, which columns, and by which rules it compares."""
     rules = browser_rules()
     axes = [axis.name for axis in AXES]
     return {
-        "caps": {name: cap.most for name, cap in CAPS.items()} | SHOWN,
+        "caps": browser_caps(),
         "reads": migration.READ,
         "checksums_since": CHECKSUMS_SINCE,
         "feedrate": __version__,
