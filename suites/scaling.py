@@ -32,6 +32,5 @@ SUITE = Suite(
         _COLD | FILES | {"batch_size": 16},
         *({**_TRAINING, "world_size": nodes, "nodes": nodes} for nodes in NODES),
     ),
-    "15m",
     "20m",
 )

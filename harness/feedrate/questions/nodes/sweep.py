@@ -56,10 +56,14 @@ class Sweep:
     def joined(self) -> pd.DataFrame:
         """Read the trials of all nodes as if they were one run's, called like the sweep.
 
+        A trial of several nodes counts where all of them measured it: fewer had a storage with less to do.
+
         Raises:
             InputError: a file is not one that feedrate wrote, or changed since.
         """
-        return runs.rows([run.folder for run in self.runs.values()], list(_OF_CELLS)).assign(run_id=self.name)
+        rows = runs.rows([run.folder for run in self.runs.values()], list(_OF_CELLS)).assign(run_id=self.name)
+        took_part = rows["outcome"].eq("ok").groupby([rows["cell_id"], rows["block"]]).transform("sum")
+        return rows[took_part >= rows["nodes"].fillna(1)]
 
 
 def origin(own: Sequence[RunView], nodes: int) -> Origin:
