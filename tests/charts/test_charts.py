@@ -50,8 +50,9 @@ def figures(show: Show) -> Callable[[str, str], Figure]:
 
 
 def test_no_chart_is_forgotten() -> None:
-    """Every chart is drawn here but those of planted costs, searches and image files, which have tests of their own."""
-    assert {name for name, _ in CASES} | {"calibration", "search", "images_per_core"} == set(charts_by_name())
+    """Every chart is drawn here but those of planted costs, searches, image files and nodes, which have own tests."""
+    apart = {"calibration", "search", "images_per_core", "nodes_at_once"}
+    assert {name for name, _ in CASES} | apart == set(charts_by_name())
 
 
 @pytest.mark.parametrize(("name", "kind"), CASES)

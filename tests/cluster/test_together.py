@@ -70,6 +70,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_trials_run_on_as_many_nodes_as_they_say(swept: Path) -> None:
     """On others in each block, at the same moment, and nothing else runs meanwhile."""
     trials = trials_of(swept)
@@ -78,6 +79,7 @@ def test_trials_run_on_as_many_nodes_as_they_say(swept: Path) -> None:
     assert trials.groupby("block")["cell_id"].nunique().to_list() == [6, 6]
 
 
+@pytest.mark.slow
 def test_runs_say_that_nodes_swept_together(swept: Path) -> None:
     """In the manifest and in the command; every block is whole, and others take them in."""
     stored = runs.runs(swept / "results")

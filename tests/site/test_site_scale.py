@@ -212,6 +212,7 @@ def test_processes_estimate_what_one_does(built: Built, monkeypatch: pytest.Monk
     pd.testing.assert_frame_equal(selection.cells(built.runs), alone)
 
 
+@pytest.mark.slow
 def test_a_store_with_summaries_shows_the_newest_runs(
     fake_run: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
