@@ -120,7 +120,7 @@ function checkValues(page, count, optional, encoding) {
     at = 4 + length;
   }
   if (encoding === PLAIN) return;
-  if (!BY_DICTIONARY.has(encoding)) throw new Refusal(`a page in encoding ${encoding}; expected plain values or a dictionary`);
+  if (!BY_DICTIONARY.has(encoding)) throw new Refusal(`a page in encoding ${encoding ?? "unknown"}; expected plain values or a dictionary`);
   if (!there) return;
   const width = page[at];
   if (!(width <= 32)) throw new Refusal(`places in a dictionary of ${width} bits`);
