@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import psutil
 import pytest
@@ -39,25 +40,30 @@ def trials_of(folder: Path) -> pd.DataFrame:
         tables.append(stored.table("trials").assign(node=stored.manifest.cluster.node))
     trials = pd.concat(tables).sort_values(["block", "position", "node"], ignore_index=True)
     trials["began"] = pd.to_datetime(trials["started_at"]).map(pd.Timestamp.timestamp)
+    trials["ready"] = trials["began"] + trials["first_batch_ns"] / 1e9
     trials["opened"] = trials["began"] + (trials["first_batch_ns"] + trials["warmup_ns"]) / 1e9
     trials["closed"] = trials["opened"] + trials["wall_ns"] / 1e9
     return trials
 
 
 def require_together(trials: pd.DataFrame, nodes: int, blocks: int, within_s: float) -> None:
-    """Every trial ran well, once on each of its nodes and nowhere else; their windows overlap, and no others do."""
+    """Every trial ran well, once on each of its nodes and nowhere else, and no other was prepared meanwhile.
+
+    No window opens before all nodes have batches; most open at the same moment (where all share two cores, not each).
+    """
     assert (trials["outcome"] == "ok").all(), trials["error_message"].dropna().to_list()
     places = trials.groupby(["block", "position"])
     assert sorted(trials["block"].unique()) == list(range(blocks))
-    ended = 0.0
+    ended, apart = 0.0, []
     for (block, _), rows in places:
         count = rows["nodes"].iloc[0]
         assert rows["cell_id"].nunique() == 1
         assert rows["node"].to_list() == sorted((block + turn) % nodes for turn in range(count))
-        assert rows["opened"].max() - rows["opened"].min() < within_s
-        assert rows["opened"].max() < rows["closed"].min()
+        assert rows["opened"].min() >= rows["ready"].max()
+        apart.append(rows["opened"].max() - rows["opened"].min())
         assert rows["began"].min() >= ended - 0.001, "one was prepared while another was measured"
         ended = rows["closed"].max()
+    assert np.median(apart) < within_s
 
 
 @pytest.fixture(scope="module")
