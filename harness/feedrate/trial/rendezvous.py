@@ -195,7 +195,8 @@ class Rendezvous:
         """Why a trial will not begin; empty where it still may."""
         if self._why:
             return "the sweep ends"
-        absent = [node for node in wanted if node not in self._going or self._at.get(node, place) > place]
+        moved_on = [node for node in wanted if self._at.get(node, place) > place]
+        absent = (wanted - self._going) or moved_on  # others may have moved on because of one that left
         return f"that of node {min(absent)} ended before" if absent else ""
 
     def leave(self, node: int) -> None:
