@@ -159,8 +159,10 @@ def _measure(active: ActiveRun) -> str:
     template, served = None, 0
     with contextlib.ExitStack() as stack:
         while order := active.order(block):
-            alone = budget if not active.meeting else None  # nodes together agree where they meet
-            if block > first and alone and active.elapsed_s() + active.block_s(block, order) > alone:
+            if active.meeting:
+                if not active.meeting.begin(block, active.plan_digest()):
+                    return "budget"
+            elif block > first and budget and active.elapsed_s() + active.block_s(block, order) > budget:
                 return "budget"
             if block == first:
                 active.screen.say("Starting: importing torch takes a few seconds.")
@@ -171,8 +173,6 @@ def _measure(active: ActiveRun) -> str:
                 _confirm_device(active, template)
                 _prepare(active, template)
                 active.begin_blocks()
-            if active.meeting and not active.meeting.begin(block, active.plan_digest()):
-                return "budget"
             _run_block(active, block, order, template)
             block, served = block + 1, served + len(order)
     return "budget" if active.live(block) else "target" if active.answered(block) else "blocks"
