@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from feedrate.analysis.blocks import Blocks, Floats, half_width, moments, successful, t_half_width
+from feedrate.analysis.blocks import Blocks, Floats, half_width, memoized, moments, successful, t_half_width
 from feedrate.analysis.estimates import AXIS_NAMES, cells, rows_of
 from feedrate.schema import words
 from feedrate.schema.metrics import REFUTED_UNDER
@@ -83,6 +83,7 @@ class Training:
     """By processes and nodes, ascending."""
 
 
+@memoized
 def loading(trials: pd.DataFrame) -> list[Loading]:
     """Find what was loaded by several numbers of nodes at once.
 
@@ -103,6 +104,7 @@ def loading(trials: pd.DataFrame) -> list[Loading]:
     return found
 
 
+@memoized
 def training(trials: pd.DataFrame) -> list[Training]:
     """Find what was trained on several nodes, or in several processes of one; ``trials`` as for :func:`loading`."""
     own = trials[_one_training(trials)]

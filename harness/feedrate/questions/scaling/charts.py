@@ -12,7 +12,7 @@ from feedrate.charts.figure import ENDS, MOST_PANELS, Figure, Key, Panel, Row, S
 from feedrate.charts.marks import BLOCKS, HEIGHT, hover, lines, logarithmic, look, rate
 from feedrate.charts.theme import colour
 from feedrate.questions.scaling import sentences
-from feedrate.questions.scaling.analysis import Level, Loading, Training, loading, training
+from feedrate.questions.scaling.analysis import Level, Loading, Training, Value, loading, training
 
 LOOKS = {
     "measured": (colour("accent"), "circle"),
@@ -57,12 +57,9 @@ def _add(sheet: Sheet, found: Loading | Training, rows: Sequence[Row], message: 
 
 def _row(level: Level, series: str, found: Loading | Training) -> dict[str, Any]:
     value, lo, hi, n = level.rate
-    ends = {"lo": lo, "hi": hi} if n > 1 else {"lo": None, "hi": None}
     what = f"{sentences.titled(found.cell)}, {sentences.described(found.cell)}"
-    return {"what": what, "series": series, "nodes": level.nodes, "processes": level.processes, "value": value} | {
-        **ends,
-        "n": n,
-    }
+    estimate = {"value": value, "lo": lo if n > 1 else None, "hi": hi if n > 1 else None, "n": n}
+    return {"what": what, "series": series, "nodes": level.nodes, "processes": level.processes, **estimate}
 
 
 def _trained(level: Level, found: Training) -> list[dict[str, Any]]:
@@ -79,8 +76,7 @@ def _panel(found: Loading | Training, rows: Sequence[Row], message: str) -> Pane
     of = "nodes" if one_size else "processes"
     places = sorted({row[of] for row in rows})
     first = min(rows, key=lambda row: (row[of], row["series"] != "gradients exchanged"))
-    grows = 0 if one_size else 1
-    ideal = [{of: at, "value": first["value"] * (at / first[of]) ** grows} for at in places]
+    ideal = [{of: at, "value": first["value"] * (1 if one_size else at / first[of])} for at in places]
     scale = alt.Scale(type="log", base=2, domain=[places[0], places[-1]], nice=False)
     x = alt.X(
         f"{of}:Q",
@@ -96,9 +92,13 @@ def _panel(found: Loading | Training, rows: Sequence[Row], message: str) -> Pane
     dashed = alt.Chart(table(ideal)).mark_line(strokeDash=[4, 4], color=colour("muted"), strokeWidth=1.25)
     layers = [dashed.encode(x=x, y=alt.Y("value:Q", **y)), *lines(base, y, shape, tooltip)]
     if isinstance(found, Loading) and found.knee:
-        at = alt.Chart(table([dict(zip(("knee", "lo", "hi"), found.knee[:3], strict=True))]))
-        band = at.mark_rect(opacity=0.18, color=colour("source")).encode(x=alt.X("lo:Q", scale=scale), x2="hi:Q")
-        rule = at.mark_rule(color=colour("source"), strokeWidth=1.5).encode(x=alt.X("knee:Q", scale=scale))
-        layers = [band, rule, *layers]
+        layers = [*_knee(found.knee, scale), *layers]
     subtitle = [sentences.doing(found.cell), sentences.settings(found.cell)]
     return Panel.draw(sentences.titled(found.cell), subtitle, message, layers, HEIGHT)
+
+
+def _knee(knee: Value, scale: alt.Scale) -> list[alt.Chart]:
+    """The knee as a line, its interval as a band."""
+    at, tone = alt.Chart(table([{"knee": knee.value, "lo": knee.lo, "hi": knee.hi}])), colour("source")
+    band = at.mark_rect(opacity=0.18, color=tone).encode(x=alt.X("lo:Q", scale=scale), x2="hi:Q")
+    return [band, at.mark_rule(color=tone, strokeWidth=1.5).encode(x=alt.X("knee:Q", scale=scale))]
