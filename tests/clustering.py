@@ -17,10 +17,10 @@ CELL = {"mode": "load", "workload": "synthetic", "storage_format": "memmap", "n_
 PROTOCOL = {"warmup_s": 0.1, "window_s": 0.2, "min_steps": 5, "blocks": [3, 3]}
 
 
-def matrix(folder: Path, blocks: int = 3, **axes: Any) -> Path:
+def matrix(folder: Path, blocks: int = 3, window_s: float = 0.2, **axes: Any) -> Path:
     """Write a matrix of a loader whose samples cost 5 ms each, asleep."""
     cells = CELL | {"read_us": 5000, "batch_size": [2, 4], "num_workers": [0, 1]} | axes
-    protocol = PROTOCOL | {"blocks": [blocks, blocks]}
+    protocol = PROTOCOL | {"blocks": [blocks, blocks], "window_s": window_s}
     text = {"version": 1, "protocol": protocol, "suites": {"loader": [cells]}, "profiles": {"quick": {}}}
     (folder / "matrix.yaml").write_text(json.dumps(text))
     return folder / "matrix.yaml"

@@ -49,7 +49,8 @@ def trials_of(folder: Path) -> pd.DataFrame:
 def require_together(trials: pd.DataFrame, nodes: int, blocks: int, within_s: float) -> None:
     """Every trial ran well, once on each of its nodes and nowhere else, and no other was prepared meanwhile.
 
-    No window opens before all nodes have batches; most open at the same moment (where all share two cores, not each).
+    No window opens before all nodes have batches, and all overlap for more than half of the shortest; most open at the
+    same moment (where all share two cores, not each).
     """
     assert (trials["outcome"] == "ok").all(), trials["error_message"].dropna().to_list()
     places = trials.groupby(["block", "position"])
@@ -60,6 +61,7 @@ def require_together(trials: pd.DataFrame, nodes: int, blocks: int, within_s: fl
         assert rows["cell_id"].nunique() == 1
         assert rows["node"].to_list() == sorted((block + turn) % nodes for turn in range(count))
         assert rows["opened"].min() >= rows["ready"].max()
+        assert rows["closed"].min() - rows["opened"].max() > (rows["wall_ns"] / 1e9).min() / 2
         apart.append(rows["opened"].max() - rows["opened"].min())
         assert rows["began"].min() >= ended - 0.001, "one was prepared while another was measured"
         ended = rows["closed"].max()
@@ -70,7 +72,7 @@ def require_together(trials: pd.DataFrame, nodes: int, blocks: int, within_s: fl
 def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which three nodes swept together."""
     folder = tmp_path_factory.mktemp("together")
-    matrix(folder, blocks=2, batch_size=2, num_workers=[0, 1], nodes=NODES)
+    matrix(folder, blocks=2, window_s=1, batch_size=2, num_workers=[0, 1], nodes=NODES)
     done = sweep(folder, *LOCAL, "--nodes", "3")
     assert done.returncode == 0, done.stdout + done.stderr
     return folder
@@ -103,7 +105,7 @@ def test_runs_say_that_nodes_swept_together(swept: Path) -> None:
 @pytest.mark.slow
 def test_two_nodes_train_one_model(tmp_path: Path) -> None:
     """Both count the samples of both; with and without exchange."""
-    matrix(tmp_path, blocks=2, num_workers=0, **TRAINING)
+    matrix(tmp_path, blocks=2, window_s=1, num_workers=0, **TRAINING)
     done = sweep(tmp_path, *LOCAL, "--nodes", "2")
     assert done.returncode == 0, done.stdout + done.stderr
     require_trained(trials_of(tmp_path))
@@ -189,7 +191,7 @@ def test_nodes_end_with_the_process_that_they_meet_in(tmp_path: Path, how: signa
 @pytest.mark.slow
 def test_slurm_s_nodes_sweep_together(slurm: Slurm, tmp_path: Path) -> None:
     """Three nodes in one order; no job is left."""
-    matrix(tmp_path, blocks=2, batch_size=2, num_workers=0, nodes=NODES)
+    matrix(tmp_path, blocks=2, window_s=1, batch_size=2, num_workers=0, nodes=NODES)
     done = sweep(tmp_path, *SLURM, "--nodes", "3", environment=slurm.environment)
     assert done.returncode == 0, done.stdout + done.stderr
     require_together(trials_of(tmp_path), 3, 2, 0.5)
@@ -199,7 +201,7 @@ def test_slurm_s_nodes_sweep_together(slurm: Slurm, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_slurm_s_nodes_train_one_model(slurm: Slurm, tmp_path: Path) -> None:
     """Over two nodes, which find each other by the address through which they reach the sweep."""
-    matrix(tmp_path, blocks=2, num_workers=0, **TRAINING)
+    matrix(tmp_path, blocks=2, window_s=1, num_workers=0, **TRAINING)
     done = sweep(tmp_path, *SLURM, "--nodes", "2", environment=slurm.environment)
     assert done.returncode == 0, done.stdout + done.stderr
     require_trained(trials_of(tmp_path))
@@ -208,7 +210,7 @@ def test_slurm_s_nodes_train_one_model(slurm: Slurm, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_node_that_is_taken_away_comes_back(slurm: Slurm, tmp_path: Path) -> None:
     """The others wait for it, and it goes on with them; no trial that ended is lost, none is there twice."""
-    matrix(tmp_path, blocks=4, batch_size=2, num_workers=0, nodes=NODES)
+    matrix(tmp_path, blocks=4, window_s=1, batch_size=2, num_workers=0, nodes=NODES)
     words = (*SLURM, "--nodes", "3", "--partition", "main")
     with subprocess.Popen(command(tmp_path, *words), cwd=tmp_path, env=slurm.environment, text=True) as process:
         folder = started(tmp_path)
