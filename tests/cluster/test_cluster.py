@@ -74,6 +74,24 @@ def test_what_became_of_a_job_is_seen(tmp_path: Path) -> None:
     assert [watched.line(status) for status in watched.statuses[2:]] == ["ended", "waits", "block 2 of ~9, 0.0 s left"]
 
 
+@pytest.mark.parametrize(
+    ("late", "said"),
+    [({2}, "waits for node2"), ({2, 3}, "waits for node2 and node3"), ({1, 2, 3, 4}, "waits for 4 nodes")],
+)
+def test_nodes_say_for_which_they_wait(late: set[int], said: str, tmp_path: Path) -> None:
+    """By name where there are few; those that are waited for say what they do."""
+    folder = ClusterFolder(tmp_path, "sweep")
+    folder.create()
+    for number in range(5):
+        folder.tell(NodeStatus(node=number, name=f"node{number}", state="prepares", note="packing"))
+    engine: Any = Jobs(a="RUNNING", b="RUNNING", c="RUNNING", d="RUNNING", e="RUNNING")
+    meets: Any = SimpleNamespace(behind=lambda: late)
+    watched = Watched(folder, engine, dict(enumerate("abcde")), rendezvous=meets)
+    watched.look()
+    assert {watched.line(status) for status in watched.statuses if status.node not in late} == {said}
+    assert {watched.line(status) for status in watched.statuses if status.node in late} == {"packing"}
+
+
 def test_nothing_is_written_while_a_trial_is_measured(tmp_path: Path) -> None:
     """A tick only looks whether to go on, and ends the sweep where the folder says so."""
     folder = ClusterFolder(tmp_path, "sweep")

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from xmlrpc.client import ProtocolError, ServerProxy, dumps
@@ -111,6 +112,20 @@ def test_a_node_that_has_left_is_not_waited_for(nodes: Callable[..., Nodes]) -> 
     three.server.leave(2)
     assert all(results(waiting))
     assert results(three.begin(1, range(2))) == [True, True]
+
+
+def test_who_is_waited_for_long_is_known(nodes: Callable[..., Nodes], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody after a short wait, nobody once the gate has opened, and nobody that has left."""
+    four = nodes(4)
+    waiting = four.gate(0, 0, range(2))
+    assert held(*waiting)
+    assert four.server.behind() == set()
+    monkeypatch.setattr(rendezvous, "LONG_S", HELD_S / 2)
+    assert four.server.behind() == {2, 3}
+    four.server.leave(3)
+    assert four.server.behind() == {2}
+    results(waiting + four.gate(0, 0, range(2, 3)))
+    assert four.server.behind() == set()
 
 
 def test_a_node_that_comes_back_is_told_what_it_missed(nodes: Callable[..., Nodes]) -> None:
@@ -280,6 +295,16 @@ def test_every_node_is_in_every_place(count: int) -> None:
     turns = [[Meeting("", node, count, block).turn for node in range(count)] for block in range(count)]
     assert all(sorted(block) == list(range(count)) for block in [*turns, *zip(*turns, strict=True)])
     assert [Meeting("", node, count, 2).leads for node in range(count)] == [node == 2 % count for node in range(count)]
+
+
+def test_a_connection_that_waits_is_kept_alive(nodes: Callable[..., Nodes]) -> None:
+    """The kernel tries it now and then: nodes may wait for hours until the last one is granted."""
+    two = nodes(2)
+    waiting = two.gate(0, 0, range(1))
+    assert held(*waiting)
+    port = f":{int(two.url.rpartition(':')[2].partition('/')[0]):04X}"
+    lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    assert [line[5].partition(":")[0] for line in lines if line[2].endswith(port) and line[3] == "01"] == ["02"]
 
 
 def test_who_does_not_know_the_path_gets_nothing(nodes: Callable[..., Nodes]) -> None:

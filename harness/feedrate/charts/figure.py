@@ -314,10 +314,7 @@ def interval(row: Row, lo: str = "lo", hi: str = "hi", n: str = "n") -> str:
 
 def percent_interval(row: Row, name: str, n: str = "n") -> str:
     """Write the interval of a share of a drawn row in words, in per cent."""
-    lo, hi = row[f"{name}_lo"], row[f"{name}_hi"]
-    if words.known(lo) and words.known(hi):
-        return f"95\u00a0% interval {100 * lo:.0f} to {words.percent(hi)}, n = {row[n]}"
-    return f"n = {row[n]}: no interval"
+    return words.share_interval(row[f"{name}_lo"], row[f"{name}_hi"], row[n])
 
 
 def overlap(faster: Row, slower: Row) -> str:

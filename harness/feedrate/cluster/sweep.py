@@ -38,6 +38,8 @@ GRACE_S = 45.0
 SPARE_MIN = 15
 """Minutes that a job is granted beyond the budget: for packing, the last block, and starting."""
 NO_BUDGET_MIN = 24 * 60
+NAMED = 3
+"""Nodes that are waited for by name; more are counted."""
 SCALING = "scaling"
 """The suite of nodes that sweep together, unless another is asked for."""
 
@@ -73,9 +75,17 @@ class Watched:
                 self.rendezvous.leave(gone)
         waits = {job for job, state in states.items() if state == "PENDING"}
         again = [status.node for status in going if status.state != "waits" and self.jobs[status.node] in waits]
-        self.remarks = dict.fromkeys(again, "waits to go on: its node was lost or taken away")
+        self.remarks = self._waiting(going)
+        self.remarks |= dict.fromkeys(again, "waits to go on: its node was lost or taken away")
         self.remarks |= dict.fromkeys(lost, "lost")
         return going
+
+    def _waiting(self, going: list[NodeStatus]) -> dict[int, str]:
+        """What is to be said of nodes at a gate to which others have not come."""
+        behind = self.rendezvous.behind() if self.rendezvous else set()
+        late = [status.name for status in self.statuses if status.node in behind]
+        what = words.listed(late) if len(late) <= NAMED else words.plural(len(late), "node")
+        return {status.node: f"waits for {what}" for status in going if late and status.node not in behind}
 
     def table(self) -> Table:
         """Show a line a node."""

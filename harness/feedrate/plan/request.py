@@ -67,6 +67,7 @@ class Options:
 
     def command(self) -> str:
         """The command that repeats the run; folders of the user's are named by their variable alone."""
+        engine = "local" if self.one_machine else "slurm"
         given = {
             f"PROFILE={shlex.quote(self.profile)}": self.profile != "quick",
             f"SUITE={self.suite}": self.suite,
@@ -75,7 +76,7 @@ class Options:
             "DATA=DIR": self.data,
             "TUNE=1": self.tune,
             "DATA_ROOT=DIR": self.data_root != Path("data"),
-            f"ON=slurm NODES={self.cluster.nodes if self.cluster else 1} TOGETHER=1": self.meets_at,
+            f"ON={engine} NODES={self.cluster.nodes if self.cluster else 1} TOGETHER=1": self.meets_at,
         }
         return " ".join(["make sweep", *(word for word, wanted in given.items() if wanted)])
 

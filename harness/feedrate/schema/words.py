@@ -50,6 +50,13 @@ def interval(lo: float, hi: float, n: int) -> str:
     return f"n = {n}: no interval"
 
 
+def share_interval(lo: float, hi: float, n: int) -> str:
+    """Write the 95 % interval of a share in per cent, and how many blocks it rests on."""
+    if known(lo) and known(hi):
+        return f"95\u00a0% interval {100 * lo:.0f} to {percent(hi)}, n = {n}".replace("-", "−")
+    return f"n = {n}: no interval"
+
+
 def sized(what: object, pixels: object, between: str = ", ") -> str:
     """Name images with their height and width, ``div2k, 64 px``; what has none stands alone."""
     return f"{what}{between}{pixels} px" if known(pixels) else str(what)

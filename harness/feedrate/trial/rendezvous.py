@@ -17,9 +17,10 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from http.client import HTTPConnection
 from socketserver import ThreadingMixIn
 from typing import Any
-from xmlrpc.client import Error, ServerProxy
+from xmlrpc.client import Error, ServerProxy, Transport
 from xmlrpc.server import SimpleXMLRPCRequestHandler, SimpleXMLRPCServer
 
 from feedrate.schema.errors import EnvironmentFault, InputError, TrialError
@@ -30,6 +31,10 @@ Place = tuple[int, int]
 """Block and position of a trial."""
 _WHY = ("budget", "differs", "closed")
 """Why no gate opens any more."""
+ALIVE_S = 60
+"""A connection that waits is tried so often: networks forget those that are silent, and a machine may be gone."""
+LONG_S = 5.0
+"""Whoever waits longer at a gate is said to wait; trials of the others take as long as that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +138,8 @@ class Rendezvous:
         """When each block began; the first with its first trial, as what comes before it comes once."""
         self._plans: dict[int, str] = {}
         self._endpoints: dict[int, str] = {}
+        self._waits: dict[int, float] = {}
+        """Since when each node has waited at a gate."""
         self._ready: defaultdict[Place, set[int]] = defaultdict(set)
         """Nodes whose process of a trial has warmed up."""
         self._met: set[Place] = set()
@@ -148,12 +155,14 @@ class Rendezvous:
             self._ready[self._opened].discard(node)  # where it was lost, its process of the trial is, too
             if position == BLOCK:
                 self._plans[node] = plan
+            self._waits[node] = time.monotonic()
             self._changed.notify_all()
             while not (self._why or self._opened >= place):
                 if all(self._at.get(each) == place for each in self._going):
                     self._open(place)
                 else:
                     self._changed.wait()
+            self._waits.pop(node, None)
             if self._why:
                 return self._why
             if self._opened > place or self._at[node] != place:
@@ -198,6 +207,12 @@ class Rendezvous:
         moved_on = [node for node in wanted if self._at.get(node, place) > place]
         absent = (wanted - self._going) or moved_on  # others may have moved on because of one that left
         return f"that of node {min(absent)} ended before" if absent else ""
+
+    def behind(self) -> set[int]:
+        """Nodes for which another has waited at a gate for more than ``LONG_S``."""
+        with self._changed:
+            long = any(time.monotonic() - since > LONG_S for since in self._waits.values())
+            return self._going - self._waits.keys() if long else set()
 
     def leave(self, node: int) -> None:
         """Go on without a node."""
@@ -248,6 +263,17 @@ def serve(rendezvous: Rendezvous, host: str) -> tuple[str, Callable[[], None]]:
     return f"http://{host}:{server.server_address[1]}{path}", end
 
 
+class _Waiting(Transport):
+    def make_connection(self, host: Any) -> HTTPConnection:
+        """Open a connection that is kept alive."""
+        connection = super().make_connection(host)
+        connection.connect()
+        connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL):
+            connection.sock.setsockopt(socket.IPPROTO_TCP, option, ALIVE_S)
+        return connection
+
+
 def _call(url: str, name: str, *arguments: Any) -> str:
     """Ask the server, however long it takes.
 
@@ -256,7 +282,7 @@ def _call(url: str, name: str, *arguments: Any) -> str:
         EnvironmentFault: it cannot be reached from here.
     """
     try:
-        with ServerProxy(url) as server:
+        with ServerProxy(url, _Waiting()) as server:
             answer = str(getattr(server, name)(*arguments))
     except (ConnectionRefusedError, ConnectionResetError, Error) as error:
         raise KeyboardInterrupt from error

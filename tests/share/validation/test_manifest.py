@@ -136,7 +136,7 @@ def test_fields_that_do_not_count_are_not_there(changed: Any, run: Path) -> None
         "make sweep ON=slurm",
         "make sweep ON=slurm NODES=4 TOGETHER=$(id)",
         "make sweep ON=slurm NODES=0 TOGETHER=1",
-        "make sweep ON=local NODES=4 TOGETHER=1",
+        "make sweep ON=everywhere NODES=4 TOGETHER=1",
         "make sweep ON=slurm NODES=4 TOGETHER=1 PARTITION=main",
         "make site",
         "make sweep\u00a0SUITE=loader",
@@ -164,7 +164,9 @@ def test_every_command_that_is_written_is_accepted(run: Path, tmp_path: Path) ->
         every, cluster=Membership(sweep="s", node=1, nodes=64, together=True), meets_at="http://host:1/s"
     )
     assert together.command() == f"{every.command()} ON=slurm NODES=64 TOGETHER=1"
-    for options in (plan_local.Options(), every, together):
+    local = replace(together, one_machine=True)
+    assert local.command() == f"{every.command()} ON=local NODES=64 TOGETHER=1"
+    for options in (plan_local.Options(), every, together, local):
         manifest.check_fields(whole | {"command": options.command(), "profile": options.profile}, "manifest")
     spaced = plan_local.Options(matrix=Path("my matrix.yaml"), budget="8m20s").command()
     assert spaced == "make sweep BUDGET=8m20s MATRIX='my matrix.yaml'"

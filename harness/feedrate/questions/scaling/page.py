@@ -77,4 +77,4 @@ def _rate(level: Level) -> Markup | str:
 
 
 def _share(share: Value | None) -> Markup | str:
-    return markup.two_lines(words.percent(share.value), sentences.bounds(share)) if share else "–"
+    return markup.two_lines(words.percent(share.value), words.share_interval(*share[1:])) if share else "–"

@@ -83,11 +83,4 @@ def placed(level: Level) -> str:
 
 
 def _percent(share: Value) -> str:
-    return f"{words.percent(share.value)} ({bounds(share)})"
-
-
-def bounds(share: Value) -> str:
-    """Write the interval of a share, in per cent."""
-    if not words.known(share.lo):
-        return f"n = {share.n}: no interval"
-    return f"{100 * share.lo:.0f} to {words.percent(share.hi)}, n = {share.n}".replace("-", "−")
+    return f"{words.percent(share.value)} ({words.share_interval(*share[1:])})"

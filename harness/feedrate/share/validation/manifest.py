@@ -77,7 +77,7 @@ SCRIPT_COMMANDS = {"script": "feedrate run -- ", "tune": "feedrate tune -- "}
 """Suite of a script's run to what its command begins with; the script's name follows."""
 _COMMAND = (
     rf"make sweep(?: (?:PROFILE|SUITE|BUDGET|MATRIX|TUNE|DATA|DATA_ROOT)={_VALUE})*"
-    r"(?: ON=slurm NODES=[1-9][0-9]{0,5} TOGETHER=1)?|"
+    r"(?: ON=(?:slurm|local) NODES=[1-9][0-9]{0,5} TOGETHER=1)?|"
     rf"(?:{'|'.join(SCRIPT_COMMANDS.values())})(?a:{FREE_NAME.pattern})"
 )
 _NAMES: dict[str, str] = {

@@ -1,0 +1,111 @@
+"""Commands that read runs: what they say of claims, machines and nodes, and the website."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from feedrate.cli.options import BUILD, RESULTS, Build, Results, path
+
+commands = typer.Typer()
+
+
+@commands.command()
+def claims(
+    machine: Annotated[list[str] | None, typer.Option(help="A machine's id; may be given several times.")] = None,
+    results: Results = RESULTS,
+    whole: Annotated[bool, typer.Option("--whole", help="A sentence for every claim, made from its numbers.")] = False,
+) -> None:
+    """Print what the stored runs say of the sources' claims: a verdict for each, on one machine or several."""
+    from feedrate.questions.claims import terminal as claims_terminal
+
+    claims_terminal.show_results(results, Console(), machine or (), whole=whole)
+
+
+@commands.command()
+def compare(
+    a: Annotated[str, typer.Argument(metavar="A", help="A machine's or run's id, a run's folder, a trials.parquet.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="What is held against it, named likewise.")],
+    results: Results = RESULTS,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown, for a report.")] = False,
+    whole: Annotated[bool, typer.Option("--all", help="List every cell.")] = False,
+) -> None:
+    """Compare two machines, or two runs of one: how many times as fast B is, where, and why."""
+    from feedrate.questions.compare import comparison
+    from feedrate.questions.compare import terminal as compare_terminal
+
+    found = comparison.compare(a, b, results)
+    if markdown:
+        typer.echo(compare_terminal.markdown(found, whole=whole), nl=False)
+    else:
+        compare_terminal.show(found, Console(), whole=whole)
+
+
+@commands.command()
+def nodes(
+    sweep: Annotated[str, typer.Argument(metavar="SWEEP", help="What its runs call it; by default the newest.")] = "",
+    results: Results = RESULTS,
+) -> None:
+    """Say whether a cluster's nodes are alike, and which stands out; of a sweep together, how many are fed at once."""
+    from feedrate.questions.nodes import sweep as of_nodes
+    from feedrate.questions.nodes import terminal as nodes_terminal
+    from feedrate.questions.scaling import terminal as scaling_terminal
+
+    found = of_nodes.named(sweep, results)
+    if found.together:
+        scaling_terminal.show(found, Console())
+    else:
+        nodes_terminal.show(found, results, Console())
+
+
+@commands.command()
+def summarise(results: Results = RESULTS) -> None:
+    """Sum up all runs in results/summaries/, for a store of very many; only what is new is opened."""
+    from feedrate.pages import summaries
+
+    added = summaries.update(results)
+    Console().print(f"{added.runs:,} runs are new, {added.left_out:,} were refused, marks of {added.marked:,} changed.")
+
+
+@commands.command()
+def site(results: Results = RESULTS, out: Build = BUILD) -> None:
+    """Build the website from all runs under results/ into build/site."""
+    from feedrate.site import build as building
+
+    index = building.build(results, out)
+    Console().print(f"The site is in {index}: make serve shows it.")
+
+
+@commands.command()
+def figures(
+    results: Results = RESULTS,
+    out: Annotated[
+        Path, typer.Option(parser=path, help="A folder for them; it must be empty or made by this command.")
+    ] = BUILD / "figures",
+) -> None:
+    """Write every figure of the website for papers: SVG, PNG (2×), PDF, CSV, Vega-Lite, and figures.bib for LaTeX."""
+    from feedrate.site import build as building
+
+    count = len(building.write_figures(results, out))
+    Console().print(
+        f"{count} figures are in {out}, each as SVG, PNG, PDF, CSV and Vega-Lite; cite them from figures.bib."
+    )
+
+
+@commands.command()
+def serve(results: Results = RESULTS, out: Build = BUILD) -> None:
+    """Show the website on this machine, and build it again when results change."""
+    from feedrate.site import build as building
+
+    building.serve(results, out)
+
+
+@commands.command()
+def readme(results: Results = RESULTS) -> None:
+    """Put the newest loader run's figure and table, and what all runs found, into README.md."""
+    from feedrate.site import readme as writing
+
+    Console().print(f"README.md shows run {writing.write(results).manifest.run_id}.")

@@ -1,0 +1,81 @@
+"""Commands for people's own training scripts."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from feedrate.cli.options import place
+
+commands = typer.Typer()
+
+
+@commands.command("run")
+def run_script(
+    command: Annotated[list[str], typer.Argument(metavar="-- PROGRAM ARG...", help="The script as you start it.")],
+    steps: Annotated[int, typer.Option(min=0, help="End it after so many batches; 0 leaves it its own end.")] = 0,
+    live: Annotated[bool, typer.Option("--live", help="Show pace, waits and workers while it runs.")] = False,
+    headspace: Annotated[
+        bool,
+        typer.Option("--headspace", help="After --steps batches time step and loader alone; spoils the weights."),
+    ] = False,
+    lines: Annotated[
+        bool, typer.Option("--lines/--no-lines", help="Sample which lines of code cost the time; takes some CPU.")
+    ] = True,
+    name: Annotated[str, typer.Option(help="What records call it: runs of one name are compared.")] = "",
+    as_json: Annotated[
+        str, typer.Option("--json", metavar="FILE", help="Write the report there, too; - is stdout.")
+    ] = "",
+    results: Annotated[
+        Path | None, typer.Option(parser=place, help="Where the run is written; by default with feedrate's other runs.")
+    ] = None,
+) -> None:
+    """Run a training script as it is, and say how long it waits for data, in which line, and what would help."""
+    from feedrate.attach import terminal
+    from feedrate.store import runs
+
+    options: dict[str, Any] = {"name": name, "steps": steps, "live": live, "headspace": headspace, "lines": lines}
+    terminal.run(command, Console(stderr=True), results or runs.home(), as_json=as_json, **options)
+
+
+@commands.command()
+def tune(
+    command: Annotated[
+        list[str], typer.Argument(metavar="-- PROGRAM ARG...", help="The script as you start it, or FILE.py:FUNCTION.")
+    ],
+    batch_size: Annotated[str, typer.Option(metavar="N,N...", help="Batch sizes to try, too.")] = "",
+    start_method: Annotated[str, typer.Option(metavar="NAME,...", help="How workers may be started, too.")] = "",
+    max_workers: Annotated[int, typer.Option(min=0, help="0: as many as there are cores, 16 at least.")] = 0,
+    within: Annotated[float, typer.Option(min=0.1, help="By how many per cent the best setting may be faster.")] = 3.0,
+    budget: Annotated[str, typer.Option(help="No other trial begins after so long, such as 90s, 4m.")] = "",
+    python: Annotated[str, typer.Option(help="The Python that runs FILE.py:FUNCTION.")] = sys.executable,
+    name: Annotated[str, typer.Option(help="What records call it; by default as its file.")] = "",
+    fresh: Annotated[bool, typer.Option("--fresh", help="Do not resume an interrupted search.")] = False,
+    as_json: Annotated[str, typer.Option("--json", metavar="FILE", help="Write the result there; - is stdout.")] = "",
+    results: Annotated[
+        Path | None, typer.Option(parser=place, help="Where the run is written; by default with feedrate's other runs.")
+    ] = None,
+) -> None:
+    """Find the settings of a script's DataLoader that feed it best, and how far from the best they can be."""
+    from feedrate.attach import space, terminal
+    from feedrate.store import runs
+
+    asked = space.asked(batch_size, start_method, max_workers)
+    options: dict[str, Any] = {"within_pct": within, "budget": budget, "as_json": as_json}
+    options |= {"python": python, "name": name, "fresh": fresh}
+    terminal.tune(command, Console(stderr=True), results or runs.home(), asked, **options)
+
+
+@commands.command()
+def top(
+    pid: Annotated[int, typer.Argument(metavar="PID", help="The training process.")],
+    seconds: Annotated[float, typer.Option(min=1, help="How long to look.")] = 30.0,
+) -> None:
+    """Say what holds back a training that already runs, from the stacks of its processes."""
+    from feedrate.attach import terminal
+
+    terminal.top(pid, seconds, Console())

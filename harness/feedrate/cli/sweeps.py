@@ -1,0 +1,188 @@
+"""Commands that measure this machine, and those that bring photographs for it."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from feedrate.cli.options import (
+    BUILD,
+    DATA_ROOT,
+    MATRIX,
+    RESULTS,
+    Account,
+    Budget,
+    Constraint,
+    Data,
+    DataRoot,
+    Engine,
+    Fresh,
+    MatrixFile,
+    Nodes,
+    Partition,
+    Profile,
+    Results,
+    Seed,
+    SuiteName,
+    TimeLimit,
+    Together,
+    Tune,
+    WaitQuiet,
+    Yes,
+    end_like_ctrl_c,
+    path,
+)
+from feedrate.plan.request import Options
+
+commands = typer.Typer()
+
+
+@commands.command()
+def plan(
+    matrix: MatrixFile = MATRIX,
+    profile: Profile = "quick",
+    suite: SuiteName = "",
+    budget: Budget = "",
+    data: Data = None,
+    data_root: DataRoot = DATA_ROOT,
+    results: Results = RESULTS,
+    yes: Yes = False,
+    tune: Tune = False,
+) -> None:
+    """Print what the matrix expands to on this machine, and run nothing."""
+    from feedrate.plan import request
+
+    options = Options(matrix, profile, suite, budget, data, data_root, results, yes, tune=tune)
+    request.show(request.make(options), Console())
+
+
+@commands.command()
+def sweep(
+    matrix: MatrixFile = MATRIX,
+    profile: Profile = "quick",
+    suite: SuiteName = "",
+    budget: Budget = "",
+    data: Data = None,
+    data_root: DataRoot = DATA_ROOT,
+    results: Results = RESULTS,
+    yes: Yes = False,
+    fresh: Fresh = False,
+    seed: Seed = None,
+    wait_quiet: WaitQuiet = "",
+    tune: Tune = False,
+    on: Engine = "",
+    nodes: Nodes = 1,
+    partition: Partition = "",
+    constraint: Constraint = "",
+    account: Account = "",
+    time_limit: TimeLimit = "",
+    together: Together = False,
+) -> None:
+    """Measure what the matrix asks for; results go to results/MACHINE/RUN/."""
+    from feedrate.plan import request
+    from feedrate.store import remote
+    from feedrate.sweep import screen
+    from feedrate.sweep import sweep as sweeping
+
+    console = Console()
+    options = Options(matrix, profile, suite, budget, data, data_root, results, yes, fresh, seed, wait_quiet, tune)
+    if on or together:
+        from feedrate.cluster import sweep as cluster
+
+        end_like_ctrl_c(signal.SIGTERM)
+        asked = cluster.Asked(on, nodes, time_limit, partition, constraint, account, together)
+        if any(status.state != "ended" for status in cluster.run(options, asked, console)):
+            raise typer.Exit(1)
+        return
+    local = request.make(options)
+    request.show(local, console)
+    end_like_ctrl_c(signal.SIGTERM)
+    with screen.TerminalScreen(console) as terminal:
+        run = sweeping.run(local, terminal)
+    if run is None:
+        console.print("Interrupted before a trial had ended: nothing was written.")
+        raise typer.Exit(130)
+    from feedrate.questions.summary import terminal as summary_terminal
+
+    summary_terminal.show(run, console)
+    remote.require_handed_in(run.folder, results)
+    if run.manifest.stop_reason == "interrupted":
+        raise typer.Exit(130)
+    if not run.manifest.outcomes.get("ok"):
+        raise typer.Exit(1)
+
+
+@commands.command("gpu-reference")
+def reference_of_gpu(
+    out: Annotated[Path, typer.Option(parser=path, help="Gets results/ and an archive of each step.")] = BUILD
+    / "gpu-reference",
+    matrix: MatrixFile = MATRIX,
+    profile: Profile = "gpu",
+    budget: Budget = "",
+    data_root: DataRoot = DATA_ROOT,
+    fresh: Fresh = False,
+    step: Annotated[
+        str, typer.Option(help="Only this: probe, tests, reference or transfer; each fits 10 minutes.")
+    ] = "",
+) -> None:
+    """Look at the device, test the CUDA paths, sweep the profiles gpu and transfer, with the Python that is there."""
+    from feedrate.cli import gpu_reference
+
+    options = Options(matrix, profile, "", budget, None, data_root, out / "results", fresh=fresh)
+    end_like_ctrl_c(signal.SIGTERM, signal.SIGHUP)
+    raise typer.Exit(gpu_reference.make(options, out, Console(), step))
+
+
+@commands.command()
+def bench(
+    only: Annotated[
+        str,
+        typer.Option(
+            help="Sections, by commas: speed, storage, accuracy, instrumentation, scripts, tuning, statistics, "
+            "calibration, files, site, store."
+        ),
+    ] = "",
+    results: Results = RESULTS,
+) -> None:
+    """Measure what feedrate promises of itself, and write it under results/MACHINE/bench/."""
+    from feedrate.bench import runner
+
+    end_like_ctrl_c(signal.SIGTERM)
+    console = Console()
+    runner.show(runner.measure(console, only, results), console)
+
+
+@commands.command()
+def div2k(
+    split: Annotated[str, typer.Option(help="train (800 photographs, 3.5 GB) or valid (100, 0.4 GB).")] = "train",
+    archive: Annotated[
+        Path | None, typer.Option(parser=path, help="Your own copy: the zip as published, or the folder of its PNGs.")
+    ] = None,
+    data_root: DataRoot = DATA_ROOT,
+) -> None:
+    """Download the photographs of DIV2K and cut them into sub-images; goes on where it was interrupted."""
+    from feedrate.downloads import div2k as fetching
+
+    end_like_ctrl_c(signal.SIGTERM)
+    fetching.fetch(split, data_root, Console(), archive)
+
+
+@commands.command()
+def pets(data_root: DataRoot = DATA_ROOT) -> None:
+    """Download the Oxford-IIIT Pets; goes on where it was interrupted."""
+    from feedrate.downloads import pets as fetching
+
+    end_like_ctrl_c(signal.SIGTERM)
+    fetching.fetch(data_root, Console())
+
+
+@commands.command()
+def axes() -> None:
+    """Print the table of axes: name, default, values, meaning."""
+    from feedrate.plan import request
+
+    request.show_axes(Console())
