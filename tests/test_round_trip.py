@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 MATRIX = """
 version: 1
-protocol: {warmup_s: 0.05, window_s: 0.1, min_steps: 2, blocks: [3, 3], timeout_s: 30}
+protocol: {warmup_s: 0.05, window_s: 0.1, min_steps: 2, blocks: [2, 2], timeout_s: 30}
 suites:
   loader:
     - {mode: load, workload: div2k_standin, patch_size: 16, n_samples: 64, storage_format: [png, lmdb], batch_size: 8,

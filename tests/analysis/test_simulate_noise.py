@@ -154,6 +154,10 @@ def test_true_nulls_are_told() -> None:
 @pytest.mark.parametrize("differ", [0.0, 0.02])
 @pytest.mark.parametrize("blocks", [5, 8, 20])
 def test_gains_of_the_best_are_covered(settings: int, differ: float, blocks: int) -> None:
-    """In at least 93 % of runs; where the best is measured by what chose it, equal settings seem to gain 2 %."""
+    """In at least 93 % of runs."""
     assert gain_covered(settings, differ, blocks, replays=500).value >= 0.93
+
+
+def test_the_best_seems_to_gain_by_being_chosen() -> None:
+    """Where it is measured by what chose it, equal settings seem to gain 2 %."""
     assert naive_bias(replays=500) == pytest.approx(0.02, abs=0.002)

@@ -31,7 +31,7 @@ from feedrate.store.clusters import ClusterFolder, NodeStatus, names
 
 def test_nodes_measure_the_same_in_the_same_order(tmp_path: Path) -> None:
     """Each node writes a run of its own, as a machine of its own; names stand in the cluster's folder alone."""
-    matrix(tmp_path, blocks=2)
+    matrix(tmp_path, blocks=1)
     done = sweep(tmp_path, "--on", "local", "--nodes", "2")
     assert done.returncode == 0, done.stdout + done.stderr
     stored = runs.runs(tmp_path / "results")
@@ -41,12 +41,12 @@ def test_nodes_measure_the_same_in_the_same_order(tmp_path: Path) -> None:
     assert len({each.manifest.machine.machine_id for each in stored}) == 2
     first, second = orders(tmp_path)
     assert first == second
-    assert len(first) == 8
+    assert len(first) == 4
     called = names(tmp_path / "results")
     assert {called[each.manifest.machine.machine_id] for each in stored} == {"local0", "local1"}
     assert not any("local0" in (each.folder / "run.json").read_text() for each in stored)
     (line,) = [line for line in done.stdout.splitlines() if line.split()[:2] == ["local0", "ended"]]
-    assert "8 trials" in line
+    assert "4 trials" in line
 
 
 class Jobs:
@@ -175,7 +175,7 @@ def test_a_node_that_is_taken_away_loses_no_trial(
     happens: Callable[[Slurm, str], None], slurm: Slurm, tmp_path: Path
 ) -> None:
     """A job that starts anew goes on where it was; where a node's daemon is killed, its sweep is whole all the same."""
-    matrix(tmp_path, blocks=3)
+    matrix(tmp_path, blocks=2)
     words = ("--on", "slurm", "--nodes", "2", "--partition", "main")
     with subprocess.Popen(command(tmp_path, *words), cwd=tmp_path, env=slurm.environment, text=True) as process:
         folder = started(tmp_path)
@@ -186,7 +186,7 @@ def test_a_node_that_is_taken_away_loses_no_trial(
         assert process.wait(240) == 0
     found = orders(tmp_path)
     assert found == [found[0]] * 2
-    assert len(found[0]) == 12
+    assert len(found[0]) == 8
     trials = runs.find(journal.parent.name, tmp_path / "results").table("trials").set_index("trial_id")
     assert trials.index.is_unique
     assert len(before) >= 5

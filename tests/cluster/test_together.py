@@ -46,7 +46,7 @@ def trials_of(folder: Path) -> pd.DataFrame:
     return trials
 
 
-def require_together(trials: pd.DataFrame, nodes: int, blocks: int, within_s: float) -> None:
+def require_together(trials: pd.DataFrame, nodes: int, blocks: range, within_s: float) -> None:
     """Every trial ran well, once on each of its nodes and nowhere else, and no other was prepared meanwhile.
 
     No window opens before all nodes have batches, and all overlap for more than half of the shortest; most open at the
@@ -54,7 +54,7 @@ def require_together(trials: pd.DataFrame, nodes: int, blocks: int, within_s: fl
     """
     assert (trials["outcome"] == "ok").all(), trials["error_message"].dropna().to_list()
     places = trials.groupby(["block", "position"])
-    assert sorted(trials["block"].unique()) == list(range(blocks))
+    assert sorted(trials["block"].unique()) == list(blocks)
     ended, apart = 0.0, []
     for (block, _), rows in places:
         count = rows["nodes"].iloc[0]
@@ -82,7 +82,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_trials_run_on_as_many_nodes_as_they_say(swept: Path) -> None:
     """On others in each block, at the same moment, and nothing else runs meanwhile."""
     trials = trials_of(swept)
-    require_together(trials, 3, 2, 0.25)
+    require_together(trials, 3, range(2), 0.25)
     assert len(trials) == 2 * 2 * sum(NODES)
     assert trials.groupby("block")["cell_id"].nunique().to_list() == [6, 6]
 
@@ -102,18 +102,9 @@ def test_runs_say_that_nodes_swept_together(swept: Path) -> None:
     assert "3 valid, 0 refused" in done.stdout
 
 
-@pytest.mark.slow
-def test_two_nodes_train_one_model(tmp_path: Path) -> None:
-    """Both count the samples of both; with and without exchange."""
-    matrix(tmp_path, blocks=2, window_s=1, num_workers=0, **TRAINING)
-    done = sweep(tmp_path, *LOCAL, "--nodes", "2")
-    assert done.returncode == 0, done.stdout + done.stderr
-    require_trained(trials_of(tmp_path))
-
-
 def require_trained(trials: pd.DataFrame) -> None:
     """Two blocks of two cells, of which both nodes tell the same."""
-    require_together(trials, 2, 2, 0.25)
+    require_together(trials, 2, range(2), 0.25)
     assert len(trials) == 8
     assert set(trials["ddp_buckets"]) == {"many", "none"}
     for _, rows in trials.groupby(["block", "position"]):
@@ -189,18 +180,11 @@ def test_nodes_end_with_the_process_that_they_meet_in(tmp_path: Path, how: signa
 
 
 @pytest.mark.slow
-def test_slurm_s_nodes_sweep_together(slurm: Slurm, tmp_path: Path) -> None:
-    """Three nodes in one order; no job is left."""
-    matrix(tmp_path, blocks=2, window_s=1, batch_size=2, num_workers=0, nodes=NODES)
-    done = sweep(tmp_path, *SLURM, "--nodes", "3", environment=slurm.environment)
-    assert done.returncode == 0, done.stdout + done.stderr
-    require_together(trials_of(tmp_path), 3, 2, 0.5)
-    assert slurm.ask("squeue", "-h") == ""
-
-
-@pytest.mark.slow
 def test_slurm_s_nodes_train_one_model(slurm: Slurm, tmp_path: Path) -> None:
-    """Over two nodes, which find each other by the address through which they reach the sweep."""
+    """Over two nodes that find each other by the address through which they reach the sweep; with and without exchange.
+
+    Both count the samples of both.
+    """
     matrix(tmp_path, blocks=2, window_s=1, num_workers=0, **TRAINING)
     done = sweep(tmp_path, *SLURM, "--nodes", "2", environment=slurm.environment)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -209,8 +193,8 @@ def test_slurm_s_nodes_train_one_model(slurm: Slurm, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_node_that_is_taken_away_comes_back(slurm: Slurm, tmp_path: Path) -> None:
-    """The others wait for it, and it goes on with them; no trial that ended is lost, none is there twice."""
-    matrix(tmp_path, blocks=4, window_s=1, batch_size=2, num_workers=0, nodes=NODES)
+    """The others wait for it, and it goes on with them; no trial that ended is lost or there twice, no job is left."""
+    matrix(tmp_path, blocks=3, window_s=1, batch_size=2, num_workers=0, nodes=NODES)
     words = (*SLURM, "--nodes", "3", "--partition", "main")
     with subprocess.Popen(command(tmp_path, *words), cwd=tmp_path, env=slurm.environment, text=True) as process:
         folder = started(tmp_path)
@@ -224,9 +208,10 @@ def test_a_node_that_is_taken_away_comes_back(slurm: Slurm, tmp_path: Path) -> N
     assert not trials.duplicated(["block", "position", "node"]).any()
     missed = trials[trials["outcome"] != "ok"]
     assert missed.groupby(["block", "position"]).ngroups <= 1, missed["error_message"].to_list()
-    whole = trials[(trials["block"] == 3) & (trials["outcome"] == "ok")]
-    require_together(whole.assign(block=0, node=(whole["node"] - 3) % 3), 3, 1, 0.5)
+    whole = trials[(trials["block"] == 2) & (trials["outcome"] == "ok")]
+    require_together(whole, 3, range(2, 3), 0.5)
     assert len(whole) == sum(NODES)
+    assert slurm.ask("squeue", "-h") == ""
 
 
 def require_kept(trials: pd.DataFrame, journal: Sequence[bytes]) -> None:

@@ -91,7 +91,7 @@ def _truncated(valid: bytes, draw: random.Random) -> Named:
 
 def _flipped(valid: bytes, draw: random.Random) -> Named:
     footer = len(valid) - 8 - raw.footer_size(valid)
-    for at in range(500):
+    for at in range(250):
         data = bytearray(valid)
         for _ in range(draw.choice((1, 1, 2, 8, 64))):
             place = draw.randrange(footer, len(data)) if at % 2 else draw.randrange(len(data))
@@ -100,7 +100,7 @@ def _flipped(valid: bytes, draw: random.Random) -> Named:
 
 
 def _overwritten(valid: bytes, draw: random.Random) -> Named:
-    for at in range(200):
+    for at in range(100):
         begin, size = draw.randrange(len(valid)), draw.choice((1, 2, 8, 64, 1024))
         filled = {
             "zeros": bytes(size),
@@ -176,7 +176,7 @@ def _declared(valid: bytes, draw: random.Random) -> Named:
     """Whatever the footer declares, one number or text at a time: rows, sizes, offsets, kinds, names."""
     footer = raw.footer_of(valid)
     places = list(raw.leaves(footer))
-    for at in range(400):
+    for at in range(250):
         holder, key, kind, before = draw.choice(places)
         texts = [text.encode() for text in TEXTS.values()]
         value = draw.choice(texts) if kind == raw.BINARY else draw.choice(NUMBERS)
