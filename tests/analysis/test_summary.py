@@ -55,6 +55,13 @@ def test_the_best_is_a_set_cheapest_first(trials_of: Trials) -> None:
     assert (found["ratio_hi"] >= 1).all()
 
 
+def test_nodes_that_load_at_once_are_a_task_of_their_own(trials_of: Trials) -> None:
+    """How many of a cluster's nodes do something together is no setting that one could choose for a loader."""
+    found = best_cells(trials_of([({"nodes": count}, times(1 / count)) for count in (1, 2, 4)]))
+    assert list(found["nodes"]) == [1, 2, 4]
+    assert set(found["candidates"]) == {1}
+
+
 def test_of_equal_workers_the_smaller_memory_and_then_the_defaults_come_first(trials_of: Trials) -> None:
     """A few kilobytes are no difference in memory."""
     frame = trials_of(

@@ -12,6 +12,7 @@ import pytest
 
 from feedrate.pages.runs import RunView
 from feedrate.pages.verdicts import load_verdicts
+from feedrate.questions.home.page import leading
 from feedrate.questions.machines import page as machines_page
 from feedrate.questions.reference import page as reference_page
 from feedrate.questions.suites import page as suites_page
@@ -117,6 +118,14 @@ def test_a_machine_counts_once_where_tasks_are_shared(both: tuple[RunView, RunVi
     mine, theirs = task, ("other",)
     twice = {("cpu", mine): best, ("cuda", mine): next(iter(gpu.values()))}
     assert machines_page.shared_task([twice, {("cpu", theirs): best}, {("cuda", theirs): best}]) == theirs
+
+
+def test_what_nodes_did_together_ranks_no_machine(show: Show) -> None:
+    """A run of a cluster's nodes that swept together says how a cluster scales, not which settings suit one of them."""
+    alone, together = show(), show(suites=("scaling",), cores=4, run_id="20260104T030405Z-fake")
+    found = [row for row in rows(machines_page.index_page([together, alone]).body) if row]
+    assert [row[6] == "not measured" for row in found] == [False, True]
+    assert leading([together, alone]) == [alone]
 
 
 def test_stages_alone_are_those_of_the_same_run(show: Show) -> None:

@@ -105,6 +105,13 @@ def trained(efficiency: float = 0.8, exchange: float = 0.1) -> pd.DataFrame:
     return make_trials(cells)
 
 
+def test_an_exchange_that_may_take_nothing_is_no_number() -> None:
+    """A share below nothing is noise, and said to be."""
+    (found,) = training(trained(exchange=-0.3))
+    said = sentences.of_training(found)
+    assert "the share of time that exchanging gradients takes cannot be told from none (95\u00a0% interval −30" in said
+
+
 def test_efficiency_and_exchange_are_those_planted() -> None:
     """Paired by block, so that what blocks have in common costs no certainty."""
     (found,) = training(trained())

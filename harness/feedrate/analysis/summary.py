@@ -27,7 +27,7 @@ TRAIN, EMULATED, LOAD = "train", "emulated", "load"
 CONDITIONS = (
     *("workload", "script", "mode", "check", "ends_by", "guarded"),
     *("step", "step_ms", "model", "norm", "debug", "vary_shapes", "sync_every_step"),
-    *("create_on", "d2h", "d2h_every", "world_size"),
+    *("create_on", "d2h", "d2h_every", "world_size", "nodes"),
     *("patch_size", "scale", "n_samples", "page_cache", "access"),
     *("epoch_steps", "index_kind", "index_entries"),
     *("read_us", "decode_us", "read_shape", "collate_us", "payload_bytes", "replica"),

@@ -23,6 +23,7 @@ from feedrate.cluster.engines import Asked, Engine
 from feedrate.cluster.node import NodeSweep
 from feedrate.plan import matrix
 from feedrate.plan.request import Options
+from feedrate.plan.suite import SCALING
 from feedrate.schema import words
 from feedrate.store import place, runs
 from feedrate.store.clusters import ClusterFolder, NodeStatus
@@ -40,8 +41,6 @@ SPARE_MIN = 15
 NO_BUDGET_MIN = 24 * 60
 NAMED = 3
 """Nodes that are waited for by name; more are counted."""
-SCALING = "scaling"
-"""The suite of nodes that sweep together, unless another is asked for."""
 
 
 @dataclass(slots=True)
@@ -114,7 +113,7 @@ def run(options: Options, asked: Asked, console: Console) -> list[NodeStatus]:
         KeyboardInterrupt: Ctrl-C; nodes wrote what they had measured, and no job is left.
     """
     if asked.together and options.profile == Options().profile and not options.suite:
-        options = replace(options, suite=SCALING)
+        options = replace(options, suite=SCALING)  # unless another is asked for
     budget_s = matrix.load(options.matrix, options.profile, options.suite, options.budget, "cpu").budget_s
     minutes = NO_BUDGET_MIN if budget_s is None else math.ceil(budget_s / 60) + SPARE_MIN
     if asked.time:
@@ -129,7 +128,8 @@ def run(options: Options, asked: Asked, console: Console) -> list[NodeStatus]:
         watched.engine.cancel()
         watched.end()
     _say_how(watched, console)
-    console.print("Next: make nodes says whether they are alike; make site shows the run of each.")
+    what = "how many are fed at once" if asked.together else "whether they are alike"
+    console.print(f"Next: make nodes says {what}; make site shows the run of each.")
     return watched.statuses
 
 

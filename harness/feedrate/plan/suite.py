@@ -18,6 +18,8 @@ CLAIMS = "claims"
 """The suite that asks whether what others say holds here: the cells of all suites' claims."""
 CALIBRATION = "calibration"
 """The suite that asks about feedrate and not about a machine: its cells are no settings to choose from."""
+SCALING = "scaling"
+"""The suite of nodes that sweep together: it asks about a cluster and not about one of its machines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +80,8 @@ def for_claims(name: str) -> bool:
 
 
 def for_machines(name: str) -> bool:
-    """Whether a suite's cells are settings to choose from, and not there for claims, for feedrate or for one script."""
-    return name not in (CALIBRATION, SCRIPT, TUNE) and not for_claims(name)
+    """Whether a suite's cells are settings to choose from; not so for claims, feedrate, a cluster or one script."""
+    return name not in (CALIBRATION, SCALING, SCRIPT, TUNE) and not for_claims(name)
 
 
 def claims() -> dict[str, tuple[str, Claim]]:

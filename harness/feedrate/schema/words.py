@@ -30,7 +30,8 @@ def percent(share: float) -> str:
     """Write a share of one as per cent: ``62 %``; below 1 % with a digit more. The space does not break."""
     if 0 < share < 0.0005:
         return "under 0.1\u00a0%"
-    return f"{100 * share:.0f}\u00a0%" if share >= 0.0095 or share <= 0 else f"{100 * share:.1f}\u00a0%"
+    digits = 0 if share >= 0.0095 or share <= 0 else 1
+    return f"{100 * share:z.{digits}f}\u00a0%".replace("-", "−")
 
 
 def times(ratio: float) -> str:
@@ -53,7 +54,7 @@ def interval(lo: float, hi: float, n: int) -> str:
 def share_interval(lo: float, hi: float, n: int) -> str:
     """Write the 95 % interval of a share in per cent, and how many blocks it rests on."""
     if known(lo) and known(hi):
-        return f"95\u00a0% interval {100 * lo:.0f} to {percent(hi)}, n = {n}".replace("-", "−")
+        return f"95\u00a0% interval {100 * lo:z.0f} to {percent(hi)}, n = {n}".replace("-", "−")
     return f"n = {n}: no interval"
 
 

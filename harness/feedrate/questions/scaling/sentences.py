@@ -72,8 +72,15 @@ def of_training(found: Training) -> str:
     if most.efficiency:
         parts.append(f"an efficiency of {_percent(most.efficiency)} against {placed(found.levels[0])}")
     if most.exchange:
-        parts.append(f"exchanging gradients takes {_percent(most.exchange)} of the time")
+        parts.append(_exchange(most.exchange))
     return words.sentence(f"{what}: {'; '.join(parts)}")
+
+
+def _exchange(share: Value) -> str:
+    if share.value <= 0 or share.lo <= 0:
+        interval = words.share_interval(*share[1:])
+        return f"the share of time that exchanging gradients takes cannot be told from none ({interval})"
+    return f"exchanging gradients takes {_percent(share)} of the time"
 
 
 def placed(level: Level) -> str:
