@@ -159,12 +159,12 @@ def test_what_cannot_be_used_is_refused_before_anything_starts(asked: Asked, sai
 @pytest.mark.slow
 def test_slurm_sweeps_on_four_nodes(slurm: Slurm, tmp_path: Path) -> None:
     """Four machines, one plan, one order, and no job is left."""
-    matrix(tmp_path, blocks=2)
+    matrix(tmp_path, blocks=1)
     done = sweep(tmp_path, "--on", "slurm", "--nodes", "4", environment=slurm.environment)
     assert done.returncode == 0, done.stdout + done.stderr
     found = orders(tmp_path)
     assert found == [found[0]] * 4
-    assert len(found[0]) == 8
+    assert len(found[0]) == 4
     assert sorted(names(tmp_path / "results").values()) == slurm.names
     assert slurm.ask("squeue", "-h") == ""
 
