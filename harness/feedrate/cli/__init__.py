@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 from rich.console import Console
 
-from feedrate.cli import answers, scripts, sharing, sweeps
+from feedrate.cli import answers, scripts, submissions, sweeps
 from feedrate.schema.errors import FeedrateError
 
 app = typer.Typer(
@@ -14,7 +14,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="feedrate: how fast can a machine feed its accelerator, and what holds it back?",
 )
-for _group in (sweeps, scripts, answers, sharing):
+for _group in (sweeps, scripts, answers, submissions):
     app.add_typer(_group.commands)
 
 

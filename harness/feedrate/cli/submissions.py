@@ -1,4 +1,4 @@
-"""Commands for results that people share."""
+"""Commands for results of several people: checked, submitted, taken in, marked and released."""
 
 from __future__ import annotations
 
