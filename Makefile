@@ -1,5 +1,6 @@
 # Every target makes .venv from requirements.lock when it is missing or stale.
 PYTHON ?= python3
+VENV ?=
 PROFILE ?= quick
 SUITE ?=
 BUDGET ?=
@@ -54,7 +55,10 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup plan sweep gpu-reference summarise site figures serve test test-all lint bench div2k pets readme lock clean chromium slurm submit withdraw label data-release check-submission compare nodes validate run top
-FEEDRATE := $(CURDIR)/.venv/bin/feedrate
+# With VENV=0 commands take the Python that is there (PYTHON=), as where a machine's own torch drives its GPU.
+HERE = PYTHONPATH="$(CURDIR)/harness$${PYTHONPATH:+:$$PYTHONPATH}" $(PYTHON) -m feedrate
+FEEDRATE = $(if $(filter 0,$(VENV)),$(HERE),$(CURDIR)/.venv/bin/feedrate)
+READY = $(if $(filter 0,$(VENV)),,.venv/ready)
 # Three files of tests at a time where there are four cores, else two: more would disturb those that measure, and on four
 # cores four of them are hardly done sooner.
 PYTEST := .venv/bin/python -m pytest -n $(shell [ $$(nproc) -ge 4 ] && echo 3 || echo 2) --dist loadfile --no-loadscope-reorder
@@ -70,6 +74,7 @@ help: ## Show this list
 	@echo; echo "  For plan and sweep: PROFILE=quick|gpu|transfer|reference|tune|full SUITE=NAME BUDGET=30m DATA=photographs/ DATA_ROOT=data MATRIX=matrix.yaml TUNE=1 (search for the best settings)"; \
 	echo "  For sweep: FRESH=1 (do not resume) WAIT_QUIET=10m SEED=1 YES=1 (run a very large matrix)"; \
 	echo "  On a cluster: ON=slurm NODES=4 PARTITION=NAME CONSTRAINT=FEATURE ACCOUNT=NAME TIME=2h TOGETHER=1 (all nodes load at the same moment)"; \
+	echo "  For all that measure or read runs: VENV=0 PYTHON=python3 (the Python that is there, not .venv)"; \
 	echo "  For all that read or write runs: RESULTS=results, or a store: s3://bucket/results, gs://, hf://, ssh:// … (with its client: pip install s3fs)"
 
 setup: .venv/ready ## Make .venv from requirements.lock (every target does this by itself)
@@ -85,32 +90,32 @@ setup: .venv/ready ## Make .venv from requirements.lock (every target does this 
 	@sync  # gigabytes on their way to the disk would slow down whatever is measured or tested next
 	@touch $@ && echo ".venv is ready."
 
-plan: .venv/ready ## Print what the matrix expands to on this machine
+plan: $(READY) ## Print what the matrix expands to on this machine
 	@$(FEEDRATE) plan $(WHAT)
 
-sweep: .venv/ready ## Measure: results/MACHINE/RUN/*.parquet (BUDGET=, DATA=, PROFILE= …)
+sweep: $(READY) ## Measure: results/MACHINE/RUN/*.parquet (BUDGET=, DATA=, PROFILE= …)
 	@$(FEEDRATE) sweep $(WHAT) $(if $(FRESH),--fresh) $(if $(SEED),--seed $(SEED)) \
 		$(if $(WAIT_QUIET),--wait-quiet $(WAIT_QUIET)) $(if $(ON),--on "$(ON)") $(if $(NODES),--nodes $(NODES)) $(if $(TOGETHER),--together) \
 		$(if $(PARTITION),--partition "$(PARTITION)") $(if $(CONSTRAINT),--constraint "$(CONSTRAINT)") \
 		$(if $(ACCOUNT),--account "$(ACCOUNT)") $(if $(TIME),--time $(TIME))
 
-gpu-reference: ## On a GPU machine, with the Python there (PYTHON=): a look, CUDA tests, two runs, validated; about 24 min by estimate, or STEP=probe|tests|reference|transfer, 10 at most (BUDGET=8m OUT=)
+gpu-reference: ## On a GPU machine, with the Python there (PYTHON=): about 22 min by estimate, or one STEP=probe|tests|reference|transfer|hook, 9 at most (BUDGET=8m OUT=)
 	@$(NEW_ENOUGH)
-	@PYTHONPATH="$(CURDIR)/harness" $(PYTHON) -m feedrate gpu-reference $(if $(STEP),--step $(STEP)) $(if $(BUDGET),--budget $(BUDGET)) $(if $(OUT),--out "$(OUT)") \
+	@$(HERE) gpu-reference $(if $(STEP),--step $(STEP)) $(if $(BUDGET),--budget $(BUDGET)) $(if $(OUT),--out "$(OUT)") \
 		--data-root "$(DATA_ROOT)" --matrix "$(MATRIX)" $(if $(FRESH),--fresh)
 
-run: .venv/ready ## Say what holds back a training script of yours (CMD="python train.py", DIR=where, STEPS= LIVE=1 HEADSPACE=1 NAME=)
+run: $(READY) ## Say what holds back a training script of yours (CMD="python train.py", DIR=where, STEPS= LIVE=1 HEADSPACE=1 NAME=)
 	@cd "$(DIR)" && $(FEEDRATE) run $(if $(STEPS),--steps $(STEPS)) $(if $(LIVE),--live) $(if $(HEADSPACE),--headspace) \
 		$(if $(NAME),--name "$(NAME)") $(AT) -- $(CMD)
 
-tune: .venv/ready ## Find the loader settings that feed a script of yours best (CMD= or FILE=file.py:make, DIR=, WITHIN=3 BUDGET= BATCH_SIZES= FRESH=1)
+tune: $(READY) ## Find the loader settings that feed a script of yours best (CMD= or FILE=file.py:make, DIR=, WITHIN=3 BUDGET= BATCH_SIZES= FRESH=1)
 	@cd "$(DIR)" && $(FEEDRATE) tune $(if $(WITHIN),--within $(WITHIN)) $(if $(BUDGET),--budget $(BUDGET)) \
 		$(if $(BATCH_SIZES),--batch-size $(BATCH_SIZES)) $(if $(FRESH),--fresh) $(if $(NAME),--name "$(NAME)") $(AT) -- $(if $(FILE),"$(FILE)",$(CMD))
 
-top: .venv/ready ## The same of a training that already runs (PID=)
+top: $(READY) ## The same of a training that already runs (PID=)
 	@$(FEEDRATE) top $(PID)
 
-summarise: .venv/ready ## Sum up all runs in results/summaries/, for a store of very many; then make site shows the newest in full
+summarise: $(READY) ## Sum up all runs in results/summaries/, for a store of very many; then make site shows the newest in full
 	@$(FEEDRATE) summarise $(AT)
 
 site: .venv/ready ## Build the website from all results into build/site
@@ -122,22 +127,22 @@ figures: .venv/ready ## Write every figure for papers: SVG, PNG, PDF, CSV, Vega-
 serve: .venv/ready ## Show the website on this machine; build again when results change
 	@$(FEEDRATE) serve $(AT)
 
-compare: .venv/ready ## Compare two machines, or two runs of one (A=, B=: id, folder or trials.parquet; MARKDOWN=1, ALL=1)
+compare: $(READY) ## Compare two machines, or two runs of one (A=, B=: id, folder or trials.parquet; MARKDOWN=1, ALL=1)
 	@$(FEEDRATE) compare "$(A)" "$(B)" $(if $(MARKDOWN),--markdown) $(if $(ALL),--all) $(AT)
 
-nodes: .venv/ready ## Say which nodes of a cluster's sweep stand out, in which stage, and by how much (SWEEP=, by default the newest)
+nodes: $(READY) ## Say which nodes of a cluster's sweep stand out, in which stage, and by how much (SWEEP=, by default the newest)
 	@$(FEEDRATE) nodes $(if $(SWEEP),"$(SWEEP)") $(AT)
 
-validate: .venv/ready ## Check result files of others: structure, ranges, identities (FILES="trials.parquet results/MACHINE/RUN …")
+validate: $(READY) ## Check result files of others: structure, ranges, identities (FILES="trials.parquet results/MACHINE/RUN …")
 	@$(FEEDRATE) validate $(AT) $(FILES)
 
-submit: .venv/ready ## Publish a run: shows what will be public, asks first (RUN=, LABEL=, NOTE=, YES=1)
+submit: $(READY) ## Publish a run: shows what will be public, asks first (RUN=, LABEL=, NOTE=, YES=1)
 	@$(FEEDRATE) submit "$(RUN)" --label "$$LABEL" --note "$$NOTE" $(if $(YES),--yes) $(if $(OUT),--out "$(OUT)") $(AT)
 
-label: .venv/ready ## Give a run a label and a note (RUN=, LABEL=, NOTE=)
+label: $(READY) ## Give a run a label and a note (RUN=, LABEL=, NOTE=)
 	@$(FEEDRATE) label "$(RUN)" --label "$$LABEL" --note "$$NOTE" $(AT)
 
-withdraw: .venv/ready ## Take back a run that has a defect, never for what it found (RUN=, WHY="the defect")
+withdraw: $(READY) ## Take back a run that has a defect, never for what it found (RUN=, WHY="the defect")
 	@$(FEEDRATE) withdraw "$(RUN)" --why "$$WHY" $(AT)
 
 data-release: .venv/ready ## Write all runs as one archive, with checksum and the metadata for a DOI (OUT=build/release)

@@ -6,7 +6,9 @@ import json
 import os
 import sys
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -181,6 +183,28 @@ def test_of_a_step_without_detail_only_the_wait_is_known() -> None:
     }
     assert {name: loader.steps[name].fillna(-1).tolist() for name in expected} == expected
     assert loader.trains
+
+
+@pytest.mark.parametrize("period", [2, 4, 16, 32])
+def test_detail_falls_into_step_with_nothing(period: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Short steps are looked at one in 32 on average, at random: not those of one worker, nor those that update."""
+    monkeypatch.syspath_prepend(str(HOOK))
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    hook = import_module("_feedrate_hook")
+    hook.DRAW.seed(7)
+    monkeypatch.setattr(
+        hook, "LOG", SimpleNamespace(write=lambda *_: None, flush=lambda: None, say=lambda *_, **__: None)
+    )
+    loop, looked_at = hook.Loop(0, num_workers=0), []
+    for step in range(64_000):
+        if loop.left > 1:
+            loop.left -= 1
+        else:
+            looked_at.append(step)
+            loop.take(step * 500_000, lambda: None, lambda: 0, -1)
+    assert np.diff(looked_at).mean() == pytest.approx(32, rel=0.1)
+    shares = np.bincount(np.array(looked_at) % period, minlength=period) / len(looked_at)
+    assert (abs(shares * period - 1) < 0.5).all()
 
 
 def test_records_are_read_while_they_are_written(tmp_path: Path) -> None:

@@ -138,3 +138,20 @@ def test_make_alone_explains_itself() -> None:
     done = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True)
     for target in ("setup", "plan", "sweep", "site", "serve", "test", "test-all", "lint", "bench", "clean"):
         assert f"make {target} " in done.stdout
+
+
+@pytest.mark.parametrize(
+    "target", ["gpu-reference", *(f"{name} VENV=0" for name in ("plan", "sweep", "run", "tune", "top", "validate"))]
+)
+def test_a_gpu_machine_s_own_python_is_taken(target: str, tmp_path: Path) -> None:
+    """No .venv is made or wanted, and what PYTHONPATH names besides stays importable."""
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\n[ "$1" = -c ] || echo "$PYTHONPATH $*"\n')
+    python.chmod(0o755)
+    told = {**os.environ, "PYTHONPATH": "/some/wheels"}
+    command = ["make", "-f", ROOT / "Makefile", *target.split(), f"PYTHON={python}", "PID=1", "CMD=x"]
+    done = subprocess.run(command, cwd=tmp_path, env=told, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    name = target.split(maxsplit=1)[0]
+    assert done.stdout.startswith(f"{tmp_path}/harness:/some/wheels -m feedrate {name}")
+    assert not (tmp_path / ".venv").exists()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from feedrate.plan import cells as expanding
-from feedrate.plan import matrix, schedule
+from feedrate.plan import duration, matrix, schedule
 from feedrate.schema import plugins
 from feedrate.schema.errors import InputError
 from feedrate.store.manifest import Spread
@@ -324,7 +324,7 @@ def test_time_comes_from_earlier_runs_and_cuts_make_room(tmp_path: Path) -> None
     first = expand(tmp_path, slices)
     known = {cell.cell_id: 5.0 for cell in first.cells}
     found = expand(tmp_path, slices, budget="100s", seconds=known)
-    assert found.block_s == schedule.TEMPLATE_S + 40
+    assert found.block_s == duration.TEMPLATE_S + 40
     assert found.blocks == 2
     assert found.cuts()
     assert not expand(tmp_path, slices, budget="1h", seconds=known).cuts()

@@ -16,7 +16,7 @@ from feedrate.schema.metrics import METRICS
 
 PLACE = schedule.Place("cuda", Path("no data here"), gpus=1, cores=16)
 """One GPU and 16 cores, where nothing was measured before: the estimate's own constants count."""
-PROFILES = {"quick": 5, "reference": 5, "gpu": 6, "transfer": 6, "tune": 5}
+PROFILES = {"quick": 5, "reference": 5, "gpu": 5, "transfer": 7, "tune": 5}
 """Every profile with a budget, and the blocks that must fit into it."""
 SUITES = {
     **dict.fromkeys(("calibration", "cores", "loader", "storage"), 5),

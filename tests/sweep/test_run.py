@@ -16,7 +16,7 @@ from sweeping import Place, printed_by
 
 from feedrate.plan import request, suite
 from feedrate.plan.claim_selection import GROWN, GROWS_AFTER, LEAST_BLOCKS, claims_of
-from feedrate.plan.schedule import TEMPLATE_S
+from feedrate.plan.duration import TEMPLATE_S
 from feedrate.questions.claims import terminal as claims_terminal
 from feedrate.schema.errors import InputError
 from feedrate.store import runs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import tarfile
 import time
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from PIL import Image
 from sweeping import MATRIX, Place, printed_by
 
+from feedrate.share.validation import validator
 from feedrate.store import runs as store_runs
 
 pytestmark = pytest.mark.slow
@@ -90,10 +92,23 @@ def test_ctrl_c_before_anything_was_measured(place: Place) -> None:
     assert not list(place.results.glob("*/*/"))
 
 
-def test_a_killed_sweep_resumes(place: Place) -> None:
-    """A kill -9 of the parent loses at most the running trial, leaves nobody behind, and the same command resumes."""
+def archived(place: Place, folder: Path) -> store_runs.StoredRun:
+    """The run that the archive holds, unpacked."""
+    with tarfile.open(place.results.with_name("kept.tar.gz")) as archive:
+        archive.extractall(folder, filter="data")
+    (run,) = store_runs.runs(folder / "results")
+    assert not validator.judge(run.folder, in_place=True).findings
+    return run
+
+
+def test_a_killed_sweep_resumes(place: Place, tmp_path: Path) -> None:
+    """A kill -9 of the parent loses at most the running trial, leaves nobody behind, and the same command resumes.
+
+    Its archive holds every trial that had ended, and is whole.
+    """
     place.matrix.write_text(FEW)
-    process = place.start("--seed", "3")
+    kept = ("--archive", str(place.results.with_name("kept.tar.gz")))
+    process = place.start("--seed", "3", *kept)
     place.wait_for_trials(5)
     family = psutil.Process(process.pid).children(recursive=True)
     assert len(family) >= 1
@@ -103,7 +118,11 @@ def test_a_killed_sweep_resumes(place: Place) -> None:
     assert not [p for p in family if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
     before = place.journal()
     assert len(before) >= 5
-    assert f"{len(before)} trials are there already" in printed_by(*place.command("--seed", "3"))
+    assert {entry["trial"]["trial_id"] for entry in before} <= set(
+        archived(place, tmp_path / "killed").table("trials")["trial_id"]
+    )
+    assert f"{len(before)} trials are there already" in printed_by(*place.command("--seed", "3", *kept))
+    assert len(archived(place, tmp_path / "resumed").table("trials")) == 2 * 6
     runs = store_runs.runs(place.results)
     assert len(runs) == 1
     found = runs[0].table("trials")

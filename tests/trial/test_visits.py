@@ -22,7 +22,7 @@ from feedrate.schema.errors import DataError, InputError
 from feedrate.trial import feed, prepare, stages
 from feedrate.trial.job import Job
 from feedrate.trial.loader import Fields
-from feedrate.workloads import DataSpec
+from feedrate.workloads import DataSpec, _crops
 from feedrate.workloads._crops import Crop, draw
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -191,3 +191,21 @@ def test_the_loader_is_as_fast_as_a_bare_loop(tmp_path: Path) -> None:
         collation([dataset[index] for index in range(count)])
         ratios.append((between - begun) / (time.perf_counter() - between))
     assert statistics.median(ratios) >= 0.97
+
+
+def test_a_device_resizes_floats(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CUDA's antialiased kernel takes no bytes; rounded and clamped, floats give what bytes give, to one level."""
+    original, taken = _crops.functional.interpolate, []
+
+    def interpolate(image: torch.Tensor, *args: object, **options: object) -> torch.Tensor:
+        taken.append((image.device.type, image.dtype))
+        return original(image, *args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(_crops.functional, "interpolate", interpolate)
+    image = torch.randint(0, 256, (3, 75, 50), dtype=torch.uint8)
+    onto = _crops.resized(image.to("meta"), 32, True)
+    assert (onto.shape, onto.dtype) == ((3, 32, 32), torch.uint8)
+    bytes_ = _crops.resized(image, 32, True)
+    assert taken == [("meta", torch.float32), ("cpu", torch.uint8)]
+    floats = _crops.rounded(_crops.resize(image.float(), 32)).flip(-1)
+    assert (floats.int() - bytes_.int()).abs().max() <= 1

@@ -81,6 +81,10 @@ def sweep(
     account: Account = "",
     time_limit: TimeLimit = "",
     together: Together = False,
+    archive: Annotated[
+        Path | None,
+        typer.Option(parser=path, help="Keep the run in this .tar.gz, too, after every trial; not with --on."),
+    ] = None,
 ) -> None:
     """Measure what the matrix asks for; results go to results/MACHINE/RUN/."""
     from feedrate.plan import request
@@ -102,7 +106,7 @@ def sweep(
     request.show(local, console)
     end_like_ctrl_c(signal.SIGTERM)
     with screen.TerminalScreen(console) as terminal:
-        run = sweeping.run(local, terminal)
+        run = sweeping.run(local, terminal, archive)
     if run is None:
         console.print("Interrupted before a trial had ended: nothing was written.")
         raise typer.Exit(130)
@@ -121,18 +125,17 @@ def reference_of_gpu(
     out: Annotated[Path, typer.Option(parser=path, help="Gets results/ and an archive of each step.")] = BUILD
     / "gpu-reference",
     matrix: MatrixFile = MATRIX,
-    profile: Profile = "gpu",
     budget: Budget = "",
     data_root: DataRoot = DATA_ROOT,
     fresh: Fresh = False,
     step: Annotated[
-        str, typer.Option(help="Only this: probe, tests, reference or transfer; each fits 10 minutes.")
+        str, typer.Option(help="Only this: probe, tests, reference, transfer or hook; each fits 10 minutes.")
     ] = "",
 ) -> None:
-    """Look at the device, test the CUDA paths, sweep the profiles gpu and transfer, with the Python that is there."""
+    """Look at a GPU, test the CUDA paths, sweep the profiles gpu and transfer, and watch a script."""
     from feedrate.cli import gpu_reference
 
-    options = Options(matrix, profile, "", budget, None, data_root, out / "results", fresh=fresh)
+    options = Options(matrix, "gpu", "", budget, None, data_root, out / "results", fresh=fresh)
     end_like_ctrl_c(signal.SIGTERM, signal.SIGHUP)
     raise typer.Exit(gpu_reference.make(options, out, Console(), step))
 

@@ -15,8 +15,9 @@ from statistics import fmean
 from typing import NamedTuple
 
 from feedrate.machine.probes import gpu
-from feedrate.plan import suite
+from feedrate.plan import duration, suite
 from feedrate.plan.claim_selection import PlannedClaim, compared_with
+from feedrate.plan.duration import TEMPLATE_S
 from feedrate.plan.matrix import Matrix
 from feedrate.plan.stopping import Rule, blocks_to, contrasts
 from feedrate.schema import axes
@@ -25,8 +26,6 @@ from feedrate.store.manifest import Counted, Spread
 
 BLOCKS_WANTED = 5
 """Below this many blocks an interval is too wide to decide much."""
-FORK_S, WORKER_S, CUDA_S, TEMPLATE_S = 0.25, 0.05, 2.0, 4.0
-"""Where nothing was measured: a trial beside warm-up and window, each worker, a CUDA context, a block's template."""
 CEILING_WINDOW_S = 1.0
 """Longest window of what no GPU computes in, and of a ceiling that the matrix does not ask for."""
 AVERAGED_WINDOW_S = gpu.LEAST_WINDOW_NS / 1e9
@@ -208,17 +207,11 @@ class Plan:
         return {name: axes.get(name, BY_NAME[name].default) for name in named}
 
     def cell_s(self, cell: PlannedCell) -> float:
-        """Seconds that a trial of a cell takes: as in earlier runs here, else by the protocol."""
-        protocol = self.matrix.protocol
+        """Seconds that a trial of a cell takes: as in earlier runs here, else as ``duration`` predicts."""
         if known := self.place.seconds.get(cell.cell_id):
             return known
-        workers = int(cell.axes.get("num_workers", 0))
-        step_s = float(cell.axes.get("step_ms", 0)) / 1000
-        warm_steps = max(5, workers * (int(cell.axes.get("prefetch_factor", 0)) + 1))
-        warm_up = max(protocol.warmup_s, warm_steps * step_s)
-        fresh = cell.axes.get("start_method", "fork") != "fork"
-        start = FORK_S + workers * (TEMPLATE_S if fresh else WORKER_S) + (CUDA_S if self.place.device == "cuda" else 0)
-        return start + warm_up + max(self.window_s(cell), protocol.min_steps * step_s)
+        place = self.place
+        return duration.trial_s(cell.axes, self.matrix.protocol, self.window_s(cell), place.device, place.cores)
 
     @cached_property
     def averaged(self) -> frozenset[str]:

@@ -23,8 +23,9 @@ from feedrate import __version__
 from feedrate.machine.probes.gpu import GpuProbe
 from feedrate.machine.probes.host import HostProbe
 from feedrate.plan.claim_selection import FACT_TRIALS, GROWN, ClaimTracker
+from feedrate.plan.duration import TEMPLATE_S
 from feedrate.plan.request import LocalPlan
-from feedrate.plan.schedule import TEMPLATE_S, PlannedCell
+from feedrate.plan.schedule import PlannedCell
 from feedrate.plan.stopping import ContrastTracker, side_by_side
 from feedrate.plan.tuning import Searches
 from feedrate.schema.axes import Value

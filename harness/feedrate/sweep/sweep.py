@@ -31,8 +31,9 @@ from feedrate.schema.axes import Cell
 from feedrate.schema.columns import PROTOCOL_VERSION
 from feedrate.schema.errors import EnvironmentFault, FeedrateError, InputError
 from feedrate.schema.redaction import KIND_MOST, scrub
-from feedrate.store import remote, runs
+from feedrate.store import archive, remote, runs
 from feedrate.store.manifest import Dataset
+from feedrate.sweep import snapshot
 from feedrate.sweep.launcher import Answer, Template
 from feedrate.sweep.run import ActiveRun
 from feedrate.sweep.screen import Screen
@@ -45,8 +46,14 @@ _SKIPPED = re.compile(r"^skipped .*: ")
 _ERRORS: dict[str | None, type[FeedrateError]] = {"InputError": InputError, "EnvironmentFault": EnvironmentFault}
 
 
-def run(local: LocalPlan, screen: Screen) -> runs.StoredRun | None:
+def run(local: LocalPlan, screen: Screen, kept_in: Path | None = None) -> runs.StoredRun | None:
     """Measure a plan.
+
+    Args:
+        local: the plan.
+        screen: shows how far it is.
+        kept_in: gets an archive of the run as it stands after every trial, so that a machine which is taken away costs
+            none that had ended.
 
     Returns:
         The run as stored; None when it was interrupted before any trial had ended. One that a store did not take lies
@@ -63,7 +70,7 @@ def run(local: LocalPlan, screen: Screen) -> runs.StoredRun | None:
         active = _open(local, folder, screen)
         try:
             _look_before(active)
-            reason = _measure(active)
+            reason = _measure(active, kept_in)
             with contextlib.suppress(KeyboardInterrupt):
                 active.noise["after"] = quiet.look(active.host, active.gpu).numbers
         except KeyboardInterrupt:
@@ -73,7 +80,10 @@ def run(local: LocalPlan, screen: Screen) -> runs.StoredRun | None:
             if not active.trials:
                 runs.discard(active.folder)
             raise
-        return _hand_in(_finish(active, reason), local, screen)
+        stored = _finish(active, reason)
+        if stored and kept_in:
+            archive.pack_run(kept_in, stored.folder)
+        return _hand_in(stored, local, screen)
 
 
 def require_a_block(local: LocalPlan) -> None:
@@ -135,7 +145,7 @@ def _finish(active: ActiveRun, reason: str) -> runs.StoredRun | None:
         runs.discard(active.folder)
         return None
     manifest = active.manifest(reason)
-    return runs.write_run(active.folder, manifest, map(rows, runs.journal_chunks(active.folder)))
+    return runs.write_run(active.folder, manifest, map(snapshot.rows, runs.journal_chunks(active.folder)))
 
 
 def _hand_in(stored: runs.StoredRun | None, local: LocalPlan, screen: Screen) -> runs.StoredRun | None:
@@ -149,7 +159,7 @@ def _hand_in(stored: runs.StoredRun | None, local: LocalPlan, screen: Screen) ->
     return stored and replace(stored, folder=places.get(stored.folder.name, stored.folder))
 
 
-def _measure(active: ActiveRun) -> str:
+def _measure(active: ActiveRun, kept_in: Path | None) -> str:
     """Prepare data, then run blocks until every contrast is narrow enough and every claim certain.
 
     Budget or protocol may end them before.
@@ -173,7 +183,7 @@ def _measure(active: ActiveRun) -> str:
                 _confirm_device(active, template)
                 _prepare(active, template)
                 active.begin_blocks()
-            _run_block(active, block, order, template)
+            _run_block(active, block, order, template, kept_in)
             block, served = block + 1, served + len(order)
     return "budget" if active.live(block) else "target" if active.answered(block) else "blocks"
 
@@ -249,7 +259,9 @@ def without_names(notes: list[str]) -> tuple[str, ...]:
     return tuple(f"{scrub(note)} (× {count})" if count > 1 else scrub(note) for note, count in counts.items())
 
 
-def _run_block(active: ActiveRun, block: int, order: list[PlannedCell], template: Template) -> None:
+def _run_block(
+    active: ActiveRun, block: int, order: list[PlannedCell], template: Template, kept_in: Path | None
+) -> None:
     """Run every trial of the block that the journal does not hold yet."""
     plan, machine_id = active.local.plan, active.local.machine.machine_id
     done = {trial["position"] for trial in active.trials if trial["block"] == block}
@@ -277,8 +289,10 @@ def _run_block(active: ActiveRun, block: int, order: list[PlannedCell], template
             "protocol_version": PROTOCOL_VERSION,
         }
         entry = observer.entry(answer, identity, cell.axes)
-        active.journal.append(entry)
         active.add(entry["trial"])
+        if kept_in:  # before the journal has it: a kill between the two loses nothing of the archive
+            snapshot.keep(active, entry, kept_in)
+        active.journal.append(entry)
         active.screen.ended(entry["trial"])
 
 
@@ -464,18 +478,3 @@ class Observer:
             for sample in self._samples
         ]
         return {"trial": row, "steps": answer.result.get("steps", {}), "telemetry": telemetry}
-
-
-def rows(entries: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """Turn a journal into the rows of the three tables."""
-    tables: dict[str, list[dict[str, Any]]] = {"trials": [], "steps": [], "telemetry": []}
-    for entry in entries:
-        trial = entry["trial"]
-        key = {"run_id": trial["run_id"], "trial_id": trial["trial_id"]}
-        tables["trials"].append(trial)
-        columns: dict[str, list[int | None]] = entry["steps"]
-        names = list(columns)
-        for step, values in enumerate(zip(*columns.values(), strict=True)):
-            tables["steps"].append({**key, "step": step, **dict(zip(names, values, strict=True))})
-        tables["telemetry"] += [{**key, **sample} for sample in entry["telemetry"]]
-    return tables

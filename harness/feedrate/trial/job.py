@@ -53,6 +53,11 @@ class Job:
         return (self.cell or {}).get(axis, BY_NAME[axis].default)
 
     @property
+    def uses_cuda(self) -> bool:
+        """Whether a trial needs a CUDA context: loading into pageable memory does without its seconds."""
+        return self.device == "cuda" and (self.value("mode") != "load" or self.value("pin_memory"))
+
+    @property
     def packed_root(self) -> Path:
         """Folder of the packed samples."""
         return Path(self.packed or "")

@@ -48,7 +48,7 @@ def run_trial(job: Job, reporter: Reporter) -> None:
     def open_window() -> None:
         if timeline:
             timeline.restart()
-        if job.device == "cuda":
+        if job.uses_cuda:
             torch.cuda.reset_peak_memory_stats()  # compiling and searching for algorithms take more than training
         if overflows:
             overflows.reset()
@@ -75,7 +75,7 @@ def run_trial(job: Job, reporter: Reporter) -> None:
 
 def synchronizer(job: Job) -> Callable[[], None]:
     """Choose how to wait for the device; on a CPU there is none to wait for."""
-    return torch.accelerator.synchronize if job.device == "cuda" else lambda: None
+    return torch.accelerator.synchronize if job.uses_cuda else lambda: None
 
 
 def rehearse(
@@ -195,7 +195,7 @@ def device_times(
         if (exposed := timeline.exposed()) is not None:
             steps["device_h2d_exposed_ns"] = exposed
         columns = {name: sum(times) for name, times in steps.items()}
-    if job.device == "cuda":
+    if job.uses_cuda:
         free, total = torch.cuda.mem_get_info()
         columns |= {
             "host_drain_ns": window.drained,
@@ -210,7 +210,7 @@ def device_times(
 
 def allocations(job: Job) -> dict[str, int]:
     """Count what PyTorch's allocators have asked the driver for so far: memory of the device, pinned memory."""
-    if job.device != "cuda":
+    if not job.uses_cuda:
         return {}
     counts = {
         "gpu_allocations": torch.cuda.memory_stats().get("num_device_alloc"),

@@ -110,5 +110,16 @@ def augment(decoded: Decoded, size: int) -> Sample:
 
 def resized(image: torch.Tensor, size: int, flipped: bool) -> torch.Tensor:
     """Resize an image, uint8, 3 × height × width, to 3 × size × size, and perhaps turn it left to right."""
-    square = functional.interpolate(image[None], (size, size), mode="bilinear", antialias=True)[0]
+    # CUDA's kernel for antialiased resizing takes floating point alone (UpSampleBilinear2d.cu); the CPU's takes bytes.
+    square = resize(image, size) if image.device.type == "cpu" else rounded(resize(image.float(), size))
     return square.flip(-1) if flipped else square
+
+
+def resize(image: torch.Tensor, size: int) -> torch.Tensor:
+    """Resize an image, uint8 or float, 3 × height × width."""
+    return functional.interpolate(image[None], (size, size), mode="bilinear", antialias=True)[0]
+
+
+def rounded(image: torch.Tensor) -> torch.Tensor:
+    """Make bytes of floats from about 0 to about 255."""
+    return image.round().clamp(0, 255).to(torch.uint8)

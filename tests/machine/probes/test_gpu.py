@@ -245,6 +245,18 @@ def test_what_is_not_supported_is_none(question: str, column: str, lacking: bool
     assert opened().sample()["gpu_throttle_reasons"] == (4 if column == "gpu_throttle_reasons" else 0)
 
 
+def test_a_field_that_is_none_is_null(driver: Callable[..., Any]) -> None:
+    """The bindings make None of a field that NVML marks as not available: that costs the field alone."""
+    driver(
+        nvmlDeviceGetUtilizationRates=lambda handle: SimpleNamespace(gpu=None, memory=None),
+        nvmlDeviceGetMemoryInfo=lambda handle: SimpleNamespace(used=None, total=None),
+    )
+    sample = opened().sample()
+    assert [name for name, value in sample.items() if value is None] == ["gpu_util_pct", "gpu_mem_bytes"]
+    assert opened().facts()["memory_bytes"] is None
+    assert gpu.installed() == [("NVIDIA Example 0", 0), ("NVIDIA Example 1", 0)]
+
+
 def test_pcie_traffic_is_asked_for_once_a_second(driver: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """The question costs 20 ms: between two of them the column is None."""
     driver()

@@ -7,10 +7,12 @@ the batch comes, the device has run dry; a second event, recorded then, tells si
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import itertools
 import os
+import random
 import signal
 import sys
 import threading
@@ -41,7 +43,10 @@ HEADSPACE = int(os.environ.get("FEEDRATE_HEADSPACE") or 0)
 TORCH = os.sep + "torch" + os.sep
 DETAIL_NS, SELDOM = 16_000_000, 32
 """How often a step is recorded in detail (phases, CPU times, whether the device starved, and without workers how its
-batch was prepared): so many ns apart on average, one in so many at least. Of all others only the wait is recorded."""
+batch was prepared): at random, so many ns apart and one in so many at least, on average. Of all others only the wait
+is recorded."""
+DRAW = random.Random()  # of its own: the script may have seeded Python's
+"""Steps that are looked at in a fixed rhythm would all be those of one worker, or those that update the weights."""
 
 
 class Collate:
@@ -156,6 +161,10 @@ class Device:
     """Whether the accelerator ran dry between two steps, by CUDA events and without waiting for it."""
 
     def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew: a process that was forked has none of its parent's events."""
         self.free: list[Any] = []
         self.waiting: list[tuple[Any, Any, int]] = []
         self.works = True
@@ -175,11 +184,8 @@ class Device:
 
     def came(self, event: Any, begun: int) -> None:
         """Look whether the device had finished when the batch came that was asked for at ``begun``."""
+        self.read()
         try:
-            while self.waiting and self.waiting[0][1].query():
-                first, second, asked = self.waiting.pop(0)
-                LOG.write(STARVED, asked, asked + int(first.elapsed_time(second) * 1e6))
-                self.free += first, second
             if event.query():
                 second = self.free.pop() if self.free else sys.modules["torch"].cuda.Event(enable_timing=True)
                 second.record()
@@ -188,6 +194,22 @@ class Device:
                 self.free.append(event)
         except RuntimeError:
             self.works = False
+
+    def read(self) -> None:
+        """Write for how long the device had starved, as far as it has told by now."""
+        try:
+            while self.waiting and self.waiting[0][1].query():
+                first, second, asked = self.waiting.pop(0)
+                LOG.write(STARVED, asked, asked + int(first.elapsed_time(second) * 1e6))
+                self.free += first, second
+        except RuntimeError:
+            self.works = False
+
+
+DEVICE = Device()
+"""One for all loops: what is pending of one that ended is read by the next, or when the script ends."""
+atexit.register(DEVICE.read)
+os.register_at_fork(after_in_child=DEVICE.forget)
 
 
 class Shared:
@@ -210,7 +232,7 @@ class Loop:
     ids = itertools.count()
 
     def __init__(self, begun_ns: int, **said: Any) -> None:
-        self.iterator, self.device, self.parallel = next(self.ids), Device(), bool(said.get("num_workers"))
+        self.iterator, self.parallel = next(self.ids), bool(said.get("num_workers"))
         self.left, self.every, self.asked, self.mean_ns = 1, 1, begun_ns, 2.0 * DETAIL_NS
         """Steps until one is recorded in detail, from one to the next; when the last one began; mean duration."""
         self.made = begun_ns
@@ -237,8 +259,9 @@ class Loop:
         LOG.detail = True
         self.mean_ns += ((begun - self.asked) / self.every - self.mean_ns) / 2
         self.asked = begun
-        self.left = self.every = 1 if STEPS else min(SELDOM, max(1, int(DETAIL_NS / self.mean_ns)))
-        cpu, event = time.process_time_ns(), self.device.asked()
+        mean = 1 if STEPS else min(SELDOM, max(1, int(DETAIL_NS / self.mean_ns)))
+        self.left = self.every = DRAW.randrange(1, 2 * mean)
+        cpu, event = time.process_time_ns(), DEVICE.asked()
         try:
             data = original(*of)
         except StopIteration:
@@ -249,7 +272,7 @@ class Loop:
         LOG.write(NEXT, begun, ended, self.iterator, place(*of), lying, cpu, cpu_ended, event is not None, made)
         self.made = 0
         if event is not None:
-            self.device.came(event, begun)
+            DEVICE.came(event, begun)
         SHARED.steps += 1
         if HEADSPACE and SHARED.steps == STEPS:
             SHARED.kept = data
@@ -258,6 +281,7 @@ class Loop:
     def end(self, begun: int) -> None:
         """Note that there was no other batch."""
         LOG.flush()
+        DEVICE.read()
         LOG.write(END, begun, now(), self.iterator)
 
     def reuse(self) -> Any:

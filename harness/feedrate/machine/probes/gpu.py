@@ -15,11 +15,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import reduce
 from itertools import takewhile
 from types import ModuleType
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
 from feedrate.schema.columns import TELEMETRY
 
 Sample = Mapping[str, float | int | None]
+Number = TypeVar("Number", int, float)
 
 NO_GPU: dict[str, float | int | None] = {column.name: None for column in TELEMETRY if column.name.startswith("gpu_")}
 """The telemetry columns of the GPU where there is none."""
@@ -90,7 +91,7 @@ def installed() -> list[tuple[str, int]]:
     try:
         for index in range(nvml.nvmlDeviceGetCount()):
             handle = nvml.nvmlDeviceGetHandleByIndex(index)
-            found.append((str(nvml.nvmlDeviceGetName(handle)), int(nvml.nvmlDeviceGetMemoryInfo(handle).total)))
+            found.append((str(nvml.nvmlDeviceGetName(handle)), int(nvml.nvmlDeviceGetMemoryInfo(handle).total or 0)))
     except nvml.NVMLError:
         pass  # a GPU that does not answer: what was found before it stands
     finally:
@@ -186,6 +187,11 @@ class GpuProbe:
         """Ask NVML about the device; ``name`` without ``nvmlDeviceGet``. None when it is not supported."""
         return self._of(self._handle, name, *arguments)
 
+    def _field(self, name: str, field: str, kind: Callable[[Any], Number]) -> Number | None:
+        """One number of an answer that has several: NVML's bindings make None of those that a device has not."""
+        value = getattr(self._device(name), field, None)
+        return None if value is None else kind(value)
+
     def _of(self, handle: Any, name: str, *arguments: Any) -> Any | None:
         """Ask NVML about any device, likewise."""
         question = getattr(self._nvml, f"nvmlDeviceGet{name}", None)
@@ -197,16 +203,15 @@ class GpuProbe:
         PCIe traffic is None in samples less than a second after it was last asked for.
         """
         nvml = self._nvml
-        utilization, power = self._device("UtilizationRates"), self._device("PowerUsage")
-        memory, clock = self._device("MemoryInfo"), self._device("ClockInfo", nvml.NVML_CLOCK_SM)
+        power, clock = self._device("PowerUsage"), self._device("ClockInfo", nvml.NVML_CLOCK_SM)
         temperature = self._device("Temperature", nvml.NVML_TEMPERATURE_GPU)
         reasons = self._device("CurrentClocksEventReasons")
         if reasons is None:  # its name before driver 535
             reasons = self._device("CurrentClocksThrottleReasons")
         return {
-            "gpu_util_pct": None if utilization is None else float(utilization.gpu),
+            "gpu_util_pct": self._field("UtilizationRates", "gpu", float),
             "gpu_power_w": None if power is None else power / 1000,
-            "gpu_mem_bytes": None if memory is None else int(memory.used),
+            "gpu_mem_bytes": self._field("MemoryInfo", "used", int),
             "gpu_sm_clock_mhz": None if clock is None else float(clock),
             "gpu_temperature_c": None if temperature is None else float(temperature),
             "gpu_throttle_reasons": None if reasons is None else int(reasons),
@@ -231,10 +236,10 @@ class GpuProbe:
 
         PCIe generation and width are the most that GPU and slot allow together: an idle link falls back.
         """
-        memory, limit = self._device("MemoryInfo"), self._device("EnforcedPowerLimit")
+        limit = self._device("EnforcedPowerLimit")
         return {
             "name": self._device("Name"),
-            "memory_bytes": None if memory is None else int(memory.total),
+            "memory_bytes": self._field("MemoryInfo", "total", int),
             "driver": self._ask(self._nvml.nvmlSystemGetDriverVersion),
             "pcie_generation": self._device("MaxPcieLinkGeneration"),
             "pcie_width": self._device("MaxPcieLinkWidth"),

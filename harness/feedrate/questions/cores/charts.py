@@ -14,11 +14,11 @@ from feedrate.charts.theme import SHAPES, colour
 from feedrate.questions.cores.analysis import per_core
 from feedrate.schema import words
 
-_COLUMNS = {"decoder": "decoder", "workers": "workers", "images per s and core": "value", **ENDS}
+_COLUMNS = {"decoder": "decoder", "workers": "workers", "images per s and vCPU": "value", **ENDS}
 _MISSING = "No image files were loaded in this run by as many workers as there are cores, or fewer."
 
 
-@chart("Images a second, a core", "How many images does a core load, and with which decoder?")
+@chart("Images a second, a vCPU", "How many images does a vCPU load, and with which decoder?")
 def images_per_core(sheet: Sheet, trials: pd.DataFrame, cores: int) -> Figure:
     """Draw the rate of a core by decoder, a mark for each number of workers."""
     rows = [{**asdict(core), "who": words.plural(core.workers, "worker")} for core in per_core(trials, cores)]
@@ -29,16 +29,17 @@ def images_per_core(sheet: Sheet, trials: pd.DataFrame, cores: int) -> Figure:
         tone, shape = look("who", looks, set(looks))
         base = alt.Chart(data(rows, "decoder", "who", "workers", "value", "lo", "hi", "n"))
         base = base.encode(y=names("decoder", decoders), color=tone)
-        tooltip = hover({"decoder:N": "", "who:N": "", **rate("images per second and core"), **BLOCKS})
-        x = {"title": "images per second and core", "scale": alt.Scale(zero=True)}
-        subtitle = f"{words.plural(cores, 'core')}; decode, random crop, resize to 224 px"
+        tooltip = hover({"decoder:N": "", "who:N": "", **rate("images per second and vCPU"), **BLOCKS})
+        x = {"title": "images per second and vCPU", "scale": alt.Scale(zero=True)}
+        subtitle = f"{words.plural(cores, 'vCPU')}; decode, random crop, resize to 224 px"
         panel = Panel.draw(
-            "What a core loads", subtitle, _message(rows), dots(base, x, shape, tooltip), height(len(decoders))
+            "What a vCPU loads", subtitle, _message(rows), dots(base, x, shape, tooltip), height(len(decoders))
         )
         sheet.add(panel, listed(rows, {}, _COLUMNS))
     sheet.note(
-        "Images a second of the loader ÷ its workers. Scaled: the JPEG file is decoded at a half, a quarter or an "
-        "eighth of its size where the crop keeps enough pixels. Intervals are Student’s t over blocks, on logs."
+        "Images a second of the loader ÷ its workers; a vCPU is a hardware thread. Scaled: the JPEG file is decoded at "
+        "a half, a quarter or an eighth of its size where the crop keeps enough pixels. "
+        "Intervals are Student’s t over blocks, on logs."
     )
     return sheet.figure([Key(who, *pair) for who, pair in looks.items()], _MISSING)
 
@@ -48,7 +49,7 @@ def _message(rows: Sequence[Row]) -> str:
     most = max(row["workers"] for row in rows)
     busy = [row for row in rows if row["workers"] == most]
     best, worst = busy[0], busy[-1]
-    text = f"a core loads {words.number(best['value'])} images a second with {best['decoder']} ({interval(best)})"
+    text = f"a vCPU loads {words.number(best['value'])} images a second with {best['decoder']} ({interval(best)})"
     if worst is not best:
         times = words.times(best["value"] / worst["value"])
         text += f", {times} what it does with {worst['decoder']}"

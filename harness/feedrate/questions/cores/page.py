@@ -47,9 +47,20 @@ def section(view: RunView, suite: str) -> str:
         place=f"{1000 * math.log10(rate):.0f}",
         ends=[f"{1000 * math.log10(end):.0f}" for end in RANGE],
         cores=cores,
+        threads=_threads(view),
         rows=[_row(core, rate, cores) for core in loaded],
         fed=[_fed(cell, measured) for cell in on_gpu(trials, "train")],
     )
+
+
+def _threads(view: RunView) -> str:
+    """How many vCPUs share a core, as the system says (``lscpu``)."""
+    machine = view.manifest.machine
+    if not machine.cores_physical:
+        return "The system does not say how many of them share a core"
+    shared = machine.cores_logical / machine.cores_physical
+    host = "; its host may count otherwise" if machine.virtualised else ""
+    return f"Here a core has {words.plural(round(shared), 'thread')}, as the system counts{host}"
 
 
 def _answer(best: Core, rates: dict[str, float], cores: int) -> str:
@@ -58,7 +69,7 @@ def _answer(best: Core, rates: dict[str, float], cores: int) -> str:
     for name, rate in rates.items():
         idle = best.idle(rate, cores)
         parts.append(
-            f"{name} ({words.number(rate)} images a second) needs {words.number(best.needed(rate), 2)} of these cores"
+            f"{name} ({words.number(rate)} images a second) needs {words.number(best.needed(rate), 2)} of these vCPUs"
             + (f", and is {words.percent(idle)} idle with {cores}" if idle else f"; {cores} feed it")
         )
     return f"With {best.decoder}, {'; '.join(parts)}."
