@@ -102,7 +102,7 @@ sweep: $(READY) ## Measure: results/MACHINE/RUN/*.parquet (BUDGET=, DATA=, PROFI
 gpu-reference: ## On a GPU machine, with the Python there (PYTHON=): about 22 min by estimate, or one STEP=probe|tests|reference|transfer|hook, 9 at most (BUDGET=8m OUT=)
 	@$(NEW_ENOUGH)
 	@$(HERE) gpu-reference $(if $(STEP),--step $(STEP)) $(if $(BUDGET),--budget $(BUDGET)) $(if $(OUT),--out "$(OUT)") \
-		--data-root "$(DATA_ROOT)" --matrix "$(MATRIX)" $(if $(FRESH),--fresh)
+		--data-root "$(DATA_ROOT)" --matrix "$(MATRIX)"
 
 run: $(READY) ## Say what holds back a training script of yours (CMD="python train.py", DIR=where, STEPS= LIVE=1 HEADSPACE=1 NAME=)
 	@cd "$(DIR)" && $(FEEDRATE) run $(if $(STEPS),--steps $(STEPS)) $(if $(LIVE),--live) $(if $(HEADSPACE),--headspace) \

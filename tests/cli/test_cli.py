@@ -149,7 +149,16 @@ def test_a_gpu_machine_s_own_python_is_taken(target: str, tmp_path: Path) -> Non
     python.write_text('#!/bin/sh\n[ "$1" = -c ] || echo "$PYTHONPATH $*"\n')
     python.chmod(0o755)
     told = {**os.environ, "PYTHONPATH": "/some/wheels"}
-    command = ["make", "-f", ROOT / "Makefile", *target.split(), f"PYTHON={python}", "PID=1", "CMD=x"]
+    command = [
+        "make",
+        "--no-print-directory",
+        "-f",
+        ROOT / "Makefile",
+        *target.split(),
+        f"PYTHON={python}",
+        "PID=1",
+        "CMD=x",
+    ]
     done = subprocess.run(command, cwd=tmp_path, env=told, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     name = target.split(maxsplit=1)[0]

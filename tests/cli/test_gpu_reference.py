@@ -152,7 +152,7 @@ def test_the_look_stands_alone(tmp_path: Path, capfd: pytest.CaptureFixture[str]
     assert set(found["machine"]["libraries"]) <= set(device_probe.LIBRARIES)
     assert "libnvcuvid.so.1" in device_probe.LIBRARIES
     if not found["cuda"]["available"]:
-        assert {"problem": "PyTorch finds no CUDA device"} == found["events"] == found["nvml"]
+        assert {"problem": "PyTorch finds no CUDA device"} == found["device"] == found["nvml"]
     printed = (tmp_path / "probe.txt").read_text()
     assert printed.startswith(json.dumps(found, indent=1))
     assert printed in capfd.readouterr().out

@@ -20,7 +20,7 @@ CORES = 4
 
 
 def trials(*more: tuple[dict[str, Value], Sequence[float]], device: str = "cpu") -> pd.DataFrame:
-    """A core loads 300 images a second alone, half of that beside three others, with another decoder twice that."""
+    """A vCPU loads 300 images a second alone, half of that beside three others, with another decoder twice that."""
     rates = [
         (LOAD | {"num_workers": 1}, (300.0, 301.0, 299.0)),
         (LOAD | {"num_workers": 4}, (600.0, 601.0, 599.0)),
@@ -35,7 +35,9 @@ def trials(*more: tuple[dict[str, Value], Sequence[float]], device: str = "cpu")
 
 def view(frame: pd.DataFrame) -> Any:
     """What the page takes of a run."""
-    return SimpleNamespace(trials_of=lambda _: frame, cores=float(CORES), mark="m")
+    machine = SimpleNamespace(cores_logical=CORES, cores_physical=CORES // 2, virtualised=True)
+    manifest = SimpleNamespace(machine=machine)
+    return SimpleNamespace(trials_of=lambda _: frame, cores=float(CORES), mark="m", manifest=manifest)
 
 
 def test_a_core_s_rate_is_that_of_busy_cores() -> None:
@@ -57,7 +59,8 @@ def test_a_core_s_rate_is_that_of_busy_cores() -> None:
 def test_without_a_gpu_its_rate_is_declared() -> None:
     """The sentence says whose rate it is, the table follows it, and the slider begins there."""
     text = page.section(view(trials()), "cores")
-    assert "an H100 with ResNet-50 (1,790 images a second) needs 6.0 of these cores" in text
+    assert "Here a core has 2 threads, as the system counts; its host may count otherwise." in text
+    assert "an H100 with ResNet-50 (1,790 images a second) needs 6.0 of these vCPUs" in text
     assert "and is 33\u00a0% idle with 4" in text
     assert "(declared)" in text
     assert 'data-core="300"' in text
@@ -75,9 +78,9 @@ def test_a_gpu_that_was_measured_is_named_with_its_models() -> None:
     )
     text = page.section(view(frame), "cores")
     assert (
-        "this GPU with resnet50 (3,000 images a second) needs 10 of these cores, and is 60\u00a0% idle with 4" in text
+        "this GPU with resnet50 (3,000 images a second) needs 10 of these vCPUs, and is 60\u00a0% idle with 4" in text
     )
-    assert "resnet18 (1,000 images a second) needs 3.3 of these cores; 4 feed it" in text
+    assert "resnet18 (1,000 images a second) needs 3.3 of these vCPUs; 4 feed it" in text
     assert "declared" not in text
     assert "80\u00a0%" in text
 
@@ -91,6 +94,6 @@ def test_the_chart_says_what_a_core_loads() -> None:
     """A mark for each decoder and number of workers, the fastest and the slowest in words."""
     figure = charts.images_per_core.draw(trials(), cores=CORES)
     assert [row["decoder"] for row in figure.rows] == ["simplejpeg, scaled", "Pillow", "Pillow"]
-    assert "A core loads 300 images a second with simplejpeg, scaled" in figure.panels[0].message
+    assert "A vCPU loads 300 images a second with simplejpeg, scaled" in figure.panels[0].message
     assert "2.0 times what it does with Pillow" in figure.panels[0].message
     assert not charts.images_per_core.draw(trials()[:0], cores=CORES).panels

@@ -15,7 +15,8 @@ from feedrate.machine.probes.host import HostProbe
 from feedrate.schema.columns import MEASURED, TELEMETRY, TRIALS
 from feedrate.sweep import sweep
 from feedrate.sweep.launcher import Answer
-from feedrate.sweep.sweep import Observer, rows
+from feedrate.sweep.snapshot import rows
+from feedrate.sweep.sweep import Observer
 
 PSI = "some avg10=0.00 avg60=0.00 avg300=0.00 total={}\n"
 

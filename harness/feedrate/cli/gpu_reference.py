@@ -19,7 +19,6 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -71,11 +70,10 @@ def make(options: request.Options, out: Path, console: Console, only: str = "") 
     out.mkdir(parents=True, exist_ok=True)
     worst = 0
     for step in steps:
-        status = _do(step, options, out, console)
-        say(f"{step}: {'done' if not status else f'FAILED with status {status}'}; kept in {out / step}.tar.gz")
-        worst = max(worst, status)
-        if status == INTERRUPTED:
-            break
+        if worst != INTERRUPTED:
+            status = _do(step, options, out, console)
+            say(f"{step}: {f'FAILED with status {status}' if status else 'done'}; kept in {out / step}.tar.gz")
+            worst = max(worst, status)
     return worst
 
 
@@ -98,16 +96,13 @@ def commands(step: str, options: request.Options, out: Path) -> Iterator[tuple[s
         images = str(options.data_root.absolute() / "hook-images")
         yield SCRIPT, images, "--make"
         for workers in (FEW, MANY):
-            told = str(out / f"hook-{workers}.json")
-            asked = ("--headspace", "--json", told, "--name", f"resnet18-{workers}-workers")
-            kept = ("--results", str(out / "results"), "--", sys.executable, SCRIPT, images, "-j", str(workers))
-            yield "-m", "feedrate", "run", *asked, *kept
+            kept = ("--results", str(out / "results"), "--json", str(out / f"hook-{workers}.json"))
+            asked = ("-m", "feedrate", "run", "--headspace", "--name", f"resnet18-j{workers}")
+            yield *asked, *kept, "--", sys.executable, SCRIPT, images, "-j", str(workers)
     else:
-        given = {"--profile": PROFILES[step], "--budget": options.budget, "--matrix": options.matrix}
-        given |= {"--data-root": options.data_root, "--results": out / "results"}
-        options_of = [word for name, value in given.items() for word in (name, str(value))]
-        fresh = ("--fresh",) * options.fresh
-        yield "-m", "feedrate", "sweep", *options_of, *fresh, "--archive", str(out / f"{step}.tar.gz")
+        kept_in = ("--results", str(out / "results"), "--archive", str(out / f"{step}.tar.gz"))
+        given = ("--matrix", str(options.matrix), "--budget", options.budget, "--data-root", str(options.data_root))
+        yield "-m", "feedrate", "sweep", "--profile", PROFILES[step], *given, *kept_in
         yield "-m", "feedrate", "validate", str(out / "results")
 
 
@@ -149,15 +144,15 @@ def run_command(printed: Path, command: tuple[str, ...]) -> int:
     However this process is made to stop, nothing that it started goes on.
     """
     linux.adopt_orphans()  # to see them end
-    alone: dict[str, Any] = {"cwd": ROOT, "env": os.environ | {"PYTHONUNBUFFERED": "1"}, "start_new_session": True}
     with subprocess.Popen(["tee", "-a", printed], stdin=subprocess.PIPE, start_new_session=True) as tee:
         process = subprocess.Popen(
-            [sys.executable, *command],
+            [sys.executable, "-u", *command],
+            cwd=ROOT,
             stdin=subprocess.DEVNULL,
             stdout=tee.stdin,
             stderr=subprocess.STDOUT,
+            start_new_session=True,
             preexec_fn=partial(linux.die_with_parent, os.getpid()),  # noqa: PLW1509 - this process has one thread
-            **alone,
         )
         try:
             status = process.wait()

@@ -127,7 +127,6 @@ def reference_of_gpu(
     matrix: MatrixFile = MATRIX,
     budget: Budget = "",
     data_root: DataRoot = DATA_ROOT,
-    fresh: Fresh = False,
     step: Annotated[
         str, typer.Option(help="Only this: probe, tests, reference, transfer or hook; each fits 10 minutes.")
     ] = "",
@@ -135,7 +134,7 @@ def reference_of_gpu(
     """Look at a GPU, test the CUDA paths, sweep the profiles gpu and transfer, and watch a script."""
     from feedrate.cli import gpu_reference
 
-    options = Options(matrix, "gpu", "", budget, None, data_root, out / "results", fresh=fresh)
+    options = Options(matrix, "gpu", "", budget, None, data_root, out / "results")
     end_like_ctrl_c(signal.SIGTERM, signal.SIGHUP)
     raise typer.Exit(gpu_reference.make(options, out, Console(), step))
 

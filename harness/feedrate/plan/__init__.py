@@ -1,3 +1,14 @@
 """From ``matrix.yaml`` to cells, blocks and the moment to stop."""
 
-__all__ = ["claim", "claim_selection", "matrix", "request", "schedule", "search", "stopping", "suite", "tuning"]
+__all__ = [
+    "claim",
+    "claim_selection",
+    "duration",
+    "matrix",
+    "request",
+    "schedule",
+    "search",
+    "stopping",
+    "suite",
+    "tuning",
+]

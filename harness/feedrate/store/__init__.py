@@ -1,3 +1,14 @@
 """Results, in a folder or a store: written once, read, marked."""
 
-__all__ = ["bench_record", "clusters", "manifest", "marks", "migration", "place", "remote", "runs", "summaries"]
+__all__ = [
+    "archive",
+    "bench_record",
+    "clusters",
+    "manifest",
+    "marks",
+    "migration",
+    "place",
+    "remote",
+    "runs",
+    "summaries",
+]

@@ -25,7 +25,6 @@ from feedrate.schema.errors import EnvironmentFault
 Facts = dict[str, Any]
 LIBRARIES = ("libcuda.so.1", "libnvidia-ml.so.1", "libnvcuvid.so.1", "libnvjpeg.so.13", "libnvjpeg.so.12")
 """Of driver and toolkit. Without libnvcuvid torchvision decodes JPEG files one by one on the device."""
-EVENTS = 2_000
 
 
 def _versions() -> Facts:
@@ -62,19 +61,6 @@ def _device() -> Facts:
     return properties | {"context_seconds": seconds, "memory_bytes": total, "free_bytes": free}
 
 
-def _events() -> Facts:
-    """What the host pays to record an event on a stream that it is given."""
-    stream = torch.cuda.current_stream()
-    events: list[torch.cuda.Event] = [torch.cuda.Event(enable_timing=True) for _ in range(EVENTS)]  # type: ignore[no-untyped-call]
-    took = 0
-    for _ in range(2):  # PyTorch creates an event when it is first recorded
-        began = time.perf_counter_ns()
-        for event in events:
-            event.record(stream)
-        took = time.perf_counter_ns() - began
-    return {"record_ns": took / EVENTS}
-
-
 def _memory() -> Facts:
     """Names of the counters that allocators have in this version."""
     return {"device": sorted(torch.cuda.memory_stats()), "pinned": sorted(torch.cuda.host_memory_stats())}
@@ -96,7 +82,7 @@ def _nvml() -> Facts:
 
 
 _ANYWHERE = {"versions": _versions, "machine": _machine}
-_ON_CUDA = {"device": _device, "events": _events, "memory": _memory, "nvml": _nvml}
+_ON_CUDA = {"device": _device, "memory": _memory, "nvml": _nvml}
 """The context first, as it is first only once."""
 
 
