@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from itertools import chain
 from pathlib import Path
 
 import bare
@@ -22,6 +23,18 @@ protocol: {warmup_s: 0.1, window_s: 0.2, min_steps: 4, blocks: [1, 1], timeout_s
 suites:
   loader: [{mode: load, workload: synthetic, patch_size: 16, n_samples: 64, storage_format: [png, lmdb], batch_size: 8}]
 profiles: {quick: {}}
+"""
+SCRIPT = """
+import time
+from torch.utils.data import DataLoader
+class Slow:
+    def __len__(self):
+        return 400
+    def __getitem__(self, index):
+        time.sleep(0.002)
+        return float(index)
+for batch in DataLoader(Slow(), batch_size=4):
+    time.sleep(0.002)
 """
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 """In which no checkout is found."""
@@ -49,15 +62,20 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return next(out.glob("*.whl"))
 
 
-@pytest.fixture(scope="module")
-def feedrate(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The command in an environment with the wheel and nothing but its core dependencies, torch from outside."""
-    lines = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
-    names = [re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in lines]
-    python = bare.environment(tmp_path_factory.mktemp("bare") / "venv", names)
+def installed(wheel: Path, folder: Path, *extras: str) -> Path:
+    """The command in an environment with the wheel and nothing but its dependencies, and those of some extras."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    lines = chain(project["dependencies"], *(project["optional-dependencies"][extra] for extra in extras))
+    python = bare.environment(folder / "venv", [re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in lines])
     command = [sys.executable, "-m", "pip", "--python", python, "install", "-q", "--no-deps", "--no-index", wheel]
     subprocess.run(command, check=True, env=ENVIRONMENT)
     return python.with_name("feedrate")
+
+
+@pytest.fixture(scope="module")
+def feedrate(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What ``pip install feedrate`` gives: no torch."""
+    return installed(wheel, tmp_path_factory.mktemp("bare"))
 
 
 def run(feedrate: Path, where: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
@@ -89,9 +107,28 @@ def test_a_missing_extra_is_named(feedrate: Path, tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_a_sweep_without_torch_is_refused_in_a_line(feedrate: Path, tmp_path: Path) -> None:
+    """The core brings no torch, which would replace that of whoever installs it; what to install is said."""
+    done = run(feedrate, tmp_path, "sweep")
+    assert done.returncode == 2
+    assert re.search(r"lacks torch, torchvision, pillow; .* pip install 'torch>=[\d.]+'", done.stderr)
+    assert "Traceback" not in done.stderr
+
+
+def test_a_script_of_another_environment_is_watched(feedrate: Path, tmp_path: Path) -> None:
+    """The core alone says what holds back a script whose own Python has torch, and records it."""
+    (tmp_path / "train.py").write_text(SCRIPT)
+    done = run(feedrate, tmp_path, "run", "--no-lines", "--", sys.executable, "train.py")
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"held back by +loading in the training process", done.stderr)
+    assert "record" in done.stderr
+    assert run(feedrate, tmp_path, "validate", "results").returncode == 0
+
+
 @pytest.mark.slow
-def test_it_sweeps_and_validates(feedrate: Path, tmp_path: Path) -> None:
-    """The core dependencies are all that a sweep and validating its run take."""
+def test_it_sweeps_and_validates(wheel: Path, tmp_path: Path) -> None:
+    """The core and the extra for sweeps are all that a sweep and validating its run take."""
+    feedrate = installed(wheel, tmp_path, "sweep")
     (tmp_path / "matrix.yaml").write_text(MATRIX)
     done = run(feedrate, tmp_path, "sweep")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -10,6 +10,7 @@ import runpy
 import subprocess
 import sys
 import tomllib
+from itertools import chain
 from pathlib import Path
 from types import ModuleType
 
@@ -85,7 +86,8 @@ def test_all_that_is_missing_or_too_old_is_named_at_once(monkeypatch: pytest.Mon
 def test_what_is_needed_is_what_the_project_says() -> None:
     """Every package has an oldest version in pyproject.toml, read as pip reads it, and so has Python: 3.11 to 3.13."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    depends = {each.name: each.specifier for each in map(Requirement, project["dependencies"])}
+    lines = chain(project["dependencies"], *project["optional-dependencies"].values())
+    depends = {each.name: each.specifier for each in map(Requirement, lines)}
     needed = {*packages.COMMAND.values(), *packages.MEASURING.values(), "nvidia-ml-py"}
     assert {name: str(depends[name]) for name in needed} == {name: f">={packages.least()[name]}" for name in needed}
     assert all(SpecifierSet(project["requires-python"]).contains(f"3.{minor}") for minor in (11, 12, 13))

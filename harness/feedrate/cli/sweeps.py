@@ -87,11 +87,13 @@ def sweep(
     ] = None,
 ) -> None:
     """Measure what the matrix asks for; results go to results/MACHINE/RUN/."""
+    from feedrate.machine import packages
     from feedrate.plan import request
     from feedrate.store import remote
     from feedrate.sweep import screen
     from feedrate.sweep import sweep as sweeping
 
+    packages.check(packages.SWEEPING, "type make sweep, which makes an environment of its own")
     console = Console()
     options = Options(matrix, profile, suite, budget, data, data_root, results, yes, fresh, seed, wait_quiet, tune)
     if on or together:

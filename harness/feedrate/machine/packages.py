@@ -15,22 +15,19 @@ import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, requires, version
+from itertools import chain
 
 from feedrate.schema.errors import EnvironmentFault
 from feedrate.schema.plugins import ROOT
 
 COMMAND = {"typer": "typer", "rich": "rich", "pydantic": "pydantic", "psutil": "psutil", "yaml": "pyyaml"}
 """What every command imports: import name → name that pip installs."""
-MEASURING = {
-    "torch": "torch",
-    "torchvision": "torchvision",
-    "numpy": "numpy",
-    "PIL": "pillow",
-    "pandas": "pandas",
-    "pyarrow": "pyarrow",
-    "scipy": "scipy",
-}
+SWEEPING = {"torch": "torch", "torchvision": "torchvision", "PIL": "pillow"}
+"""What sweeping imports, which ``run``, ``tune`` and ``compare`` do without: they must not replace a script's torch."""
+MEASURING = SWEEPING | {"numpy": "numpy", "pandas": "pandas", "pyarrow": "pyarrow", "scipy": "scipy"}
 """What measuring and checking import besides."""
+EXTRAS = dict.fromkeys(("torch", "torchvision", "PIL", "lmdb", "urllib3"), "sweep") | {"submitit": "slurm"}
+"""Import name → the extra that brings it; of those that are not named, ``site``."""
 IN_TURN = {
     "pydantic_core": "pydantic-core",
     "annotated_types": "annotated-types",
@@ -59,7 +56,8 @@ def least() -> dict[str, str]:
     """Read the oldest versions that feedrate works with: name that pip installs → version."""
     checkout = ROOT / "pyproject.toml"
     if checkout.exists():
-        needs = tomllib.loads(checkout.read_text(encoding="utf-8"))["project"]["dependencies"]
+        project = tomllib.loads(checkout.read_text(encoding="utf-8"))["project"]
+        needs = list(chain(project["dependencies"], *project["optional-dependencies"].values()))
     else:
         needs = requires("feedrate") or []
     lines = (re.match(r"([\w.-]+)>=([\d.]+)", line) for line in needs)
@@ -109,9 +107,10 @@ def fault(error: ImportError, otherwise: str) -> EnvironmentFault:
 
 def missing_extra(error: ModuleNotFoundError) -> EnvironmentFault:
     """Say which optional part of feedrate a command needs that is not installed."""
+    extra = EXTRAS.get((error.name or "").partition(".")[0], "site")
     return EnvironmentFault(
         f"{sys.executable}: lacks {error.name}; expected the packages that this command needs. Type: "
-        f"{shlex.quote(sys.executable)} -m pip install 'feedrate[site,formats]'"
+        f"{shlex.quote(sys.executable)} -m pip install 'feedrate[{extra}]'"
     )
 
 

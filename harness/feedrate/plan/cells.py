@@ -15,6 +15,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
+from feedrate.machine import packages
 from feedrate.plan import claim_selection, suite
 from feedrate.plan.matrix import Matrix, SuiteSlice
 from feedrate.plan.schedule import PETS_FOLDER, Place, Plan, PlannedCell
@@ -180,7 +181,9 @@ def _obstacles(cell: Cell, place: Place, protocol: Protocol) -> Iterator[str]:
 def _absent(cell: Cell, place: Place) -> Iterator[str]:
     """Libraries and data sets that are not there."""
     for axis, package in _PLUGINS.items():
-        if axis in cell and (absent := plugins.missing(package, str(cell[axis]))):
+        lacking = plugins.missing(package, str(cell[axis])).items() if axis in cell else ()
+        # A sweep refuses to begin without these; a plan is there where nothing is measured, too.
+        if absent := {module: pip for module, pip in lacking if module not in packages.SWEEPING}:
             yield f"{axis} {cell[axis]} needs {', '.join(absent)} (pip install {' '.join(absent.values())})"
     if cell["workload"] in ("folder", "imagefolder") and place.data is None:
         yield f"workload {cell['workload']} needs a folder of images (DATA=DIR)"
