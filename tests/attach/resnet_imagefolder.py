@@ -17,8 +17,8 @@ from torch.utils.data import DataLoader
 from torchvision import datasets, models, transforms
 
 CUDA = torch.cuda.is_available()
-FILES, CLASSES = (8192, 16) if CUDA else (1024, 4)
-BATCH, SIZE = (128, 224) if CUDA else (16, 64)
+FILES, CLASSES = (8192, 16) if CUDA else (512, 4)
+BATCH, SIZE = (128, 224) if CUDA else (8, 32)
 
 
 def make(path: Path) -> None:
