@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 from feedrate.schema import plugins, window
-from feedrate.schema.axes import Cell
+from feedrate.schema.axes import Cell, needs_context
 from feedrate.store.manifest import Protocol
 
 TEMPLATE_S = 4.0
@@ -61,8 +61,7 @@ def _start_s(cell: Cell, workers: int, device: str, cores: int) -> float:
     if cell.get("start_method", "fork") != "fork":
         fresh += workers
     imports = TEMPLATE_S * max(1.0, fresh / cores) if fresh else 0.0
-    context = device == "cuda" and (cell["mode"] != "load" or bool(cell.get("pin_memory")))
-    return FORK_S + workers * WORKER_S + imports + CUDA_S * context
+    return FORK_S + workers * WORKER_S + imports + CUDA_S * needs_context(cell, device)
 
 
 def _step_s(cell: Cell, device: str, cores: int) -> float:

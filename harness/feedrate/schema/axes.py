@@ -62,6 +62,7 @@ __all__ = [
     "ceilings",
     "cell_id",
     "lives",
+    "needs_context",
 ]
 
 
@@ -354,6 +355,11 @@ def ceilings(cell: Cell, device: str) -> dict[str, dict[str, Value]]:
     left_out = {"copy"} if device == "cpu" or cell["workload"] == SCRIPT else set()
     left_out |= {"compute"} if cell.get("step") in EMULATED_STEPS else set()
     return {stage: applicable({**whole, "mode": stage}, device)[0] for stage in CEILINGS if stage not in left_out}
+
+
+def needs_context(cell: Cell, device: str) -> bool:
+    """Whether a trial needs a CUDA context: loading into pageable memory does without its seconds."""
+    return device == "cuda" and (cell.get("mode") != "load" or bool(cell.get("pin_memory")))
 
 
 def lives(cell: Cell) -> list[Cell]:

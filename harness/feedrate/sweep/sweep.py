@@ -290,9 +290,11 @@ def _run_block(
         }
         entry = observer.entry(answer, identity, cell.axes)
         active.add(entry["trial"])
-        if kept_in:  # before the journal has it: a kill between the two loses nothing of the archive
-            snapshot.keep(active, entry, kept_in)
-        active.journal.append(entry)
+        try:
+            if kept_in:  # before the journal has it: a kill between the two loses nothing of the archive
+                snapshot.keep(active, entry, kept_in)
+        finally:
+            active.journal.append(entry)
         active.screen.ended(entry["trial"])
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from feedrate.schema.axes import BY_NAME
+from feedrate.schema.axes import BY_NAME, needs_context
 from feedrate.trial.rendezvous import Meeting
 from feedrate.workloads import DataSpec
 
@@ -54,8 +54,8 @@ class Job:
 
     @property
     def uses_cuda(self) -> bool:
-        """Whether a trial needs a CUDA context: loading into pageable memory does without its seconds."""
-        return self.device == "cuda" and (self.value("mode") != "load" or self.value("pin_memory"))
+        """Whether the trial needs a CUDA context."""
+        return needs_context(self.cell or {}, self.device)
 
     @property
     def packed_root(self) -> Path:
