@@ -164,3 +164,10 @@ def test_a_gpu_machine_s_own_python_is_taken(target: str, tmp_path: Path) -> Non
     name = target.split(maxsplit=1)[0]
     assert done.stdout.startswith(f"{tmp_path}/harness:/some/wheels -m feedrate {name}")
     assert not (tmp_path / ".venv").exists()
+
+
+def test_help_waits_for_nothing() -> None:
+    """Commands are listed before any library is loaded that takes long to load."""
+    code = "import feedrate.cli, sys; print(*{'numpy', 'pandas', 'pyarrow', 'pydantic', 'torch'} & sys.modules.keys())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "\n"

@@ -36,7 +36,6 @@ from feedrate.cli.options import (
     end_like_ctrl_c,
     path,
 )
-from feedrate.plan.request import Options
 
 commands = typer.Typer()
 
@@ -56,7 +55,7 @@ def plan(
     """Print what the matrix expands to on this machine, and run nothing."""
     from feedrate.plan import request
 
-    options = Options(matrix, profile, suite, budget, data, data_root, results, yes, tune=tune)
+    options = request.Options(matrix, profile, suite, budget, data, data_root, results, yes, tune=tune)
     request.show(request.make(options), Console())
 
 
@@ -95,7 +94,9 @@ def sweep(
 
     packages.check(packages.SWEEPING, "type make sweep, which makes an environment of its own")
     console = Console()
-    options = Options(matrix, profile, suite, budget, data, data_root, results, yes, fresh, seed, wait_quiet, tune)
+    options = request.Options(
+        matrix, profile, suite, budget, data, data_root, results, yes, fresh, seed, wait_quiet, tune
+    )
     if on or together:
         from feedrate.cluster import sweep as cluster
 
@@ -135,8 +136,9 @@ def reference_of_gpu(
 ) -> None:
     """Look at a GPU, test the CUDA paths, sweep the profiles gpu and transfer, and watch a script."""
     from feedrate.cli import gpu_reference
+    from feedrate.plan import request
 
-    options = Options(matrix, "gpu", "", budget, None, data_root, out / "results")
+    options = request.Options(matrix, "gpu", "", budget, None, data_root, out / "results")
     end_like_ctrl_c(signal.SIGTERM, signal.SIGHUP)
     raise typer.Exit(gpu_reference.make(options, out, Console(), step))
 
