@@ -273,7 +273,7 @@ _CLAIMS = (
         sources=("BOT",),
         design=(
             "The folder of the data is no setting of a trial: the cold trials of a run each on two devices "
-            "(DATA_ROOT=) would have to be compared. What one run can say is how much its own device costs: A reads "
+            "(--data-root) would have to be compared. What one run can say is how much its own device costs: A reads "
             "from memory, B from the disk."
         ),
         not_shown="Caches below the kernel.",

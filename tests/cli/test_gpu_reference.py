@@ -54,8 +54,8 @@ def test_it_runs_where_little_is_installed(python: Path, step: str, tmp_path: Pa
     """In another Python, without .venv and optional formats; a run is valid, and what is left out is said."""
     (tmp_path / "matrix.yaml").write_text(MATRIX)
     out = tmp_path / "out"
-    words = [f"PYTHON={python}", f"OUT={out}", f"MATRIX={tmp_path / 'matrix.yaml'}", f"DATA_ROOT={tmp_path / 'data'}"]
-    command = ["make", "gpu-reference", f"STEP={step}", *words]
+    words = f"--step {step} --out {out} --matrix {tmp_path / 'matrix.yaml'} --data-root {tmp_path / 'data'}"
+    command = ["make", "gpu-reference", f"PYTHON={python}", f"ARGS={words}"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{step}: done; kept in {out}/{step}.tar.gz" in done.stdout
@@ -71,7 +71,7 @@ def test_it_runs_where_little_is_installed(python: Path, step: str, tmp_path: Pa
     (run,) = runs.runs(tmp_path / "unpacked" / "results")
     assert set(run.table("trials")["storage_format"].dropna()) == {"png"}
     assert f"valid    {out}/results/{run.folder.parent.name}/{run.folder.name}" in done.stdout
-    assert run.manifest.command.startswith("make sweep PROFILE=gpu")
+    assert run.manifest.command.startswith("feedrate sweep --profile gpu")
 
 
 @pytest.mark.parametrize(("code", "status"), [("print('2 passed')", 0), ("print('no'); raise SystemExit(1)", 1)])

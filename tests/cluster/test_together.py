@@ -94,7 +94,7 @@ def test_runs_say_that_nodes_swept_together(swept: Path) -> None:
     for each in stored:
         assert each.manifest.cluster
         assert each.manifest.cluster.together
-        assert each.manifest.command.endswith(" ON=local NODES=3 TOGETHER=1")
+        assert each.manifest.command.endswith(" --on local --nodes 3 --together")
         assert each.manifest.blocks == 2
     told = [sys.executable, "-m", "feedrate", "validate", *(str(each.folder) for each in stored)]
     done = subprocess.run(told, cwd=swept, capture_output=True, text=True, check=False)

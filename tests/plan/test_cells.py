@@ -113,7 +113,11 @@ def test_merging_is_said_with_its_reason(tmp_path: Path) -> None:
         ("{parallel: [none, dp], world_size: 2, fusion: compile}", {}, "copies the model"),
         ("{parallel: [none, ddp], world_size: 2, batch_size: 8, n_samples: 12}", {}, "times world_size"),
         ("{parallel: [none, ddp], storage_format: tfrecord, access: sequential}", {}, "is streamed"),
-        ("{nodes: [1, 2]}", {}, "more nodes than sweep together here, 1 (make sweep ON=slurm NODES=8 TOGETHER=1)"),
+        (
+            "{nodes: [1, 2]}",
+            {},
+            "more nodes than sweep together here, 1 (feedrate sweep --on slurm --nodes 8 --together)",
+        ),
         ("{nodes: [2, 4]}", {"nodes": 3}, "more nodes than sweep together here, 3"),
         ("{parallel: ddp, world_size: [2, 3], nodes: 2}", {"nodes": 2}, "world_size 3 cannot be shared out evenly"),
         (
@@ -128,7 +132,7 @@ def test_merging_is_said_with_its_reason(tmp_path: Path) -> None:
         ),
         ("{parallel: [none, ddp], cache: sample}", {}, "evict or fill"),
         ("{batch_size: 8}, {mode: check, check: pin_custom}", {}, "check pin_custom needs a CUDA device"),
-        ("{batch_size: 8}, {workload: folder}", {}, "DATA=DIR"),
+        ("{batch_size: 8}, {workload: folder}", {}, "--data DIR"),
         ("{batch_size: 8}, {device: cuda, batch_size: 9}", {}, "wanted on cuda only"),
         ("{num_workers: [0, 4], batch_size: 512}", {"shm_bytes": 1 << 20}, "/dev/shm"),
         ("{storage_format: tfrecord, access: [sequential, random]}", {}, "tfrecord is streamed from shards: it has no"),
@@ -181,7 +185,7 @@ def test_merging_is_said_with_its_reason(tmp_path: Path) -> None:
             {"no_memory_limit": "not as this user"},
             "memory_limit_mib: not as this user",
         ),
-        ("{workload: synthetic}, {workload: pets, model: resnet18}", {}, "make pets"),
+        ("{workload: synthetic}, {workload: pets, model: resnet18}", {}, "feedrate data pets"),
         ("{model: [srcnn, resnet18]}", {}, "model resnet18 is for classification, workload synthetic for super-res"),
         (
             "{workload: imagefolder, storage_format: folder, model: [resnet50, vit_s16], patch_size: 72}",

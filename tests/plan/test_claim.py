@@ -156,7 +156,7 @@ def test_photographs_stand_in_for_div2k() -> None:
         (claim(PINNING, needs="cuda"), "cpu", "needs a CUDA device"),
         (claim(PINNING, needs="cuda"), "cuda", None),
         (claim(PINNING, needs="gpus"), "cpu", "needs two CUDA devices"),
-        (claim(needs="disks"), "cuda", "DATA_ROOT="),
+        (claim(needs="disks"), "cuda", "--data-root"),
         (claim(needs="machines"), "cpu", "several machines"),
     ],
 )

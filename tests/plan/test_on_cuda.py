@@ -67,7 +67,7 @@ def test_nodes_that_sweep_together_decide_something() -> None:
         assert all(cell.axes["world_size"] == cell.axes["nodes"] for cell in found.cells if "world_size" in cell.axes)
         (left_out,) = found.excluded
         assert left_out.count == 4 * (12 - most)
-        assert left_out.reason.startswith(f"more nodes than sweep together here, {most} (make sweep ON=slurm")
+        assert left_out.reason.startswith(f"more nodes than sweep together here, {most} (feedrate sweep --on slurm")
 
 
 def test_every_profile_and_suite_is_looked_at() -> None:

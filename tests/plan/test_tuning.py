@@ -153,17 +153,17 @@ def test_what_fails_is_not_tried_again(tmp_path: Path) -> None:
 
 
 def test_a_tuned_plan_has_a_key_and_a_command_of_its_own(tmp_path: Path) -> None:
-    """No run of whole blocks is resumed as a search; the command that repeats it says TUNE=1."""
+    """No run of whole blocks is resumed as a search; the command that repeats it says --tune."""
     (tmp_path / "matrix.yaml").write_text(TEXT.format(slices=GRID))
     given = {"matrix": tmp_path / "matrix.yaml", "data_root": tmp_path, "results": tmp_path / "results"}
     whole, tuned = (request.make(request.Options(**given, tune=tune)) for tune in (False, True))
     assert whole.key() != tuned.key()
-    assert "TUNE=1" in tuned.options.command().split()
-    assert "TUNE=1" not in whole.options.command()
+    assert "--tune" in tuned.options.command().split()
+    assert "--tune" not in whole.options.command()
 
 
 def test_the_profile_tune_is_one_task(tmp_path: Path) -> None:
-    """``make sweep PROFILE=tune TUNE=1``: formats, decoders and workers; on CUDA as many as its budget measures."""
+    """What the profile ``tune`` tries: formats, decoders, workers; on CUDA what its budget measures."""
     for device, settings in (("cpu", 49), ("cuda", 15)):
         wanted = matrix.load(ROOT / "matrix.yaml", "tune", device=device)
         found = tuning.tasks(tuning.narrowed(cells.expand(wanted, schedule.Place(device, tmp_path))).cells)

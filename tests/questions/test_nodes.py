@@ -312,7 +312,7 @@ def test_the_terminal_names_the_node(results: Path) -> None:
 
 def test_a_sweep_that_is_not_there_is_refused(results: Path, tmp_path: Path) -> None:
     """With the names of those that are, or with how one is made."""
-    with pytest.raises(InputError, match=f"SWEEP=x: no such sweep.*{fake_run.SWEEP}"):
+    with pytest.raises(InputError, match=f"SWEEP x: no such sweep.*{fake_run.SWEEP}"):
         named("x", results)
     with pytest.raises(InputError, match="no sweep of a cluster's nodes"):
         named("", tmp_path)

@@ -60,9 +60,9 @@ def test_a_label_takes_the_place_of_an_earlier_one(run: Path) -> None:
 @pytest.mark.parametrize(
     ("label", "note", "words"),
     [
-        ("x" * (LABEL_MOST + 1), "", r"LABEL= \(--label\): 61 characters; expected at most 60"),
-        ("", "x" * (NOTE_MOST + 1), r"NOTE= \(--note\): 501 characters; expected at most 500"),
-        (" \n\x00 ", "\u200b", r"LABEL= \(--label\): nothing was given; .*NOTE=, --note"),
+        ("x" * (LABEL_MOST + 1), "", r"--label: 61 characters; expected at most 60"),
+        ("", "x" * (NOTE_MOST + 1), r"--note: 501 characters; expected at most 500"),
+        (" \n\x00 ", "\u200b", r"--label: nothing was given; .*--note"),
     ],
 )
 def test_texts_are_capped(run: Path, label: str, note: str, words: str) -> None:
@@ -81,7 +81,7 @@ def test_the_longest_texts_are_read_back(run: Path) -> None:
 
 def test_a_run_is_withdrawn_once_and_with_a_reason(run: Path) -> None:
     """No reason, no withdrawal; a second one is refused and the first stays."""
-    with pytest.raises(InputError, match=r"WHY= \(--why\): nothing was given; expected the defect"):
+    with pytest.raises(InputError, match=r"--why: nothing was given; expected the defect"):
         marks.withdraw(run, "  ")
     assert marks.about(run).withdrawn is None
     marks.withdraw(run, "wrong disk", noon)

@@ -249,9 +249,9 @@ def not_found(run: str, results: Path) -> str:
 def test_a_name_of_nothing_is_told_what_there_is(fake_run: ModuleType, tmp_path: Path) -> None:
     """Nothing typed, something else typed, nothing there: each message says one time what was expected."""
     none = not_found("", tmp_path)
-    assert none == f"RUN= is missing; {tmp_path} holds none yet: make sweep makes one"
+    assert none == f"RUN is missing; {tmp_path} holds none yet: make sweep makes one"
     fake_run.write(tmp_path, fake_run.Fake(run_id=RUN, batches=(8,), workers=(0,), blocks=1))
-    assert not_found("", tmp_path) == f"RUN= is missing; expected the id of a run, such as {RUN}, or the folder of one"
+    assert not_found("", tmp_path) == f"RUN is missing; expected the id of a run, such as {RUN}, or the folder of one"
     wrong = not_found(RUN[:-1], tmp_path)
     assert wrong.startswith(
         f"'{RUN[:-1]}': no such run under {tmp_path}; expected one of {RUN} (did you mean '{RUN}'?)"

@@ -132,7 +132,7 @@ def test_a_killed_sweep_resumes(place: Place, tmp_path: Path) -> None:
 
 
 def test_fresh_does_not_resume(place: Place) -> None:
-    """FRESH=1 closes the unfinished run as far as it came, and begins a new one."""
+    """--fresh closes the unfinished run as far as it came, and begins a new one."""
     place.matrix.write_text(FEW)
     process = place.start("--seed", "3")
     place.wait_for_trials(2)

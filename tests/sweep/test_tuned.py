@@ -48,7 +48,7 @@ def test_a_tuned_sweep_says_what_it_found(swept: tuple[Place, str]) -> None:
     assert len(set(trials["block"])) <= BLOCKS
     assert set(trials["mode"]) == {"load"}
     assert not trials.duplicated(["block", "cell_id"]).any()
-    assert "TUNE=1" in run.manifest.command
+    assert "--tune" in run.manifest.command
     assert "1 task to tune, 4 settings to choose from" in printed
     assert "1 left out: TUNE: neither training nor loading" in printed
     assert "recommended: " in printed

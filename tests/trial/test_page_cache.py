@@ -68,7 +68,7 @@ def test_a_file_system_in_memory_cannot_be_cold(tmp_path: Path) -> None:
     root = Path("/dev/shm") / f"feedrate-test-{os.getpid()}"
     try:
         files(root)
-        with pytest.raises(DataError, match="DATA_ROOT="):
+        with pytest.raises(DataError, match="--data-root"):
             settle(root, "cold")
     finally:
         shutil.rmtree(root)

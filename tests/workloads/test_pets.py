@@ -112,10 +112,10 @@ def test_too_few(folder: Path) -> None:
 def test_not_there(folder: Path, tmp_path: Path) -> None:
     """Without the data set, or with lists that are not its own, the message says what to run."""
     for given in (None, tmp_path / "nothing" / "oxford-iiit-pet"):
-        with pytest.raises(InputError, match="run: make pets"):
+        with pytest.raises(InputError, match="run: feedrate data pets"):
             source(given, 1)
     (folder / "annotations" / "trainval.txt").write_text("one two\n")
-    with pytest.raises(InputError, match="run: make pets"):
+    with pytest.raises(InputError, match="run: feedrate data pets"):
         source(folder, 1)
 
 

@@ -14,8 +14,16 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="feedrate: how fast can a machine feed its accelerator, and what holds it back?",
 )
-for _group in (sweeps, scripts, answers, submissions):
-    app.add_typer(_group.commands)
+for _module in (sweeps, scripts, answers, submissions):
+    app.add_typer(_module.commands)
+for _name, _help, _modules in (
+    ("results", "Mark, sum up, release and describe runs that have ended.", (submissions, answers)),
+    ("data", "Download photographs.", (sweeps,)),
+):
+    _group = typer.Typer(no_args_is_help=True, help=_help)
+    for _module in _modules:
+        _group.add_typer(getattr(_module, f"of_{_name}"))
+    app.add_typer(_group, name=_name)
 
 
 def main() -> int:

@@ -10,7 +10,8 @@ from rich.console import Console
 
 from feedrate.cli.options import BUILD, RESULTS, Build, Results, path
 
-commands = typer.Typer()
+commands, of_results = typer.Typer(), typer.Typer()
+"""Top-level commands, and those of the group ``results``."""
 
 
 @commands.command()
@@ -44,7 +45,7 @@ def compare(
         compare_terminal.show(found, Console(), whole=whole)
 
 
-@commands.command()
+@of_results.command()
 def nodes(
     sweep: Annotated[str, typer.Argument(metavar="SWEEP", help="What its runs call it; by default the newest.")] = "",
     results: Results = RESULTS,
@@ -61,7 +62,7 @@ def nodes(
         nodes_terminal.show(found, results, Console())
 
 
-@commands.command()
+@of_results.command()
 def summarise(results: Results = RESULTS) -> None:
     """Sum up all runs in results/summaries/, for a store of very many; only what is new is opened."""
     from feedrate.pages import summaries
@@ -103,7 +104,7 @@ def serve(results: Results = RESULTS, out: Build = BUILD) -> None:
     building.serve(results, out)
 
 
-@commands.command()
+@of_results.command()
 def readme(results: Results = RESULTS) -> None:
     """Put the newest loader run's figure and table, and what all runs found, into README.md."""
     from feedrate.site import readme as writing

@@ -10,7 +10,8 @@ from rich.console import Console
 
 from feedrate.cli.options import BUILD, RESULTS, Label, Note, Results, RunName, path, place
 
-commands = typer.Typer()
+commands, of_results = typer.Typer(), typer.Typer()
+"""Top-level commands, and those of the group ``results``."""
 
 
 @commands.command()
@@ -57,7 +58,7 @@ def submit(
     share_terminal.submit(run, Console(), results=results, label=label, note=note, out=out, ask=ask)
 
 
-@commands.command()
+@of_results.command()
 def withdraw(
     run: RunName,
     why: Annotated[str, typer.Option(help="The defect, in a sentence: the run's page gives it.")] = "",
@@ -69,7 +70,7 @@ def withdraw(
     share_terminal.withdraw(run, why, Console(), results)
 
 
-@commands.command()
+@of_results.command()
 def label(run: RunName, label: Label = "", note: Note = "", results: Results = RESULTS) -> None:
     """Give a run a label and a note, in a file beside it."""
     from feedrate.share import terminal as share_terminal
@@ -77,7 +78,7 @@ def label(run: RunName, label: Label = "", note: Note = "", results: Results = R
     share_terminal.label(run, label, note, Console(), results)
 
 
-@commands.command()
+@of_results.command()
 def tier(
     run: RunName,
     name: Annotated[str, typer.Argument(metavar="TIER", help="self-reported or reference.")],
@@ -100,7 +101,7 @@ def receive(
     proposal.receive(archive, Console(), results)
 
 
-@commands.command()
+@of_results.command("release")
 def data_release(
     out: Annotated[Path, typer.Option(parser=path, help="A folder for archive, checksum and metadata.")] = BUILD
     / "release",

@@ -37,7 +37,8 @@ from feedrate.cli.options import (
     path,
 )
 
-commands = typer.Typer()
+commands, of_data = typer.Typer(), typer.Typer()
+"""Top-level commands, and those of the group ``data``."""
 
 
 @commands.command()
@@ -51,10 +52,16 @@ def plan(
     results: Results = RESULTS,
     yes: Yes = False,
     tune: Tune = False,
+    axes: Annotated[
+        bool, typer.Option("--axes", help="Print the table of axes: name, default, values, meaning.")
+    ] = False,
 ) -> None:
     """Print what the matrix expands to on this machine, and run nothing."""
     from feedrate.plan import request
 
+    if axes:
+        request.show_axes(Console())
+        return
     options = request.Options(matrix, profile, suite, budget, data, data_root, results, yes, tune=tune)
     request.show(request.make(options), Console())
 
@@ -162,7 +169,7 @@ def bench(
     runner.show(runner.measure(console, only, results), console)
 
 
-@commands.command()
+@of_data.command()
 def div2k(
     split: Annotated[str, typer.Option(help="train (800 photographs, 3.5 GB) or valid (100, 0.4 GB).")] = "train",
     archive: Annotated[
@@ -177,18 +184,10 @@ def div2k(
     fetching.fetch(split, data_root, Console(), archive)
 
 
-@commands.command()
+@of_data.command()
 def pets(data_root: DataRoot = DATA_ROOT) -> None:
     """Download the Oxford-IIIT Pets; goes on where it was interrupted."""
     from feedrate.downloads import pets as fetching
 
     end_like_ctrl_c(signal.SIGTERM)
     fetching.fetch(data_root, Console())
-
-
-@commands.command()
-def axes() -> None:
-    """Print the table of axes: name, default, values, meaning."""
-    from feedrate.plan import request
-
-    request.show_axes(Console())

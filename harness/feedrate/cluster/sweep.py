@@ -129,7 +129,7 @@ def run(options: Options, asked: Asked, console: Console) -> list[NodeStatus]:
         watched.end()
     _say_how(watched, console)
     what = "how many are fed at once" if asked.together else "whether they are alike"
-    console.print(f"Next: make nodes says {what}; make site shows the run of each.")
+    console.print(f"Next: feedrate results nodes says {what}; make site shows the run of each.")
     return watched.statuses
 
 

@@ -1,4 +1,4 @@
-"""The Oxford-IIIT Pet Dataset, in the layout that torchvision's loader expects: ``make pets``."""
+"""The Oxford-IIIT Pet Dataset, in the layout that torchvision's loader expects: ``feedrate data pets``."""
 
 from __future__ import annotations
 

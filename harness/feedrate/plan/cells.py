@@ -55,7 +55,7 @@ def expand(matrix: Matrix, place: Place, *, yes: bool = False) -> Plan:
     if total > MOST_COMBINATIONS and not yes:
         raise InputError(
             f"{matrix.path}: profile {matrix.profile} expands to {total:,} combinations; expected at most "
-            f"{MOST_COMBINATIONS:,}. Leave values out, or say --yes (YES=1) if you mean it"
+            f"{MOST_COMBINATIONS:,}. Leave values out, or say --yes if you mean it"
         )
     slices = [_with_stand_ins(part, place) for part in matrix.slices]
     substitutions = tuple(_substitutions(matrix.slices, place))
@@ -119,11 +119,11 @@ def _with_stand_ins(part: SuiteSlice, place: Place) -> SuiteSlice:
 
 def _substitutions(slices: Iterable[SuiteSlice], place: Place) -> Iterator[str]:
     asked = {workload for part in slices for workload in part.axes.get("workload", ())}
-    how = {"div2k": "make div2k", "imagefolder": "DATA=DIR"}
+    how = {"div2k": "make div2k", "imagefolder": "--data DIR"}
     for workload, stand_in in place.stand_ins.items():
         if workload in asked and workload != stand_in:
             missing = f"procedural images of its geometry, as the real ones are not there ({how[workload]})"
-            why = missing if place.data is None else "the photographs that DATA= names"
+            why = missing if place.data is None else "the photographs that --data names"
             yield f"workload {workload} is replaced by {stand_in}: {why}"
 
 
@@ -164,7 +164,7 @@ def _obstacles(cell: Cell, place: Place, protocol: Protocol) -> Iterator[str]:
     if cell.get("parallel", "none") != "none":
         yield from _replica_limits(cell, place)
     if int(cell.get("nodes", 1)) > place.nodes:
-        yield f"more nodes than sweep together here, {place.nodes} (make sweep ON=slurm NODES=8 TOGETHER=1)"
+        yield f"more nodes than sweep together here, {place.nodes} (feedrate sweep --on slurm --nodes 8 --together)"
     yield from _sizes(cell, place)
     if cell.get("page_cache") == "cold":
         yield from _cold_limits(cell, place, protocol)
@@ -186,9 +186,9 @@ def _absent(cell: Cell, place: Place) -> Iterator[str]:
         if absent := {module: pip for module, pip in lacking if module not in packages.SWEEPING}:
             yield f"{axis} {cell[axis]} needs {', '.join(absent)} (pip install {' '.join(absent.values())})"
     if cell["workload"] in ("folder", "imagefolder") and place.data is None:
-        yield f"workload {cell['workload']} needs a folder of images (DATA=DIR)"
+        yield f"workload {cell['workload']} needs a folder of images (--data DIR)"
     if cell["workload"] == "pets" and not (place.data_root / PETS_FOLDER / "annotations" / "trainval.txt").is_file():
-        yield "workload pets needs the Oxford-IIIT Pets (make pets)"
+        yield "workload pets needs the Oxford-IIIT Pets (feedrate data pets)"
 
 
 def _mismatches(cell: Cell) -> Iterator[str]:
@@ -346,7 +346,7 @@ def _cold_limits(cell: Cell, place: Place, protocol: Protocol) -> Iterator[str]:
     if place.one_machine and int(cell.get("nodes", 1)) > 1:
         yield "page_cache cold: these nodes are one machine, whose page cache they share"
     if place.in_memory:
-        yield "page_cache cold: the data folder lies in memory (choose a disk with DATA_ROOT=)"
+        yield "page_cache cold: the data folder lies in memory (choose a disk with --data-root)"
     if cell.get("prefetcher", "none") != "none":
         yield "page_cache cold with a prefetcher: it is one batch ahead of those that may be read once"
     samples, size, workers = int(cell["n_samples"]), int(cell["batch_size"]), int(cell["num_workers"])
@@ -381,7 +381,7 @@ def _neighbour_limits(cell: Cell, place: Place) -> Iterator[str]:
 def _full_limits(cell: Cell, place: Place) -> Iterator[str]:
     """Why memory cannot be full of a set."""
     if place.in_memory:
-        yield "page_cache full: the data folder lies in memory (choose a disk with DATA_ROOT=)"
+        yield "page_cache full: the data folder lies in memory (choose a disk with --data-root)"
     limit = int(cell.get("memory_limit_mib", 0)) << 20
     if not limit:
         yield "page_cache full needs a memory_limit_mib: the memory that is full"

@@ -32,7 +32,7 @@ NEEDS: Mapping[str, str] = {
     "cpu": "",
     "cuda": "needs a CUDA device",
     "gpus": "needs two CUDA devices",
-    "disks": "needs runs on two storage devices (DATA_ROOT=), held against each other with make compare",
+    "disks": "needs runs on two storage devices (--data-root), held against each other with make compare",
     "machines": "needs several machines that differ in it, which is recorded, never changed: make compare shows it",
 }
 PHOTOGRAPHS = ("div2k", "folder", "div2k_standin")

@@ -94,7 +94,9 @@ def _parse(path: Path) -> Any:
         return yaml.load(path.read_text(encoding="utf-8"), Loader=_UniqueKeys)  # noqa: S506 - a SafeLoader
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise InputError(f"{path}: cannot be read: {reason}; expected a matrix file (MATRIX= names another)") from error
+        raise InputError(
+            f"{path}: cannot be read: {reason}; expected a matrix file (--matrix names another)"
+        ) from error
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = f"line {mark.line + 1}, column {mark.column + 1}" if mark else "unknown place"

@@ -69,16 +69,16 @@ class Options:
         """The command that repeats the run; folders of the user's are named by their variable alone."""
         engine = "local" if self.one_machine else "slurm"
         given = {
-            f"PROFILE={shlex.quote(self.profile)}": self.profile != "quick",
-            f"SUITE={self.suite}": self.suite,
-            f"BUDGET={self.budget}": self.budget,
-            f"MATRIX={shlex.quote(self.matrix.name)}": self.matrix != Path("matrix.yaml"),
-            "DATA=DIR": self.data,
-            "TUNE=1": self.tune,
-            "DATA_ROOT=DIR": self.data_root != Path("data"),
-            f"ON={engine} NODES={self.cluster.nodes if self.cluster else 1} TOGETHER=1": self.meets_at,
+            f"--profile {shlex.quote(self.profile)}": self.profile != "quick",
+            f"--suite {self.suite}": self.suite,
+            f"--budget {self.budget}": self.budget,
+            f"--matrix {shlex.quote(self.matrix.name)}": self.matrix != Path("matrix.yaml"),
+            "--data DIR": self.data,
+            "--tune": self.tune,
+            "--data-root DIR": self.data_root != Path("data"),
+            f"--on {engine} --nodes {self.cluster.nodes if self.cluster else 1} --together": self.meets_at,
         }
-        return " ".join(["make sweep", *(word for word, wanted in given.items() if wanted)])
+        return " ".join(["feedrate sweep", *(word for word, wanted in given.items() if wanted)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,13 +180,15 @@ def _is_folder(path: Path) -> bool:
 def _require_photographs(data: Path) -> None:
     """Refuse a folder without a photograph before anything takes its time."""
     if not _is_folder(data):
-        raise InputError(f"DATA={data}: no folder that can be read; expected one of photographs (PNG, JPEG, WebP)")
+        raise InputError(f"--data {data}: no folder that can be read; expected one of photographs (PNG, JPEG, WebP)")
     try:
         first = next(images(data), None)
     except OSError as error:
-        raise InputError(f"DATA={data}: {error.filename}: {error.strerror}; expected files that can be read") from error
+        raise InputError(
+            f"--data {data}: {error.filename}: {error.strerror}; expected files that can be read"
+        ) from error
     if first is None:
-        raise InputError(f"DATA={data}: {NONE}")
+        raise InputError(f"--data {data}: {NONE}")
 
 
 def _earlier(

@@ -144,9 +144,9 @@ def labelled(label: str, note: str) -> Labelled:
     Raises:
         InputError: a text is too long, or both are empty.
     """
-    label, note = _typed("LABEL= (--label)", label, LABEL_MOST), _typed("NOTE= (--note)", note, NOTE_MOST)
+    label, note = _typed("--label", label, LABEL_MOST), _typed("--note", note, NOTE_MOST)
     if not label and not note:
-        raise InputError("LABEL= (--label): nothing was given; expected a label, a note (NOTE=, --note) or both")
+        raise InputError("--label: nothing was given; expected a label, a note (--note) or both")
     return Labelled(label=label, note=note)
 
 
@@ -163,9 +163,9 @@ def withdraw(run: Path, why: str, now: Callable[[], datetime] = lambda: datetime
     """
     if before := about(run).withdrawn:
         raise InputError(f"{run.name}: was withdrawn on {before.on} already: {before.why}")
-    reason = _typed("WHY= (--why)", why, NOTE_MOST)
+    reason = _typed("--why", why, NOTE_MOST)
     if not reason:
-        raise InputError("WHY= (--why): nothing was given; expected the defect: the run's page will give it")
+        raise InputError("--why: nothing was given; expected the defect: the run's page will give it")
     return _write(place(run, "withdrawn"), Withdrawn(why=reason, on=now().date().isoformat()))
 
 

@@ -392,7 +392,7 @@ def find(run: str, results: Path = RESULTS) -> StoredRun:
     if found:
         raise InputError(f"{run}: {len(found)} machines have a run of this id; name its folder: {found[0].parent}, …")
     newest = [path.parent.name for path in known[-_NAMED:]]
-    wrong = f"'{run}': no such run under {results}" if run else "RUN= is missing"
+    wrong = f"'{run}': no such run under {results}" if run else "RUN is missing"
     if not newest:
         raise InputError(f"{wrong}; {results} holds none yet: make sweep makes one")
     expected = expected_one_of(run, newest) if run else f"expected the id of a run, such as {newest[-1]}"

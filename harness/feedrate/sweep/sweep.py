@@ -96,7 +96,7 @@ def require_a_block(local: LocalPlan) -> None:
         raise InputError(
             f"BUDGET: {words.show(local.plan.matrix.budget_s or 0)} is less than one block, which takes about "
             f"{words.show(local.plan.block_s)}; expected room for one at least. Raise BUDGET, leave values out "
-            "(make plan says which), or say YES=1 to run one block all the same"
+            "(make plan says which), or say --yes to run one block all the same"
         )
 
 
@@ -111,7 +111,7 @@ def _open(local: LocalPlan, folder: Path, screen: Screen) -> ActiveRun:
         for entry in active.journal.entries():
             active.add(entry["trial"])
         if not local.options.fresh:
-            screen.say(f"resuming run {path.name}: {len(active.trials)} trials are there already (FRESH=1 starts anew)")
+            screen.say(f"resuming run {path.name}: {len(active.trials)} trials are there already (--fresh starts anew)")
             return active
         _finish(active, "interrupted")
         screen.say(f"Run {path.name} is closed with the {len(active.trials)} trials that it had.")
@@ -134,7 +134,7 @@ def _look_before(active: ActiveRun) -> None:
     if not look.quiet:
         active.screen.say(
             f"The machine is busy: {'; '.join(look.reasons)}. Numbers will scatter and the run's grade will say so "
-            "(WAIT_QUIET=10m waits for a quiet machine)."
+            "(--wait-quiet 10m waits for a quiet machine)."
         )
 
 
@@ -249,7 +249,7 @@ def _require_same_data(active: ActiveRun, key: tuple[tuple[str, Any], ...], data
     if before - {None, data_hash}:
         raise InputError(
             f"run {active.run_id}: the data changed since it began ({dict(key)['workload']}); expected the same "
-            "samples to the end. FRESH=1 closes that run as far as it came and begins anew"
+            "samples to the end. --fresh closes that run as far as it came and begins anew"
         )
 
 

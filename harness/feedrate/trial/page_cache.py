@@ -62,7 +62,7 @@ def settle(root: Path, state: Literal["warm", "cold", "full"], fill_bytes: int =
         raise DataError(
             f"{root}: {share:.0%} of the samples stay in the page cache; expected none for page_cache = cold. A file "
             "system in memory (tmpfs) cannot be cold, nor can files that another process has mapped: choose another "
-            "folder with DATA_ROOT="
+            "folder with --data-root"
         )
     if state == "warm" and share < WARM:
         raise DataError(

@@ -217,7 +217,7 @@ def disk_fault(error: OSError, root: Path, task: str) -> EnvironmentFault:
     locked = error.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
     advice = "make it writable" if locked else "free some space there"
     return EnvironmentFault(
-        f"{root.parent}: {error.strerror or error} {task}; {advice}, or choose another folder with DATA_ROOT="
+        f"{root.parent}: {error.strerror or error} {task}; {advice}, or choose another folder with --data-root"
     )
 
 

@@ -1,4 +1,4 @@
-"""Classification of image files of any size, as they are: any tree of a folder for each class (``DATA=``).
+"""Classification of image files of any size, as they are: any tree of a folder for each class (``--data``).
 
 A file that lies in no folder of its own is of the class of all such files.
 

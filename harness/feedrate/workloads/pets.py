@@ -1,9 +1,9 @@
 """Classification of cats and dogs: the Oxford-IIIT Pet Dataset, 37 breeds, read by torchvision's own loader.
 
 Parkhi, Vedaldi, Zisserman and Jawahar, "Cats and Dogs", CVPR 2012. ``spec.source`` is the folder ``oxford-iiit-pet``
-that ``make pets`` makes. Of the split ``trainval`` (3,680 photographs, sorted by breed) samples are spread evenly, so
-that few of them show all breeds. A photograph is made RGB, resized so that its shorter side is ``patch_size`` (Pillow's
-bicubic, with its antialiasing) and cut to the square in its middle, before it is packed.
+that ``feedrate data pets`` makes. Of the split ``trainval`` (3,680 photographs, sorted by breed) samples are spread
+evenly, so that few of them show all breeds. A photograph is made RGB, resized so that its shorter side is
+``patch_size`` (Pillow's bicubic, with its antialiasing) and cut to the square in its middle, before it is packed.
 
 What it does *not* show: decoding JPEG files of 500 pixels and cropping at random, as training on the original files
 does in its workers; nor accuracy: the network begins with random weights.
@@ -29,7 +29,7 @@ REQUIRES: dict[str, str] = {"PIL": "pillow", "numpy": "numpy", "torch": "torch",
 TASK: str = "classification"
 CLASSES: int = 37
 VERSION: int = 1
-_ADVICE = "run: make pets"
+_ADVICE = "run: feedrate data pets"
 
 
 def samples(spec: DataSpec) -> Source:

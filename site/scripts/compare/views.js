@@ -69,7 +69,7 @@ const BELOW = " What holds training back is told below, by its ceilings.";
 const PICKED = "Of each task the cheapest setting that cannot be told from the best. It is picked by its own estimate, which is "
   + "therefore a little too good.";
 const UNJUDGED = "Claims are judged together with all others of a run, in Python: this page knows the verdicts of published "
-  + "machines alone. For a file, type make compare A=… B=… , which judges both.";
+  + "machines alone. For a file, type feedrate compare A B, which judges both.";
 const [OF_A, OF_B, RATIO, INTERVAL, RANGE, WORTH] = ["A samples/s", "B samples/s", "B ÷ A", "95 % interval", "from – to", "elsewhere"];
 const heading = (text) => make("h2", {}, text);
 const said = (text, style = "") => make("p", style ? { class: style } : {}, text);
@@ -166,4 +166,4 @@ export function claims(a, b, known) {
 }
 
 const untold = (sides) => `A claim is judged here by all runs of a machine that tested it under its newest protocol, of which ${sides.join(" and ")} ${
-  sides.length > 1 ? "are" : "is"} none: no verdict is held against another run’s. Type make compare A=… B=… , which judges both.`;
+  sides.length > 1 ? "are" : "is"} none: no verdict is held against another run’s. Type feedrate compare A B, which judges both.`;

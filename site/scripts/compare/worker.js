@@ -48,7 +48,7 @@ async function careful(reading) {
     return await reading;
   } catch (error) {
     if (error instanceof Refusal) throw error;
-    throw new Refusal("its bytes are not what they declare; make validate FILES=… says where");
+    throw new Refusal("its bytes are not what they declare; feedrate validate FILE says where");
   }
 }
 

@@ -274,7 +274,7 @@ def test_a_file_that_is_no_result(results: Path, tmp_path: Path) -> None:
 
 
 WRONG: list[tuple[str, str, str]] = [
-    ("", FAST, "A= is missing; expected a machine's id"),
+    ("", FAST, "A is missing; expected a machine's id"),
     (SLOW, "20260104T030405Z-fasd", "did you mean '20260104T030405Z-fast'"),
     (FAST, FAST, "A and B are the same run"),
     ("{results}", FAST, "a folder without a run"),

@@ -123,7 +123,7 @@ def test_two_files_stand_side_by_side_and_can_be_swapped(
 def test_without_scripts_the_command_is_there(sites: dict[str, Any], browser: Browser) -> None:
     """Without scripts the page says which command compares, and has no empty frame."""
     page = visits.visit(browser, sites["main"], java_script_enabled=False).open("compare.html")
-    assert "make compare A=RUN B=RUN" in page.locator("main").inner_text()
+    assert "feedrate compare A B" in page.locator("main").inner_text()
     assert page.locator(".fr-compare").is_hidden()
 
 

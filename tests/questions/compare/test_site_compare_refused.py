@@ -138,7 +138,7 @@ def test_bytes_that_cannot_be_read_are_refused_in_words(
     broken = tmp_path / "broken.parquet"
     broken.write_bytes(raw.repointed(valid, footer, chunk, raw.struct(header) + body))
     give(page, broken)
-    assert "its bytes are not what they declare; make validate FILES=…" in refusal(page)
+    assert "its bytes are not what they declare; feedrate validate FILE" in refusal(page)
 
 
 def test_nothing_leaves_the_reader(sites: dict[str, Any], browser: Browser, other: Path) -> None:

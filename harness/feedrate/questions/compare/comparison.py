@@ -130,7 +130,7 @@ def candidates(text: str, letter: str, results: Path) -> list[Side]:
         InputError: it stands for nothing, or for a file that is not valid.
     """
     if not text:
-        raise InputError(f"{letter}= is missing; expected {EXPECTED}: make compare A=… B=…")
+        raise InputError(f"{letter} is missing; expected {EXPECTED}: feedrate compare A B")
     try:
         path = place.parse(text)
         if place.remote(path) or path.exists():

@@ -101,9 +101,9 @@ def named(name: str, results: Path) -> Sweep:
         if name in ("", sweep.name):
             return sweep
     if not every:
-        made = "make sweep ON=slurm NODES=4 makes one"
+        made = "feedrate sweep --on slurm --nodes 4 makes one"
         raise InputError(f"{results} holds no sweep of a cluster's nodes; expected one: {made}")
-    raise InputError(f"SWEEP={name}: no such sweep under {results}; {expected_one_of(name, [s.name for s in every])}")
+    raise InputError(f"SWEEP {name}: no such sweep under {results}; {expected_one_of(name, [s.name for s in every])}")
 
 
 def names(sweep: Sweep, results: Path) -> dict[int, str]:
