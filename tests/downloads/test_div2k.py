@@ -15,7 +15,7 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import patch
 
 import numpy as np
 import pooch
@@ -32,9 +32,9 @@ PHOTOGRAPHS = [np.random.default_rng(seed).integers(0, 256, (28, 35, 3), np.uint
 STEMS = ("0001", "0002", "0003")
 DRIVER = """
 import sys; from pathlib import Path; from rich.console import Console; from feedrate.downloads import div2k, transfer
-archive = transfer.Archive(sys.argv[2], int(sys.argv[3]), sys.argv[4])
+div2k.SPLITS["train"] = (transfer.Archive(sys.argv[2], int(sys.argv[3]), sys.argv[4]), range(1, 4))
 try:
-    div2k.fetch("train", Path(sys.argv[1]), Console(), None, {"train": (archive, range(1, 4))})
+    div2k.fetch("train", Path(sys.argv[1]), Console())
 except KeyboardInterrupt:
     sys.exit(130)
 """
@@ -59,10 +59,10 @@ def served(server: Any, tmp_path: Path) -> Any:
 
 
 @pytest.fixture
-def fetch(served: Any, screen: Any, tmp_path: Path) -> Fetch:
+def fetch(served: Any, screen: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fetch:
     """Call it with that archive: split, copy."""
-    splits = {"train": (served.archive, range(1, 4))}
-    return lambda split="train", copy=None: div2k.fetch(split, tmp_path / "data", screen, copy, splits)
+    monkeypatch.setitem(div2k.SPLITS, "train", (served.archive, range(1, 4)))
+    return lambda split="train", copy=None: div2k.fetch(split, tmp_path / "data", screen, copy)
 
 
 def check(target: Path) -> None:
@@ -149,7 +149,7 @@ def test_own_copy(fetch: Fetch, served: Any, tmp_path: Path, kind: str) -> None:
 
 def test_wrong_input(fetch: Fetch, served: Any, tmp_path: Path) -> None:
     """A wrong split or copy is refused with what it is and what was expected; a damaged photograph is named."""
-    with pytest.raises(InputError, match=r"SPLIT=trian: .*expected one of train \(did you mean 'train'\?\)"):
+    with pytest.raises(InputError, match=r"SPLIT=trian: .*expected one of train, valid \(did you mean 'train'\?\)"):
         fetch("trian")
     (tmp_path / "anew").write_bytes(served.content[:-1])
     (tmp_path / "few").mkdir()
@@ -163,16 +163,15 @@ def test_wrong_input(fetch: Fetch, served: Any, tmp_path: Path) -> None:
     assert not (tmp_path / "data" / "DIV2K_train_HR_sub" / "cut.json").exists()
 
 
-def test_disk(fetch: Fetch, served: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, screen: Any) -> None:
+def test_disk(fetch: Fetch, served: Any, tmp_path: Path, screen: Any) -> None:
     """One process at a time; all must fit before the first byte is asked for; a disk that fills up is told."""
     with transfer.workplace(tmp_path / "data", screen), pytest.raises(InputError, match="another process is fetching"):
         fetch()
     usage = shutil.disk_usage(tmp_path)._replace(free=int(4.9 * served.archive.size))
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
-    with pytest.raises(EnvironmentFault, match=r"GB are needed, .* GB are free; .*DATA_ROOT="):
+    text = r"GB are needed, .* GB are free; .*DATA_ROOT="
+    with patch.object(shutil, "disk_usage", return_value=usage), pytest.raises(EnvironmentFault, match=text):
         fetch()
     assert served.asked == []
-    monkeypatch.undo()
     (tmp_path / "a.zip").write_bytes(served.content)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     for most, copy in ((20_000, None), (2000, tmp_path / "a.zip")):  # in the download; while cutting
@@ -186,14 +185,12 @@ def test_disk(fetch: Fetch, served: Any, monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert served.asked == [0, 20_000]
 
 
-def test_interrupted_check(fetch: Fetch, served: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_check(fetch: Fetch, served: Any) -> None:
     """Ctrl-C while a finished archive is checked costs no byte of it; nor do file systems without links matter."""
-    monkeypatch.setattr(pooch.core, "hash_matches", Mock(side_effect=KeyboardInterrupt))
-    with pytest.raises(KeyboardInterrupt):
+    with patch.object(pooch.core, "hash_matches", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
         fetch()
-    monkeypatch.undo()
-    monkeypatch.setattr(Path, "symlink_to", Mock(side_effect=OSError))
-    check(fetch())
+    with patch.object(Path, "symlink_to", side_effect=OSError):
+        check(fetch())
     assert served.asked == [0]
 
 

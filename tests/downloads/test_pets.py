@@ -6,7 +6,7 @@ import io
 import tarfile
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import patch
 
 import pytest
 from PIL import Image as PILImage
@@ -45,15 +45,13 @@ def test_for_torchvision(server: Any, tmp_path: Path, screen: Any, monkeypatch: 
         "annotations": {"annotations/trainval.txt": b"Abyssinian_1 1 1 1\nbeagle_1 2 2 1\n"},
     }
     served = {name: server.serve(f"{name}.tar.gz", packed(files), "md5") for name, files in contents.items()}
-    archives = {name: how.archive for name, how in served.items()}
-    monkeypatch.setattr(linux, "sync_tree", Mock(side_effect=KeyboardInterrupt))
-    with pytest.raises(KeyboardInterrupt):
-        pets.fetch(tmp_path, screen, archives)
+    monkeypatch.setattr(pets, "ARCHIVES", {name: how.archive for name, how in served.items()})
+    with patch.object(linux, "sync_tree", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
+        pets.fetch(tmp_path, screen)
     base = tmp_path / "oxford-iiit-pet"
     assert sorted(path.name for path in base.iterdir()) == [".images.tmp", "images.tar.gz"]
-    monkeypatch.undo()
     for _ in range(2):
-        assert pets.fetch(tmp_path, screen, archives) == base
+        assert pets.fetch(tmp_path, screen) == base
     assert [len(how.asked) for how in served.values()] == [1, 1]
     loaded = OxfordIIITPet(tmp_path, split="trainval", download=False)
     assert (loaded.classes, [label for _, label in loaded]) == (["Abyssinian", "Beagle"], [0, 1])
@@ -61,9 +59,10 @@ def test_for_torchvision(server: Any, tmp_path: Path, screen: Any, monkeypatch: 
 
 
 @pytest.mark.parametrize("name", ["../outside", "images/../../outside"])
-def test_unsafe_archive(server: Any, tmp_path: Path, screen: Any, name: str) -> None:
+def test_unsafe_archive(server: Any, tmp_path: Path, screen: Any, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Nothing is written outside of the folder, whatever an archive names."""
     served = server.serve("images.tar.gz", packed({"images/a.jpg": b"", name: b"bad"}), "md5")
+    monkeypatch.setattr(pets, "ARCHIVES", {"images": served.archive})
     with pytest.raises(tarfile.OutsideDestinationError):
-        pets.fetch(tmp_path, screen, {"images": served.archive})
+        pets.fetch(tmp_path, screen)
     assert not list(tmp_path.rglob("outside"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,17 +22,14 @@ GROWTH = 4.0
 _SERVER = "https://data.vision.ee.ethz.ch/cvl/DIV2K"
 _TRAIN = "sha256:9d0b9c463f6e35b6c62cc6a930ee2224f670b34c1df841a57670f9acf0f6c335"
 _VALID = "sha256:20dd31fd84d777bc1cf5d6b7654a3f569c0aec74458ae094122ad1d0489900fc"
-Split = tuple[Archive, range]
-"""One of DIV2K's archives, and the numbers of its photographs."""
-SPLITS: dict[str, Split] = {
+SPLITS: dict[str, tuple[Archive, range]] = {
     "train": (Archive(f"{_SERVER}/DIV2K_train_HR.zip", 3_530_603_713, _TRAIN), range(1, 801)),
     "valid": (Archive(f"{_SERVER}/DIV2K_valid_HR.zip", 448_993_893, _VALID), range(801, 901)),
 }
+"""Name → the archive, and the numbers of its photographs."""
 
 
-def fetch(
-    split: str, data_root: Path, console: Console, copy: Path | None = None, splits: Mapping[str, Split] = SPLITS
-) -> Path:
+def fetch(split: str, data_root: Path, console: Console, copy: Path | None = None) -> Path:
     """Make sure that the sub-images of a part of DIV2K are there, from its archive or the user's own copy.
 
     Raises:
@@ -41,10 +37,10 @@ def fetch(
         EnvironmentFault: no room, a folder that cannot be written, or a network that does not work.
         DataError: what came is damaged.
     """
-    if split not in splits:
-        raise InputError(f"SPLIT={split}: DIV2K has no such part; {expected_one_of(split, splits)}")
+    if split not in SPLITS:
+        raise InputError(f"SPLIT={split}: DIV2K has no such part; {expected_one_of(split, SPLITS)}")
     console.out(TERMS, highlight=False)
-    archive, numbers = splits[split]
+    archive, numbers = SPLITS[split]
     stem, path = Path(archive.name).stem, data_root / archive.name
     target = data_root / f"{stem}_sub"
     with transfer.workplace(data_root, console):

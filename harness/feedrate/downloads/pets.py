@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import shutil
 import tarfile
-from collections.abc import Mapping
 from pathlib import Path
 
 from rich.console import Console
@@ -31,7 +30,7 @@ ARCHIVES = {
 """Folder → the archive that it is in."""
 
 
-def fetch(data_root: Path, console: Console, archives: Mapping[str, Archive] = ARCHIVES) -> Path:
+def fetch(data_root: Path, console: Console) -> Path:
     """Make sure that ``oxford-iiit-pet`` is there, for ``torchvision.datasets.OxfordIIITPet(data_root)``.
 
     Raises:
@@ -42,7 +41,7 @@ def fetch(data_root: Path, console: Console, archives: Mapping[str, Archive] = A
     base = data_root / "oxford-iiit-pet"
     with transfer.workplace(data_root, console):
         base.mkdir(exist_ok=True)
-        missing = {folder: archive for folder, archive in archives.items() if not (base / folder).exists()}
+        missing = {folder: archive for folder, archive in ARCHIVES.items() if not (base / folder).exists()}
         transfer.require(base, missing.values(), GROWTH * sum(archive.size for archive in missing.values()))
         for folder, archive in missing.items():
             temp = base / f".{folder}.tmp"
