@@ -1,62 +1,39 @@
 """Cutting photographs into sub-images, on all cores and straight from their archive.
 
 The geometry is the usual one for DIV2K: squares of 480 pixels every 240, and one more at the right and lower border
-where the last would leave a rest (``extract_subimages`` of BasicSR with ``thresh_size`` 0: 32,592 of the 800
-photographs). What is made of a photograph is a folder that is whole or absent; a record is written when all are there.
+where the last would leave a rest (``extract_subimages`` of BasicSR with ``thresh_size`` 0: 32,592 of 800 photographs).
 """
 
 from __future__ import annotations
 
-import io
 import itertools
 import json
 import os
+import shutil
 import signal
 import struct
 import zipfile
-import zlib
-from collections.abc import Generator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from PIL import Image
+from rich.console import Console
+from rich.progress import track
 
-from feedrate.downloads import disk
 from feedrate.machine import linux
 from feedrate.schema.errors import DataError, EnvironmentFault
 
-SIZE, STEP = 480, 240
-"""Pixels."""
-COMPRESS_LEVEL = 3
-"""zlib's, 0 to 9."""
-GROWTH = 4.0
-"""Bytes of the sub-images for a byte of photographs, with some to spare. They overlap: 32,592 squares hold 3.36 times
-the pixels of the 800 photographs (2.79 million each on average), and level 3 takes 5 to 12 % more than level 6."""
+SIZE, STEP, COMPRESS_LEVEL = 480, 240, 3
+"""Pixels, pixels, and zlib's level."""
 RECORD = "cut.json"
 """A file beside the sub-images that says that all of them are there."""
-_DAMAGE = (
-    OSError,
-    KeyError,
-    ValueError,
-    SyntaxError,
-    EOFError,
-    RuntimeError,
-    struct.error,
-    zlib.error,
-    zipfile.BadZipFile,
-    Image.DecompressionBombError,
-)
-"""What Pillow and zipfile raise on files that are damaged."""
 
 
 def recorded(folder: Path) -> int:
-    """Read how many sub-images a whole set has.
-
-    Raises:
-        DataError: there is no record, so that the folder is not whole, or it cannot be understood.
-    """
+    """Read how many sub-images a whole set has; a DataError where it is not whole."""
     try:
         return int(json.loads((folder / RECORD).read_text(encoding="utf-8"))["count"])
     except (OSError, ValueError, TypeError, KeyError) as error:
@@ -75,63 +52,48 @@ def record(folder: Path, photographs: int, source_sha256: str | None) -> int:
 
 def corners(height: int, width: int) -> list[tuple[int, int]]:
     """(top, left) of every sub-image of a photograph, row by row; none where it is too small for one."""
-
-    def starts(length: int) -> list[int]:
-        regular = list(range(0, length - SIZE + 1, STEP))
-        return [*regular, length - SIZE] if regular and regular[-1] + SIZE < length else regular
-
-    return list(itertools.product(starts(height), starts(width)))
+    tops, lefts = (sorted({*range(0, side - SIZE + 1, STEP), max(side - SIZE, 0)}) for side in (height, width))
+    return list(itertools.product(tops, lefts)) if min(height, width) >= SIZE else []
 
 
-def folder_of(name: str, target: Path) -> Path:
-    """Name the folder of the sub-images of one photograph."""
-    return target / PurePosixPath(name).stem
-
-
-def cut_all(source: Path, names: Sequence[str], target: Path) -> Generator[str | None, None, None]:
-    """Cut photographs, members of a zip archive or files of a folder, by a process a core. Close it when done.
-
-    What comes, in any order, is None for each that is cut, and what is wrong for each that is damaged.
-    """
+def cut_all(source: Path, names: Sequence[str], target: Path, console: Console) -> None:
+    """Cut photographs, members of a zip archive or files of a folder, into a folder each; one that exists is whole."""
+    left = [name for name in names if not (target / Path(name).stem).exists()]
     cores = len(os.sched_getaffinity(0))
     pool = ProcessPoolExecutor(cores, get_context("spawn"), linux.die_with_parent, (os.getpid(),))
+    interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends Ctrl-C to all; this process ends others
     try:
-        # A terminal sends Ctrl-C to all processes; this one ends the others.
-        interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
-        try:
-            jobs = [pool.submit(cut, source, name, folder_of(name, target)) for name in names]
-        finally:
-            signal.signal(signal.SIGINT, interrupt)
-        for job in as_completed(jobs):
-            yield job.result()
+        answers = pool.map(cut, itertools.repeat(source), left, itertools.repeat(target))
+        signal.signal(signal.SIGINT, interrupt)
+        for _ in track(answers, f"cutting {len(left)} of {len(names)} photographs", len(left), console=console):
+            pass
     except BrokenProcessPool as error:
-        raise EnvironmentFault(
-            f"{source}: a process that cut photographs was killed; a lack of memory is the usual reason. What is cut "
-            "is kept: the same command continues"
-        ) from error
+        advice = "a lack of memory is the usual reason. What is cut is kept: the same command continues"
+        raise EnvironmentFault(f"{source}: a process that cut photographs was killed; {advice}") from error
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def cut(source: Path, name: str, folder: Path) -> str | None:
-    """Cut one photograph into the files of a folder; says what is wrong with one that is damaged."""
+def cut(source: Path, name: str, target: Path) -> None:
+    """Cut one photograph into a folder of its name; a DataError where it is damaged."""
+    advice = (
+        f"expected {SIZE} x {SIZE} at least, RGB, PNG. Get it anew; what is cut is kept: the same command continues"
+    )
     try:
-        data = (source / name).read_bytes() if source.is_dir() else _member(source, name)
-        with Image.open(io.BytesIO(data), formats=("PNG",)) as picture:
+        photograph = source / name if source.is_dir() else zipfile.Path(source, name)
+        with photograph.open("rb") as file, Image.open(file, formats=("PNG",)) as picture:
             picture.load()
-    except _DAMAGE as error:
-        return f"{name}: {error}"
-    places = corners(picture.height, picture.width)
-    if picture.mode != "RGB" or not places:
-        found = f"{picture.width} x {picture.height} pixels, {picture.mode}"
-        return f"{name}: {found}; expected RGB, and {SIZE} x {SIZE} at least"
-    with disk.whole(folder) as temp:
-        for number, (top, left) in enumerate(places, 1):
-            path = temp / f"{folder.name}_s{number:03d}.png"
-            picture.crop((left, top, left + SIZE, top + SIZE)).save(path, compress_level=COMPRESS_LEVEL)
-    return None
-
-
-def _member(archive: Path, name: str) -> bytes:
-    with zipfile.ZipFile(archive) as opened:
-        return opened.read(name)
+    except (OSError, ValueError, SyntaxError, EOFError, struct.error, Image.DecompressionBombError) as error:
+        raise DataError(f"{source}: {name}: {error}; {advice}") from error
+    squares = corners(picture.height, picture.width)
+    if picture.mode != "RGB" or not squares:
+        raise DataError(f"{source}: {name}: {picture.width} x {picture.height} pixels, {picture.mode}; {advice}")
+    folder = target / Path(name).stem
+    temp = target / f".{folder.name}.tmp"
+    shutil.rmtree(temp, ignore_errors=True)  # an interrupted process may have left it
+    temp.mkdir()
+    for number, (top, left) in enumerate(squares, 1):
+        square = picture.crop((left, top, left + SIZE, top + SIZE))
+        square.save(temp / f"{folder.name}_s{number:03d}.png", compress_level=COMPRESS_LEVEL)
+    linux.sync_tree(temp)
+    temp.rename(folder)

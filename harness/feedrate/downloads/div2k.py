@@ -1,168 +1,81 @@
-"""DIV2K, from its archive to sub-images: ``make div2k``.
-
-The archive is downloaded, or the user's own is taken, and sub-images are cut straight from it: the photographs
-themselves are never unpacked. Every step is either done or not, whenever it is interrupted; the same command goes on.
-"""
+"""DIV2K, from its archive to sub-images: ``make div2k``. The photographs themselves are never unpacked."""
 
 from __future__ import annotations
 
 import shutil
-import zipfile
-from collections.abc import Mapping
-from contextlib import closing
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
 
+import pooch
 from rich.console import Console
-from urllib3.util import Retry
 
-from feedrate.downloads import crops, disk
-from feedrate.downloads.disk import Meter, say
-from feedrate.downloads.transfer import RETRY, Remote, download, mismatch, rest
+from feedrate.downloads import crops, transfer
+from feedrate.downloads.transfer import Archive
 from feedrate.schema.errors import DataError, InputError, expected_one_of
 
 TERMS = """\
 DIV2K is for academic research only. Its photographs belong to their authors: never pass them on, neither whole nor cut,
 and never publish them with results. Cite: Agustsson and Timofte, "NTIRE 2017 Challenge on Single Image
 Super-Resolution: Dataset and Study", CVPR Workshops 2017. https://data.vision.ee.ethz.ch/cvl/DIV2K/"""
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One of DIV2K's archives, as published."""
-
-    remote: Remote
-    folder: str
-    """Of the members of the archive."""
-    first: int
-    """Number of the first photograph."""
-    count: int
-
-    @property
-    def members(self) -> list[str]:
-        """Names of the photographs in the archive."""
-        return [f"{self.folder}/{number:04d}.png" for number in range(self.first, self.first + self.count)]
-
-
-def _part(folder: str, first: int, count: int, size: int, sha256: str) -> Part:
-    url = f"https://data.vision.ee.ethz.ch/cvl/DIV2K/{folder}.zip"
-    return Part(Remote(url, size, "sha256", sha256), folder, first, count)
-
-
-_TRAIN = "9d0b9c463f6e35b6c62cc6a930ee2224f670b34c1df841a57670f9acf0f6c335"
-_VALID = "20dd31fd84d777bc1cf5d6b7654a3f569c0aec74458ae094122ad1d0489900fc"
-PARTS: dict[str, Part] = {
-    "train": _part("DIV2K_train_HR", 1, 800, 3_530_603_713, _TRAIN),
-    "valid": _part("DIV2K_valid_HR", 801, 100, 448_993_893, _VALID),
+GROWTH = 4.0
+"""Bytes of the sub-images for a byte of photographs, with some to spare: they overlap, in 3.36 times the pixels."""
+_SERVER = "https://data.vision.ee.ethz.ch/cvl/DIV2K"
+_TRAIN = "sha256:9d0b9c463f6e35b6c62cc6a930ee2224f670b34c1df841a57670f9acf0f6c335"
+_VALID = "sha256:20dd31fd84d777bc1cf5d6b7654a3f569c0aec74458ae094122ad1d0489900fc"
+SPLITS: dict[str, tuple[Archive, range]] = {
+    "train": (Archive(f"{_SERVER}/DIV2K_train_HR.zip", 3_530_603_713, _TRAIN), range(1, 801)),
+    "valid": (Archive(f"{_SERVER}/DIV2K_valid_HR.zip", 448_993_893, _VALID), range(801, 901)),
 }
+"""Name → the archive, and the numbers of its photographs."""
 
 
-def fetch(
-    split: str,
-    data_root: Path,
-    console: Console,
-    archive: Path | None = None,
-    parts: Mapping[str, Part] = PARTS,
-    retry: Retry = RETRY,
-) -> Path:
-    """Make sure that the sub-images of a part of DIV2K are there.
+def fetch(split: str, data_root: Path, console: Console, copy: Path | None = None) -> Path:
+    """Make sure that the sub-images of a part of DIV2K are there, from its archive or the user's own copy.
 
     Raises:
-        InputError: no such part, or a wrong archive.
+        InputError: no such part, or a wrong copy.
         EnvironmentFault: no room, a folder that cannot be written, or a network that does not work.
         DataError: what came is damaged.
-        KeyboardInterrupt: after saying that the same command continues.
     """
-    if split not in parts:
-        raise InputError(f"SPLIT={split}: DIV2K has no such part; {expected_one_of(split, parts)}")
-    part = parts[split]
-    say(console, TERMS)
-    with disk.workplace(data_root, console):
-        target = data_root / f"{part.folder}_sub"
-        if count := _whole(target):
-            say(console, f"{target}: {count:,} sub-images of {part.count} photographs are there already.")
-            return target
-        path = archive or data_root / part.remote.name
-        if archive:
-            _check_own(archive, part, console)
-        else:
-            if left := rest(part.remote, path):
-                sub_images = round(part.remote.size * crops.GROWTH)
-                disk.require(data_root, {"the rest of the archive": left, "the sub-images": sub_images})
-            download(part.remote, path, console, retry)
-        with disk.writing(target, "cutting"):
+    if split not in SPLITS:
+        raise InputError(f"--split {split}: DIV2K has no such part; {expected_one_of(split, SPLITS)}")
+    console.out(TERMS, highlight=False)
+    archive, numbers = SPLITS[split]
+    stem, path = Path(archive.name).stem, data_root / archive.name
+    target = data_root / f"{stem}_sub"
+    with transfer.workplace(data_root, console):
+        if not (count := _whole(target)):
+            left = sum(not (target / f"{number:04d}").exists() for number in numbers)
+            transfer.require(data_root, [] if copy else [archive], GROWTH * archive.size * left / len(numbers))
+            source = _checked(copy, archive, numbers) if copy else transfer.fetch(archive, data_root, console)
             target.mkdir(exist_ok=True)
-            _cut(path, part, target, console)
-            count = crops.record(target, part.count, part.remote.digest if path.is_file() else None)
-    say(console, f"{target}: {count:,} sub-images of {part.count} photographs.")
-    if not archive:
-        size = disk.gigabytes(part.remote.size)
-        say(console, f"{path} ({size}) is not needed any more: it can be deleted.")
+            folder = f"{stem}/" if source.is_file() else ""
+            crops.cut_all(source, [f"{folder}{number:04d}.png" for number in numbers], target, console)
+            count = crops.record(target, len(numbers), archive.checksum[7:] if source.is_file() else None)
+    console.out(f"{target}: {count:,} sub-images of {len(numbers)} photographs are there.", highlight=False)
+    if path.exists():
+        console.out(f"{path} is not needed any more: it can be deleted.", highlight=False)
     return target
 
 
 def _whole(target: Path) -> int:
-    """How many sub-images a set has that needs no cutting, else 0; one that lost a file is cut anew."""
-    try:
-        count = crops.recorded(target)
-    except DataError:
-        return 0
-    if sum(1 for _ in target.glob("*/*.png")) != count:
+    """How many sub-images a set has that needs no cutting, else 0; one that lost a file is removed."""
+    with suppress(DataError):
+        if (count := crops.recorded(target)) == sum(1 for _ in target.glob("*/*.png")):
+            return count
         shutil.rmtree(target)
-        return 0
-    return count
+    return 0
 
 
-def _photographs(source: Path, part: Part) -> tuple[Path, dict[str, int]]:
-    """The archive or folder in which the photographs lie, and by name the bytes of each that is there."""
-    if source.is_dir():
-        folder = source / part.folder if (source / part.folder).is_dir() else source
-        found = {f"{part.folder}/{path.name}": path.stat().st_size for path in folder.iterdir()}
-        return folder, {Path(name).name: found[name] for name in part.members if name in found}
-    with zipfile.ZipFile(source) as opened:
-        found = {member.filename: member.file_size for member in opened.infolist()}
-    return source, {name: found[name] for name in part.members if name in found}
-
-
-def _check_own(archive: Path, part: Part, console: Console) -> None:
-    """Refuse the user's own archive or folder of photographs if it is not the right one."""
-    expected = (
-        f"expected {part.remote.name} as published ({part.remote.size:,} bytes), or a folder with its {part.count} "
-        f"photographs, {Path(part.members[0]).name} to {Path(part.members[-1]).name}"
-    )
-    try:
-        _, found = _photographs(archive, part)
-    except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError) as error:
-        raise InputError(f"ARCHIVE={archive}: {error}; {expected}") from error
-    if len(found) < part.count:
-        raise InputError(f"ARCHIVE={archive}: has {len(found)} of {part.count} photographs; {expected}")
-    if archive.is_file() and (problem := mismatch(archive, part.remote, console)):
-        raise InputError(
-            f"ARCHIVE={archive}: the photographs have the right names, but the archive {problem}: it is damaged, or "
-            "was packed anew. Leave ARCHIVE= out to download the published one; or, if you trust this one, unpack it "
-            "and name the folder"
-        )
-
-
-def _cut(source: Path, part: Part, target: Path, console: Console) -> None:
-    """Cut all photographs that are not cut yet; those that are damaged are named when all others are cut."""
-    place, sizes = _photographs(source, part)
-    left = {name: size for name, size in sizes.items() if not crops.folder_of(name, target).exists()}
-    disk.require(target, {"the sub-images": round(sum(left.values()) * crops.GROWTH)})
-    done = part.count - len(left)
-    damaged: list[str] = []
-    if done and left:
-        say(console, f"{target}: {done} of {part.count} photographs are cut already")
-    with (
-        Meter(console, f"cutting {source.name}", part.count, done, "photographs") as meter,
-        closing(crops.cut_all(place, list(left), target)) as answers,
-    ):
-        for number, problem in enumerate(answers, done + 1):
-            damaged += [problem] if problem else []
-            meter.at(number)
-    if damaged:
-        raise DataError(
-            f"{source}: {len(damaged)} of {part.count} photographs cannot be used, such as {min(damaged)}. The others "
-            "are cut and kept: get the file anew (delete it, or name another with ARCHIVE=) and type the same command "
-            "again"
-        )
+def _checked(copy: Path, archive: Archive, numbers: range) -> Path:
+    """The user's own archive, or folder in which the photographs lie, if it is the right one."""
+    stem, names = Path(archive.name).stem, [f"{number:04d}.png" for number in numbers]
+    folder = copy / stem if (copy / stem).is_dir() else copy
+    expected = f"expected {archive.name} as published ({archive.checksum}), or a folder with {names[0]} to {names[-1]}"
+    if not copy.exists():
+        raise InputError(f"--archive {copy}: no such file or folder; {expected}")
+    if copy.is_file() and (checksum := pooch.file_hash(copy)) != archive.checksum[7:]:
+        raise InputError(f"--archive {copy}: has the sha256 {checksum}; {expected}. Leave --archive out to download it")
+    if folder.is_dir() and (lacking := [name for name in names if not (folder / name).is_file()]):
+        raise InputError(f"--archive {copy}: lacks {len(lacking)} photographs, such as {lacking[0]}; {expected}")
+    return folder

@@ -26,7 +26,7 @@ SWEEPING = {"torch": "torch", "torchvision": "torchvision", "PIL": "pillow"}
 """What sweeping imports, which ``run``, ``tune`` and ``compare`` do without: they must not replace a script's torch."""
 MEASURING = SWEEPING | {"numpy": "numpy", "pandas": "pandas", "pyarrow": "pyarrow", "scipy": "scipy"}
 """What measuring and checking import besides."""
-EXTRAS = dict.fromkeys(("torch", "torchvision", "PIL", "lmdb", "urllib3"), "sweep") | {"submitit": "slurm"}
+EXTRAS = dict.fromkeys(("torch", "torchvision", "PIL", "lmdb", "pooch"), "sweep") | {"submitit": "slurm"}
 """Import name → the extra that brings it; of those that are not named, ``site``."""
 IN_TURN = {
     "pydantic_core": "pydantic-core",
