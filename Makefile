@@ -108,9 +108,9 @@ run: $(READY) ## Say what holds back a training script of yours (CMD="python tra
 	@cd "$(DIR)" && $(FEEDRATE) run $(if $(STEPS),--steps $(STEPS)) $(if $(LIVE),--live) $(if $(HEADSPACE),--headspace) \
 		$(if $(NAME),--name "$(NAME)") $(AT) -- $(CMD)
 
-tune: $(READY) ## Find the loader settings that feed a script of yours best (CMD= or FILE=file.py:make, DIR=, WITHIN=3 BUDGET= BATCH_SIZES= FRESH=1)
+tune: $(READY) ## Find the loader settings that feed a script of yours best (CMD= or FILE=file.py:make, DIR=, WITHIN=3 BUDGET= BATCH_SIZES=)
 	@cd "$(DIR)" && $(FEEDRATE) tune $(if $(WITHIN),--within $(WITHIN)) $(if $(BUDGET),--budget $(BUDGET)) \
-		$(if $(BATCH_SIZES),--batch-size $(BATCH_SIZES)) $(if $(FRESH),--fresh) $(if $(NAME),--name "$(NAME)") $(AT) -- $(if $(FILE),"$(FILE)",$(CMD))
+		$(if $(BATCH_SIZES),--batch-size $(BATCH_SIZES)) $(if $(NAME),--name "$(NAME)") $(AT) -- $(if $(FILE),"$(FILE)",$(CMD))
 
 top: $(READY) ## The same of a training that already runs (PID=)
 	@$(FEEDRATE) top $(PID)

@@ -41,6 +41,10 @@ class Trial:
     """What the pipeline model takes from its window; None where that showed too little."""
     preparing_ns: float | None = None
     """Mean time that a batch took to prepare; None where that was not seen."""
+    window: Window | None = None
+    """What was recorded of it; None of one that failed."""
+    ended_ns: int = 0
+    """On the monotonic clock."""
 
     def step_ns(self, setting: Setting, epoch_steps: int) -> float:
         """Give the time that a step takes with its setting, or with one that has the same window.

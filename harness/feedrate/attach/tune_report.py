@@ -71,7 +71,8 @@ def text(session: Session, found: Result | None, command: str) -> Iterator[tuple
     tuning = session.tuning
     if found is None:
         yield "", f"{command} {session.ended.report.status}: nothing was tuned"
-        yield "note", "no trial ended well" if tuning.made else _untuned(session)
+        if tuning.ended != "interrupted":
+            yield "note", "no trial ended well" if tuning.made else _untuned(session)
         yield from (("note", note) for note in session.ended.report.notes)
         return
     grid = f"a grid of {found.settings} settings × {GRID_BLOCKS} blocks takes {found.settings * GRID_BLOCKS}"
@@ -94,6 +95,8 @@ def text(session: Session, found: Result | None, command: str) -> Iterator[tuple
     yield "paste", snippet(found.outcome.recommended)
     if tuning.ended == "short":
         yield "note", "the script ends before a trial has ended: give it more epochs, or a larger set of samples"
+    if tuning.ended == "interrupted":
+        yield "note", "the search was interrupted: this is what the trials said by then"
     yield "note", "batches were repeated and their order changed: do not keep what this run trained"
 
 
