@@ -18,7 +18,7 @@ import pandas as pd
 from feedrate.analysis.pipeline import Pipeline, simulate
 from feedrate.attach.records import Loader
 from feedrate.attach.space import Machine, Setting
-from feedrate.plan.search import PARTS_ERROR, Search
+from feedrate.plan.search import PARTS_ERROR, Parts, Search
 
 WINDOW_S = (0.6, 2.4)
 """Least and longest window."""
@@ -87,8 +87,8 @@ def lengthened(window_s: float, search: Search[Setting]) -> float:
         window_s: how long they last, in seconds.
         search: knows the trials.
     """
-    spread, freedom = search.spread()
-    return min(2 * window_s, WINDOW_S[1]) if freedom >= SEEN and spread > VARIED else window_s
+    spread = search.spread
+    return min(2 * window_s, WINDOW_S[1]) if spread.freedom >= SEEN and spread.sd > VARIED else window_s
 
 
 def expected(
@@ -120,7 +120,7 @@ def expected(
                     lost = float(np.mean(basis.told["starts_ns"])) / machine.epoch_steps
                 pace = paced(setting.num_workers, setting.prefetch_factor or 2).step_ns
                 predicted[setting] = math.log((pace + lost) / samples)
-                floors[setting] = math.log(least.with_setting(setting) / samples) - PARTS_ERROR
+                floors[setting] = math.log(least.step_with(setting.num_workers) / samples) - PARTS_ERROR
     return predicted, floors
 
 
@@ -149,34 +149,19 @@ def rooms(
                 pace = each.step_ns(setting, machine.epoch_steps)
                 for other in every[place + 1 :]:
                     if other.unmodelled == setting.unmodelled:
-                        left.setdefault((setting, other), []).append(math.log(pace / least.with_setting(other)))
+                        left.setdefault((setting, other), []).append(
+                            math.log(pace / least.step_with(other.num_workers))
+                        )
     return left
 
 
-class _Least(NamedTuple):
-    """The least that the parts of a step took, in ns."""
-
-    step: float
-    prepare: float
-    handed_over: float
-    """The step, and the hand-over of a batch that a worker prepared."""
-    computed: float
-    """Computing of a step, its batch's included, divided among the cores."""
-
-    def with_setting(self, setting: Setting) -> float:
-        """The least time that a step can take with a setting."""
-        if not setting.num_workers:
-            return self.step + self.prepare
-        return max(self.handed_over, self.prepare / setting.num_workers, self.computed)
-
-
-def _least(fits: Sequence[Pipeline], cores: float) -> _Least:
-    """Give the least that each part took in any trial."""
+def _least(fits: Sequence[Pipeline], cores: float) -> Parts:
+    """Give the least that each part took in any trial, in ns."""
     step, receive = (min(getattr(fit, name) for fit in fits) for name in ("step_ns", "receive_compute_ns"))
     compute = min(float(fit.compute_ns.mean()) + fit.step_cores * fit.step_ns for fit in fits)
-    return _Least(
+    return Parts(
         step,
         min(float((fit.wait_ns + fit.compute_ns).mean()) for fit in fits),
-        step + receive + min(fit.receive_wait_ns for fit in fits),
         (compute + receive) / cores,
+        step + receive + min(fit.receive_wait_ns for fit in fits),
     )

@@ -112,7 +112,7 @@ def _said_bound(found: Result) -> str:
         return "not known yet: a larger --budget gives one"
     said = f"the best of all settings is at most {_faster(found.outcome.bound)} faster, with 95 % confidence"
     more = f"; a larger --budget narrows that to {_faster(found.search.within)}"
-    return said if found.outcome.known else said + more
+    return said if found.outcome.settled else said + more
 
 
 def _faster(log: float) -> str:
@@ -161,7 +161,7 @@ def as_object(session: Session, found: Result | None) -> dict[str, Any]:
         "present": found.present.given(),
         "gain": found.gain.interval() if found.gain and found.gain_ends else None,
         "bound_pct": 100 * math.expm1(found.outcome.bound) if math.isfinite(found.outcome.bound) else None,
-        "known": found.outcome.known,
+        "known": found.outcome.settled,
         "trials": found.trials,
         "settings": found.settings,
         "took_s": session.took_s,
