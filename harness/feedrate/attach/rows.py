@@ -32,7 +32,7 @@ from feedrate.attach.tune import Session, Tuning
 from feedrate.attach.tune_report import Result
 from feedrate.machine.identity import Software, describe
 from feedrate.machine.probes import gpu, noise
-from feedrate.plan.tuning import result
+from feedrate.plan.tuning import manifest_entry
 from feedrate.schema.axes import AXES, BY_NAME, SCRIPT, TUNE, Cell, applicable, cell_id
 from feedrate.schema.columns import PHASES, PROTOCOL_VERSION, STEPS_KEPT
 from feedrate.schema.redaction import scrub
@@ -129,7 +129,9 @@ def save_search(
         blocks=len(positions),
         stop_reason="target" if found.outcome.settled else reason,
         control=identify(found.present),
-        tuned=(result(found.search, identify, settings=found.settings, trials=found.trials, gain=found.gain_ends),),
+        tuned=(
+            manifest_entry(found.search, identify, settings=found.settings, trials=found.trials, gain=found.gain_ends),
+        ),
     )
 
 

@@ -7,6 +7,7 @@ Workers that live on (``persistent_workers``) leave of that start what preparing
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -92,28 +93,28 @@ def lengthened(window_s: float, search: Search[Setting]) -> float:
 
 
 def expected(
-    tried: Sequence[Trial], every: Sequence[Setting], machine: Machine
+    trials: Sequence[Trial], settings: Sequence[Setting], machine: Machine
 ) -> tuple[dict[Setting, float], dict[Setting, float]]:
     """Give logs of the time that a sample takes, by the pipeline model, and of the least that it can take.
 
     Left out are settings with a batch size, a start method, pinning or copying that has not run.
 
     Args:
-        tried: trials, of which some show what the model is fitted to.
-        every: the settings that are asked about.
+        trials: trials, of which some show what the model is fitted to.
+        settings: those that are asked about.
         machine: its cores, and the steps of an epoch.
     """
     predicted, floors = {}, {}
-    fitted: dict[Setting, list[tuple[Trial, Pipeline]]] = {}
-    for each in tried:
-        if each.fit is not None:
-            fitted.setdefault(each.setting.unmodelled, []).append((each, each.fit))
-    for unmodelled, own in fitted.items():
-        least = _least([fit for _, fit in own], machine.cores)
-        with_workers = [pair for pair in own if pair[0].setting.num_workers] or own
+    groups: dict[Setting, list[tuple[Trial, Pipeline]]] = {}
+    for trial in trials:
+        if trial.fit is not None:
+            groups.setdefault(trial.setting.unmodelled, []).append((trial, trial.fit))
+    for unmodelled, group in groups.items():
+        least = _least([fit for _, fit in group], machine.cores)
+        with_workers = [pair for pair in group if pair[0].setting.num_workers] or group
         basis, fit = min(with_workers, key=lambda pair: pair[0].told["wall_ns"] / pair[0].told["steps"])
         paced = lru_cache(None)(partial(simulate, fit))
-        for setting in every:
+        for setting in settings:
             if setting.unmodelled == unmodelled:
                 lost, samples = 0.0, setting.batch_size or 1
                 if machine.epoch_steps and setting.num_workers and not setting.persistent_workers:
@@ -125,7 +126,7 @@ def expected(
 
 
 def rooms(
-    tried: Sequence[Trial], every: Sequence[Setting], machine: Machine
+    trials: Sequence[Trial], settings: Sequence[Setting], machine: Machine
 ) -> dict[tuple[Setting, Setting], list[float]]:
     """Give how many times as fast (log) a setting can be at most as one that ran, by what each of its trials took.
 
@@ -133,26 +134,24 @@ def rooms(
     that take more of the machine: their parts take no less.
 
     Args:
-        tried: trials.
-        every: the settings, cheapest first.
+        trials: trials.
+        settings: all of them, cheapest first.
         machine: its cores, and the steps of an epoch.
     """
-    left: dict[tuple[Setting, Setting], list[float]] = {}
-    for each in tried:
-        if each.fit is None or not each.setting.num_workers:
+    gains: defaultdict[tuple[Setting, Setting], list[float]] = defaultdict(list)
+    for trial in trials:
+        if trial.fit is None or not trial.setting.num_workers:
             continue
-        least = _least([each.fit], machine.cores)
-        if cpu_ns := each.told.get("cpu_ns"):  # with what handing over computes in workers
-            least = least._replace(computed=max(least.computed, cpu_ns / each.told["steps"] / machine.cores))
-        for place, setting in enumerate(every):
-            if machine.trial_of(setting) == each.setting:
-                pace = each.step_ns(setting, machine.epoch_steps)
-                for other in every[place + 1 :]:
+        least = _least([trial.fit], machine.cores)
+        if cpu_ns := trial.told.get("cpu_ns"):  # with what handing over computes in workers
+            least = least._replace(computed=max(least.computed, cpu_ns / trial.told["steps"] / machine.cores))
+        for index, setting in enumerate(settings):
+            if machine.trial_of(setting) == trial.setting:
+                pace = trial.step_ns(setting, machine.epoch_steps)
+                for other in settings[index + 1 :]:
                     if other.unmodelled == setting.unmodelled:
-                        left.setdefault((setting, other), []).append(
-                            math.log(pace / least.step_with(other.num_workers))
-                        )
-    return left
+                        gains[setting, other].append(math.log(pace / least.step_with(other.num_workers)))
+    return gains
 
 
 def _least(fits: Sequence[Pipeline], cores: float) -> Parts:

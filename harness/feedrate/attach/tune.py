@@ -165,7 +165,7 @@ class Tuning:
                 self._on_block(self.search.outcome())
             self._order = self.search.next_block(self._block)
             if not self._order:
-                self.ended = "known"
+                self.ended = self.ended or "known"
         if time.monotonic() > self.deadline and not self.ended:
             self.ended = "budget"
         if self.ended:

@@ -163,13 +163,13 @@ class Searches:
         self._learn(trial for trial in trials if trial["block"] >= len(self._orders) - 1)
         searches = [self._of_cell[cell] for cell, _ in self._trials]
         return tuple(
-            result(search, str, settings=len(search.settings), trials=searches.count(search))
+            manifest_entry(search, str, settings=len(search.settings), trials=searches.count(search))
             for search in self._searches
             if search.measured
         )
 
 
-def result(
+def manifest_entry(
     search: Search[Setting],
     cell_of: Callable[[Setting], str],
     *,
@@ -177,7 +177,7 @@ def result(
     trials: int,
     gain: tuple[float, float, float] | None = None,
 ) -> Tuned:
-    """Put what a search found into words of a manifest.
+    """Say in a manifest what a search found.
 
     Args:
         search: has trials that ended well.

@@ -124,9 +124,7 @@ class ActiveRun:
 
         Random, with the sides of a claim's effect close to each other (``plan.stopping``).
         """
-        if self.searches:
-            return self.searches.order(block, self.trials)
-        if self.meeting:
+        if self.searches or self.meeting:
             return self.live(block)
         gone = self.given_up(block)
         live = {cell.cell_id: cell for cell in self._affordable(block, self.live(block))}
