@@ -112,7 +112,7 @@ def save_search(
     def identify(setting: Setting) -> str:
         return cell_id(_search_cell(rows, tuning, setting))
 
-    reason = "interrupted" if tuning.ended == "interrupted" else "budget"
+    reason = "target" if found.outcome.settled else "budget"
     return _write(
         rows,
         results,
@@ -127,7 +127,7 @@ def save_search(
         cells=len({trial["cell_id"] for trial in rows.trials}),
         excluded=tuple(Counted(count=count, reason=reason) for reason, count in found.excluded.items()),
         blocks=len(positions),
-        stop_reason="target" if found.outcome.settled else reason,
+        stop_reason="interrupted" if tuning.ended == "interrupted" else reason,
         control=identify(found.present),
         tuned=(
             manifest_entry(found.search, identify, settings=found.settings, trials=found.trials, gain=found.gain_ends),
