@@ -1,4 +1,4 @@
-"""Runs of searches that never ran: trials of made-up scripts, chosen by the real search, kept by the real journal."""
+"""Runs of searches that never ran: trials of made-up scripts, chosen by the real search."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from unittest.mock import patch
 import fake_kind
 import fake_script
 
-from feedrate.attach import journal, loop, rows, space, tune_report
+from feedrate.attach import loop, rows, space, tune_report
 from feedrate.attach.run import Ended
 from feedrate.attach.space import Setting
 from feedrate.attach.trials import Trial, Window
 from feedrate.attach.tune import Session, Tuning
 
 CORES = 4.0
-TRIAL_S = 1
+TRIAL_S = 20
 """How long after one another trials begin."""
 
 
@@ -42,18 +42,17 @@ class Search:
 def write(results: Path, search: Search = Search()) -> Path:
     """Write a made-up run below ``results`` and return its folder."""
     machine = fake_kind.machine(fake_kind.Fake())
-    with patch.object(journal, "describe", lambda _: machine), patch.object(rows, "describe", lambda _: machine):
-        kept = journal.Journal(results / machine.machine_id, search.name, [search.name], fresh=True)
-        tuning, ended = _searched(search, kept)
-        session = Session(tuning, ended, 60.0)
-        found = tune_report.result(session)
-        if found is None:
-            raise ValueError(f"{search}: no trial ended well")
-        said = list(tune_report.text(session, found, "python train.py --secret=1"))
-        return kept.write(session, found, math.inf, tune_report.as_object(session, found) | {"said": said}).folder
+    session = _searched(search)
+    found = tune_report.result(session)
+    if found is None:
+        raise ValueError(f"{search}: no trial ended well")
+    said = list(tune_report.text(session, found, "python train.py --secret=1"))
+    with patch.object(rows, "describe", lambda _: machine):
+        report = tune_report.as_object(session, found) | {"said": said}
+        return rows.save_search(session, found, results, search.name, math.inf, report).folder
 
 
-def _searched(search: Search, kept: journal.Journal) -> tuple[Tuning, Ended]:
+def _searched(search: Search) -> Session:
     """Run the search to its end, or for as many blocks as it has."""
     asked = space.Asked(most_workers=search.most)
     tuning = Tuning(asked, within=math.log(1.03), seed=1, cores=CORES)
@@ -61,18 +60,18 @@ def _searched(search: Search, kept: journal.Journal) -> tuple[Tuning, Ended]:
     tuning.present = Setting(search.present, 2 if search.present else None)
     tuning.made = [["/home/somebody/private/train.py", 80, "main"]]
     tuning.loader = {"batch_size": fake_script.BATCH_SIZE, "start_method": "fork"}
-    block, order, ended = 0, [tuning.present], fake_script.ended(fake_script.Script())
+    block, order, starts = 0, [tuning.present], list[Ended]()
     while order and block < search.blocks:
         for setting in order:
-            ended = _tried(search, kept, tuning, block, setting)
+            starts.append(_tried(search, tuning, block, setting))
         block += 1
         order = tuning.search.next_block(block) if tuning.search else []
     tuning.ended = "budget" if order else "known"
-    return tuning, ended
+    return Session(tuning, starts, len(starts) * TRIAL_S)
 
 
-def _tried(search: Search, kept: journal.Journal, tuning: Tuning, block: int, setting: Setting) -> Ended:
-    """Make up a trial, and have search and journal take it over."""
+def _tried(search: Search, tuning: Tuning, block: int, setting: Setting) -> Ended:
+    """Make up a trial in a start of its own, and have the search take it over."""
     workers, now = setting.num_workers, fake_script.BEGAN + len(tuning.tried) * TRIAL_S * 10**9
     script = fake_script.Script(
         workers=workers, prepare_ms=search.prepare_ms, steps=search.steps, hour=len(tuning.tried) % 24
@@ -82,23 +81,17 @@ def _tried(search: Search, kept: journal.Journal, tuning: Tuning, block: int, se
     loader = ended.report.loader
     if loader is None:
         raise ValueError(f"{script}: no loader")
-    # The first one of a session says when that began.
-    with patch.object(journal.time, "perf_counter_ns", lambda: now):
-        tried = Trial(
-            block, setting, error="OSError: too many open files at /home/somebody" * (workers == search.fails)
-        )
-        window = None
-        if not tried.error:
-            steps = loader.steps
-            begun, end = int(steps["begun_ns"].iloc[5]), int(steps["ended_ns"].iloc[-1])
-            inside = loop.whole_steps(loader, (begun, end))
-            fit = loop.fit(loader, inside, CORES)
-            wall = int((inside["ended_ns"] - inside["begun_ns"]).sum())
-            told = {"wall_ns": wall, "steps": len(inside), "starts_ns": [30 * fake_script.MS], "bytes": 2**20}
-            told |= {"begun_ns": begun, "ended_ns": end, "whole": False, "foreign": False}
-            tried = replace(tried, told=told, fit=fit, preparing_ns=float((fit.wait_ns + fit.compute_ns).mean()))
-            window = Window(loader, inside)
-        tuning.tried.append(tried)
-        kept.keep(tuning, ended.watched, tried, window)
-        tuning._learn(tried)
+    begun, end = int(loader.steps["begun_ns"].iloc[5]), int(loader.steps["ended_ns"].iloc[-1])
+    tried = Trial(block, setting, error="OSError: too many open files at /home/somebody", ended_ns=end)
+    if workers != search.fails:
+        inside = loop.whole_steps(loader, (begun, end))
+        fit = loop.fit(loader, inside, CORES)
+        wall = int((inside["ended_ns"] - inside["begun_ns"]).sum())
+        told = {"wall_ns": wall, "steps": len(inside), "starts_ns": [30 * fake_script.MS], "bytes": 2**20}
+        told |= {"begun_ns": begun, "ended_ns": end, "whole": False, "foreign": False}
+        preparing_ns = float((fit.wait_ns + fit.compute_ns).mean())
+        window = Window(loader, inside)
+        tried = replace(tried, told=told, error="", fit=fit, preparing_ns=preparing_ns, window=window)
+    tuning.tried.append(tried)
+    tuning._learn(tried)
     return ended

@@ -8,8 +8,8 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -103,25 +103,24 @@ def test_a_trial_that_dies_is_a_row(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_ctrl_c_keeps_what_is_known_and_the_same_command_goes_on(tmp_path: Path) -> None:
-    """The second session begins with the trials of the first, and the run holds both."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_search_says_what_is_known(tmp_path: Path, number: signal.Signals) -> None:
+    """After Ctrl-C, or SIGTERM to feedrate alone: the best of what was measured, status 130, a run of every trial."""
     place = Place(tmp_path)
-    words = command(place, sys.executable, place.script(SLOW), options=("--max-workers", "4", "--budget", "14s"))
-    first = place.start(*words)
-    until = time.monotonic() + 60
-    while not any(path.stat().st_size for path in place.results.glob("*/*/journal.jsonl")):
-        assert time.monotonic() < until
-        time.sleep(0.1)
-    time.sleep(4)
-    os.killpg(first.pid, signal.SIGINT)
-    stopped = ended(first)
-    assert stopped.status == 130, stopped.err
-    assert "the same command goes on" in stopped.err
-    done = ended(place.start(*words))
-    assert done.status == 0, done.err
-    assert "are there already" in done.err
+    words = command(place, sys.executable, place.script(SLOW), options=("--max-workers", "4"))
+    process = place.start(*words)
+    assert process.stderr is not None
+    assert len(list(islice((line for line in process.stderr if line.startswith(b"  trial")), 3))) == 3
+    (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
+    done = ended(process)
+    assert done.status == 130
+    assert "interrupted" in done.err
+    assert f"set           {Setting(**told(place)['recommended'])}" in done.err
     (run,) = runs.runs(place.results)
-    assert len(run.table("trials")) == run.manifest.tuned[0].trials
+    trials = run.table("trials")
+    assert run.manifest.stop_reason == "interrupted"
+    assert len(trials) == run.manifest.tuned[0].trials >= 3
+    assert set(trials["outcome"]) == {"ok"}
     assert not place.left()
 
 

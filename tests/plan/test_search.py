@@ -55,7 +55,7 @@ def test_the_best_is_found_in_fewer_trials_than_there_are_settings() -> None:
     """One setting that is clearly the best is recommended; most others are never measured."""
     search, trials = searched(times())
     assert search.outcome().recommended == NAMES[12]
-    assert search.outcome().known
+    assert search.outcome().settled
     assert trials < len(NAMES)
 
 
@@ -93,7 +93,7 @@ def test_what_cannot_be_faster_is_not_measured() -> None:
 def test_what_the_leader_leaves_to_gain_needs_no_quiet_machine() -> None:
     """Trials vary by 10 %, but each says that it does not wait for data: so nothing can be faster, soon known."""
     search, trials = searched(times(best=range(24)), sd=0.1, present=NAMES[0], room=-0.01)
-    assert search.outcome().known
+    assert search.outcome().settled
     assert trials < len(NAMES)
 
 
@@ -104,7 +104,7 @@ def test_two_settings_that_share_trials_are_told_apart_by_none() -> None:
         search.add(block, "short", took)
         search.add(block, "lasting", took - 0.01)
     assert search.bound("short", "lasting") == pytest.approx(0.01)
-    assert search.outcome().known
+    assert search.outcome().settled
 
 
 def test_a_setting_that_failed_is_neither_tried_again_nor_recommended() -> None:

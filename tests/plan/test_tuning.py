@@ -101,11 +101,11 @@ def test_the_best_is_found_in_few_trials(tmp_path: Path, seed: int) -> None:
     """Within the tolerance and its bound, by fewer trials than a sixth of the grid."""
     plan = planned(tmp_path, GRID)
     searches, trials, _ = search(plan, seed)
-    (found,) = searches.found(trials)
+    (found,) = searches.results(trials)
     times = {cell.cell_id: step_ns(cell) for cell in plan.cells}
     regret_pct = 100 * (times[found.recommended] / min(times.values()) - 1)
     assert found.known
-    assert searches.known
+    assert searches.settled
     assert regret_pct <= found.bound_pct <= found.within_pct
     assert (found.settings, found.trials) == (len(plan.cells), len(trials))
     assert len(trials) < found.settings * GRID_BLOCKS / 6
@@ -144,12 +144,12 @@ def test_what_fails_is_not_tried_again(tmp_path: Path) -> None:
     failed = [trial["cell_id"] for trial in trials if trial["outcome"] == "error"]
     assert failed
     assert len(set(failed)) == len(failed)
-    (found,) = searches.found(trials)
+    (found,) = searches.results(trials)
     assert found.recommended not in failed
     searches, trials, _ = search(plan, 1, lambda _: True)
     assert len(trials) == len(plan.cells)
-    assert searches.found(trials) == ()
-    assert not searches.known
+    assert searches.results(trials) == ()
+    assert not searches.settled
 
 
 def test_a_tuned_plan_has_a_key_and_a_command_of_its_own(tmp_path: Path) -> None:

@@ -4,14 +4,17 @@ The cell is ``workload = script`` with the script's name and its loader's settin
 known. A step's wait is its phase ``fetch``; what lies between is ``forward`` up to the first gradient, ``backward``,
 ``optimizer`` and ``other``. On CUDA ``device_idle_ns`` is the time for which the device had nothing to do when a batch
 came. Whether a stretch is steady is not said, as the work of a script differs from step to step. What ``--headspace``
-measured are cells of the modes ``compute`` and ``load``: ceilings of the training cell.
+measured are cells of the modes ``compute`` and ``load``: ceilings of the training cell. Of a search each trial is one.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +26,18 @@ from feedrate.attach import loop
 from feedrate.attach.records import Loader, Records
 from feedrate.attach.report import as_object
 from feedrate.attach.run import Ended, Watched
+from feedrate.attach.space import Setting
+from feedrate.attach.trials import Trial
+from feedrate.attach.tune import Session, Tuning
+from feedrate.attach.tune_report import Result
 from feedrate.machine.identity import Software, describe
 from feedrate.machine.probes import gpu, noise
-from feedrate.schema.axes import AXES, BY_NAME, SCRIPT, Cell, applicable, cell_id
+from feedrate.plan.tuning import manifest_entry
+from feedrate.schema.axes import AXES, BY_NAME, SCRIPT, TUNE, Cell, applicable, cell_id
 from feedrate.schema.columns import PHASES, PROTOCOL_VERSION, STEPS_KEPT
+from feedrate.schema.redaction import scrub
 from feedrate.store import runs
-from feedrate.store.manifest import Protocol, RunManifest
+from feedrate.store.manifest import Counted, Protocol, RunManifest
 
 CEILING_BLOCKS = 6
 """Stretches that a ceiling's steps are cut into."""
@@ -57,42 +66,91 @@ def save(ended: Ended, results: Path, name: str) -> runs.StoredRun | None:
     if loader is None or pacing is None:
         return None
     rows = _whole(ended, loader, name)
-    trials = rows.trials
-    manifest = RunManifest(
-        feedrate_version=__version__,
-        run_id=rows.run_id,
-        machine=rows.machine,
-        software=Software(**{name: text for name, text in ended.versions.items() if name in Software.model_fields}),
-        device=rows.device,
-        runtime={"cuda": ended.versions.get("cuda")},
+    blocks = (loop.LEAST_STRETCHES, loop.MOST_STRETCHES)
+    return _write(
+        rows,
+        results,
+        ended,
+        as_object(ended.report),
+        ended.report.took_s,
         command=f"feedrate run -- {name}",
-        profile=SCRIPT,
-        suites={SCRIPT: {}},
-        protocol=Protocol(
-            warmup_s=0, window_s=0, min_steps=1, blocks=(loop.LEAST_STRETCHES, loop.MOST_STRETCHES), timeout_s=0
-        ),
-        budget_s=None,
-        seed=0,
+        protocol=Protocol(warmup_s=0, window_s=0, min_steps=1, blocks=blocks, timeout_s=0),
         combinations=1,
         cells=1,
-        merged=(),
-        excluded=(),
-        substitutions=(),
-        datasets=(),
-        started_at=ended.started_at.isoformat(timespec="seconds"),
-        ended_at=(ended.started_at + timedelta(seconds=ended.report.took_s)).isoformat(timespec="seconds"),
         blocks=pacing.stretches,
         stop_reason="interrupted" if ended.returncode < 0 else "ended",
-        control=trials[0]["cell_id"],
-        ceilings=len({trial["cell_id"] for trial in trials}) - 1,
-        outcomes={"ok": len(trials)},
-        cell_seconds={},
-        parent_cpu_pct=ended.parent_cpu_pct,
+        control=rows.trials[0]["cell_id"],
+        ceilings=len({trial["cell_id"] for trial in rows.trials}) - 1,
     )
-    folder = runs.outbox(results) / rows.machine.machine_id / rows.run_id
-    tables = {"trials": trials, "steps": rows.steps, "telemetry": rows.telemetry()}
-    report = json.dumps(as_object(ended.report), indent=1).encode() + b"\n"
-    return runs.write_run(folder, manifest, [tables], report)
+
+
+def save_search(
+    session: Session, found: Result, results: Path, name: str, budget_s: float, report: Mapping[str, Any]
+) -> runs.StoredRun:
+    """Write the run of a search: every trial, and what they showed.
+
+    Args:
+        session: the search, which has ended or was interrupted.
+        found: what it found.
+        results: where runs are written.
+        name: what the script is called in records.
+        budget_s: what the search might take, in seconds.
+        report: what was said of it.
+
+    Raises:
+        EnvironmentFault: it cannot be written.
+    """
+    tuning, first = session.tuning, session.starts[0]
+    rows = Rows(name, first.watched, first.started_at, "cuda" if tuning.cuda else "cpu", TUNE)
+    rows.samples = chain.from_iterable(start.watched.samples for start in session.starts)
+    positions = Counter[int]()
+    for tried in tuning.tried:
+        rows.watched = [one.watched for one in session.starts if one.watched.began_ns <= tried.ended_ns][-1]
+        _add_tried(rows, tried, _search_cell(rows, tuning, tried.setting), positions[tried.block])
+        positions[tried.block] += 1
+
+    def identify(setting: Setting) -> str:
+        return cell_id(_search_cell(rows, tuning, setting))
+
+    reason = "target" if found.outcome.settled else "budget"
+    return _write(
+        rows,
+        results,
+        session.ended,
+        report,
+        session.took_s,
+        command=f"feedrate tune -- {name}",
+        protocol=Protocol(warmup_s=0, window_s=tuning.window_s, min_steps=1, blocks=(1, 100), timeout_s=0),
+        budget_s=budget_s if math.isfinite(budget_s) else None,
+        seed=tuning.seed,
+        combinations=found.settings,
+        cells=len({trial["cell_id"] for trial in rows.trials}),
+        excluded=tuple(Counted(count=count, reason=reason) for reason, count in found.excluded.items()),
+        blocks=len(positions),
+        stop_reason="interrupted" if tuning.ended == "interrupted" else reason,
+        control=identify(found.present),
+        tuned=(
+            manifest_entry(found.search, identify, settings=found.settings, trials=found.trials, gain=found.gain_ends),
+        ),
+    )
+
+
+def _search_cell(rows: Rows, tuning: Tuning, setting: Setting) -> Cell:
+    """The axes of the script with the settings of a trial."""
+    given = {name: value for name, value in setting._asdict().items() if value is not None}
+    method = (tuning.loader.get("start_method") or "fork") if setting.num_workers else None
+    size = setting.batch_size or int(tuning.loader.get("batch_size") or 1)
+    return rows.cell({"start_method": method, "ranks": 1, **given}, size)
+
+
+def _add_tried(rows: Rows, tried: Trial, cell: Cell, position: int) -> None:
+    """Add a trial of a search; one that failed is a row, too."""
+    place, window = {"block": tried.block, "position": position}, tried.window
+    if window is not None and len(steps := with_phases(window.steps)):
+        rows.add_stretch(cell, steps, window.loader, **place)
+        return
+    error = {"outcome": "error", "error_kind": "LoaderFailed", "error_message": scrub(tried.error)}
+    rows.add(cell, tried.told.get("begun_ns") or tried.ended_ns, error | {"trial_wall_ns": 0}, **place)
 
 
 def _whole(ended: Ended, loader: Loader, name: str) -> Rows:
@@ -108,6 +166,39 @@ def _whole(ended: Ended, loader: Loader, name: str) -> Rows:
         if len(times := ended.alone.get(mode, ())) > CEILING_BLOCKS:
             rows.add_ceiling(rows.cell(loader.settings, size, mode), phase, np.asarray(times))
     return rows
+
+
+def _write(
+    rows: Rows, results: Path, ended: Ended, report: Mapping[str, Any], took_s: float, **own: Any
+) -> runs.StoredRun:
+    """Write a run; its manifest holds ``own`` and what is alike of a script that was watched and one that was tuned."""
+    manifest: dict[str, Any] = {
+        "feedrate_version": __version__,
+        "run_id": rows.run_id,
+        "machine": rows.machine,
+        "software": Software(**{k: text for k, text in ended.versions.items() if k in Software.model_fields}),
+        "device": rows.device,
+        "runtime": {"cuda": ended.versions.get("cuda")},
+        "profile": rows.suite,
+        "suites": {rows.suite: {}},
+        "budget_s": None,
+        "seed": 0,
+        "merged": (),
+        "excluded": (),
+        "substitutions": (),
+        "datasets": (),
+        "started_at": rows.started_at.isoformat(timespec="seconds"),
+        "ended_at": (rows.started_at + timedelta(seconds=took_s)).isoformat(timespec="seconds"),
+        "outcomes": dict(Counter(trial["outcome"] for trial in rows.trials)),
+        "cell_seconds": {},
+        "parent_cpu_pct": ended.parent_cpu_pct,
+    }
+    return runs.write_run(
+        runs.outbox(results) / rows.machine.machine_id / rows.run_id,
+        RunManifest(**manifest | own),
+        [{"trials": rows.trials, "steps": rows.steps, "telemetry": rows.telemetry()}],
+        json.dumps(report, indent=1).encode() + b"\n",
+    )
 
 
 def script_cell(name: str, settings: Mapping[str, Any], batch_size: int, mode: str, device: str) -> Cell:
@@ -134,6 +225,8 @@ class Rows:
             suite: what its trials are measured for.
         """
         self.name, self.watched, self.started_at, self.device, self.suite = name, watched, started_at, device, suite
+        self.samples: Iterable[Mapping[str, Any]] = watched.samples
+        """Telemetry, that of other starts included where a script was started again."""
         self.began_ns = watched.began_ns
         """When it was started, on the monotonic clock."""
         self.machine = describe(gpu.installed())
@@ -256,7 +349,7 @@ class Rows:
         """Samples of the probes, each of the trial that was running or had run last."""
         windows, rows = sorted(self._windows), []
         starts = [begun for begun, _, _ in windows]
-        for sample in self.watched.samples:
+        for sample in self.samples if windows else ():
             begun, ended, trial_id = windows[max(0, int(np.searchsorted(starts, sample["t_ns"], side="right")) - 1)]
             own = {"t_ns": sample["t_ns"] - self.began_ns, "in_window": begun <= sample["t_ns"] <= ended}
             rows.append({"run_id": self.run_id, "trial_id": trial_id, **sample, **own})

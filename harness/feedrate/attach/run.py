@@ -39,7 +39,8 @@ MOST_SAMPLES = 20_000
 """When so many samples are there, every other one, and of counters and memory, is dropped, and half as many follow."""
 NEAR = 0.25
 """Counters that were read within this share of a stretch from its ends are taken for those at its ends."""
-_FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_FORWARDED = (*_ENDING[1:], signal.SIGUSR1, signal.SIGUSR2)
 
 
 @dataclass(slots=True)
@@ -58,6 +59,8 @@ class Watched:
     """Counters of the machine and of the script's processes, two a second at first."""
     memory: list[tuple[int, dict[str, int | None]]] = field(default_factory=list)
     """(clock, columns of memory), now and then, as it takes milliseconds a process."""
+    interrupted: bool = False
+    """Whether somebody wants it to end: Ctrl-C, or a signal that was handed on to it."""
 
     def between(self, begun: int, ended: int) -> dict[str, Any]:
         """What host and processes did in a stretch, as columns of trials; nothing where it was too short to be seen."""
@@ -87,9 +90,9 @@ class Ended:
     """``loop.alone`` of the loader that was reported."""
 
 
-def _wait(process: subprocess.Popen[bytes]) -> None:
+def _wait(watched: Watched) -> None:
     with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(EVERY_S)
+        watched.process.wait(EVERY_S)
 
 
 def run(
@@ -100,7 +103,7 @@ def run(
     lines: bool = True,
     look: Callable[[Watched], None] = lambda _: None,
     prepare: Callable[[Path], Mapping[str, str]] = lambda _: {},
-    wait: Callable[[subprocess.Popen[bytes]], None] = _wait,
+    wait: Callable[[Watched], None] = _wait,
 ) -> Ended:
     """Run a script to its end, whatever befalls those who look at it: their errors are notes.
 
@@ -126,8 +129,8 @@ def run(
     with folder as name, _forwarding() as forward:
         more = {"FEEDRATE_STEPS": str(steps), "FEEDRATE_HEADSPACE": str(headspace), **prepare(Path(name))}
         process = _start(command, name, more)
-        forward.append(process)
-        watched, profiler = Watched(command, Path(name), process, time.perf_counter_ns()), Profiler(Path(name), lines)
+        forward.append(watched := Watched(command, Path(name), process, time.perf_counter_ns()))
+        profiler = Profiler(Path(name), lines)
         started_at, cpu_ns = datetime.now(UTC), time.process_time_ns()
         notes = profiler.problems
         with noted(notes, "not watched to its end"):
@@ -196,7 +199,7 @@ def _watch(
     watched: Watched,
     profiler: Profiler,
     look: Callable[[Watched], None],
-    wait: Callable[[subprocess.Popen[bytes]], None],
+    wait: Callable[[Watched], None],
 ) -> None:
     """Look at machine and processes until the script has ended; profile every process that makes an iterator."""
     pid, device = watched.process.pid, GpuProbe.open()
@@ -204,7 +207,7 @@ def _watch(
     slower = 1
     with HostProbe() as host, contextlib.closing(device) if device else contextlib.nullcontext():
         while True:
-            wait(watched.process)
+            wait(watched)
             if watched.process.poll() is not None:
                 return
             if (now := time.monotonic()) >= sample_at:
@@ -227,17 +230,19 @@ def _watch(
 
 
 @contextlib.contextmanager
-def _forwarding() -> Iterator[list[subprocess.Popen[bytes]]]:
+def _forwarding() -> Iterator[list[Watched]]:
     """Hand signals on to the script; Ctrl-C reaches it from the terminal, as it is in the same process group."""
-    to: list[subprocess.Popen[bytes]] = []
+    to: list[Watched] = []
 
     def hand_on(number: int, _: object) -> None:
-        for process in to:
-            process.send_signal(number)
+        for watched in to:
+            watched.interrupted |= number in _ENDING
+            if number != signal.SIGINT:
+                watched.process.send_signal(number)
 
     before = {number: signal.signal(number, hand_on) for number in _FORWARDED}
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # a signal that is ignored would be so in the script, too
-        before[signal.SIGINT] = signal.signal(signal.SIGINT, lambda *_: None)
+        before[signal.SIGINT] = signal.signal(signal.SIGINT, hand_on)
     try:
         yield to
     finally:

@@ -7,6 +7,7 @@ import math
 import os
 import re
 import resource
+import secrets
 import shlex
 import signal
 import sys
@@ -21,20 +22,17 @@ from rich.console import Console
 from rich.text import Text
 
 from feedrate.attach import report, rows, space, tune_report
-from feedrate.attach.journal import Journal
 from feedrate.attach.live import View
 from feedrate.attach.run import HOOK, noted
 from feedrate.attach.run import run as run_script
-from feedrate.attach.trials import Trial, Window
-from feedrate.attach.tune import Session, Tuning
+from feedrate.attach.tune import Tuning
 from feedrate.attach.tune import tune as tune_script
 from feedrate.machine import identity
 from feedrate.machine.identity import describe
 from feedrate.machine.probes import gpu
-from feedrate.plan.search import Outcome
 from feedrate.schema.axes import BY_NAME
 from feedrate.schema.errors import InputError
-from feedrate.schema.words import parse, plural
+from feedrate.schema.words import parse
 from feedrate.store import remote, runs
 
 MADE_BATCH = 32
@@ -115,7 +113,6 @@ def tune(
     budget: str,
     python: str = sys.executable,
     name: str = "",
-    fresh: bool = False,
     as_json: str = "",
 ) -> None:
     """Find the best settings for a script's loader, and print them.
@@ -129,12 +126,11 @@ def tune(
         budget: after how long no other trial begins, as people write it.
         python: the program that runs a FILE.py:FUNCTION.
         name: what the script is called in records; by default as its file.
-        fresh: begin anew where an earlier search was interrupted.
         as_json: a file for the result, - for stdout.
 
     Raises:
         InputError: the program cannot be started, or the budget is none.
-        Exit: 1 where nothing was tuned, or with the script's own status.
+        Exit: 130 after Ctrl-C; 1 where nothing was tuned, or with the script's own status.
     """
     called, function = shlex.join(command), _function(command)
     if function:
@@ -142,39 +138,31 @@ def tune(
         command = [python, str(HOOK / "feedrate_make.py"), *function, size]
     name = str(BY_NAME["script"].checked(name or script_name(function or command), "--name"))
     budget_s = parse(budget, "--budget") if budget else math.inf
-    key = (str(Path.cwd()), *command, repr(asked), str(within_pct), name)
+    tuning = Tuning(
+        asked,
+        within=math.log1p(within_pct / 100),
+        seed=secrets.randbits(32),
+        cores=identity.cpu_quota() or len(identity.usable_cores()),
+        on_trial=lambda tried: show([("trial", tune_report.line(tried))], console),
+        on_block=lambda outcome: show([("so far", tune_report.standing(outcome))], console),
+    )
     machine_id = describe(gpu.installed()).machine_id
-    with runs.machine_lock(results, machine_id) as folder:
+    with runs.machine_lock(results, machine_id):
         remote.hand_in_left(results, machine_id)
-        journal = Journal(folder, name, key, fresh=fresh)
-        tuning = _tuning(asked, math.log1p(within_pct / 100), journal, console)
-        try:
-            session = tune_script(command, tuning, budget_s=budget_s, any_loader=bool(function))
-        except BaseException:
-            if not tuning.tried:
-                journal.discard()
-            raise
-        written = _tuned(session, journal, called, budget_s, console, as_json)
-        show([("record", f"{remote.hand_in(written, results)}: make site shows it")], console)
-
-
-def _tuning(asked: space.Asked, within: float, journal: Journal, console: Console) -> Tuning:
-    """Begin a search, or resume it, that says and keeps what it learns."""
-
-    def keep(tuning: Tuning, tried: Trial, window: Window | None) -> None:
-        show([("trial", tune_report.line(tried))], console)
-        if tuning.watched is not None:
-            journal.keep(tuning, tuning.watched, tried, window)
-
-    def look(outcome: Outcome[space.Setting]) -> None:
-        show([("so far", tune_report.standing(outcome))], console)
-
-    cores = identity.cpu_quota() or len(identity.usable_cores())
-    tuning = Tuning(asked, within=within, seed=journal.seed, cores=cores, keep=keep, look=look)
-    if journal.resumed:
-        tuning.earlier = journal.resumed
-        show([("", f"the search goes on: {plural(len(journal.resumed), 'trial')} are there already")], console)
-    return tuning
+        session = tune_script(command, tuning, budget_s=budget_s, any_loader=bool(function))
+        found = tune_report.result(session)
+        said = list(tune_report.text(session, found, called))
+        show(said, console)
+        told = tune_report.as_object(session, found)
+        if as_json:
+            _write_json(told, as_json)
+        if found:
+            stored = rows.save_search(session, found, results, name, budget_s, told | {"said": said})
+            show([("record", f"{remote.hand_in(stored.folder, results)}: make site shows it")], console)
+    if tuning.ended == "interrupted":
+        raise typer.Exit(130)
+    if found is None:
+        raise typer.Exit(session.ended.returncode or 1)
 
 
 def _function(command: Sequence[str]) -> tuple[str, ...]:
@@ -187,28 +175,6 @@ def _function(command: Sequence[str]) -> tuple[str, ...]:
     if found and not Path(found[1]).is_file():
         raise InputError(f"feedrate tune: {found[1]}: no such file; expected FILE.py:FUNCTION")
     return found.groups() if found else ()
-
-
-def _tuned(session: Session, journal: Journal, called: str, budget_s: float, console: Console, as_json: str) -> Path:
-    """Say and record what a search found, and return the run's folder.
-
-    Raises:
-        Exit: it found nothing, or was interrupted.
-    """
-    found = tune_report.result(session)
-    said = list(tune_report.text(session, found, called))
-    show(said, console)
-    told = tune_report.as_object(session, found)
-    if as_json:
-        _write_json(told, as_json)
-    if found is None:
-        journal.discard()
-        raise typer.Exit(session.ended.returncode or 1)
-    if not session.tuning.ended:
-        journal.close()
-        show([("note", "interrupted: the same command goes on from here")], console)
-        raise typer.Exit(130)
-    return journal.write(session, found, budget_s, told | {"said": said}).folder
 
 
 def top(pid: int, seconds: float, console: Console) -> None:

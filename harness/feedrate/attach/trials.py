@@ -7,6 +7,7 @@ Workers that live on (``persistent_workers``) leave of that start what preparing
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -18,7 +19,7 @@ import pandas as pd
 from feedrate.analysis.pipeline import Pipeline, simulate
 from feedrate.attach.records import Loader
 from feedrate.attach.space import Machine, Setting
-from feedrate.plan.search import PARTS_ERROR, Search
+from feedrate.plan.search import PARTS_ERROR, Parts, Search
 
 WINDOW_S = (0.6, 2.4)
 """Least and longest window."""
@@ -41,6 +42,10 @@ class Trial:
     """What the pipeline model takes from its window; None where that showed too little."""
     preparing_ns: float | None = None
     """Mean time that a batch took to prepare; None where that was not seen."""
+    window: Window | None = None
+    """What was recorded of it; None of one that failed."""
+    ended_ns: int = 0
+    """On the monotonic clock."""
 
     def step_ns(self, setting: Setting, epoch_steps: int) -> float:
         """Give the time that a step takes with its setting, or with one that has the same window.
@@ -83,45 +88,45 @@ def lengthened(window_s: float, search: Search[Setting]) -> float:
         window_s: how long they last, in seconds.
         search: knows the trials.
     """
-    spread, freedom = search.spread()
-    return min(2 * window_s, WINDOW_S[1]) if freedom >= SEEN and spread > VARIED else window_s
+    spread = search.spread
+    return min(2 * window_s, WINDOW_S[1]) if spread.freedom >= SEEN and spread.sd > VARIED else window_s
 
 
 def expected(
-    tried: Sequence[Trial], every: Sequence[Setting], machine: Machine
+    trials: Sequence[Trial], settings: Sequence[Setting], machine: Machine
 ) -> tuple[dict[Setting, float], dict[Setting, float]]:
     """Give logs of the time that a sample takes, by the pipeline model, and of the least that it can take.
 
     Left out are settings with a batch size, a start method, pinning or copying that has not run.
 
     Args:
-        tried: trials, of which some show what the model is fitted to.
-        every: the settings that are asked about.
+        trials: trials, of which some show what the model is fitted to.
+        settings: those that are asked about.
         machine: its cores, and the steps of an epoch.
     """
     predicted, floors = {}, {}
-    fitted: dict[Setting, list[tuple[Trial, Pipeline]]] = {}
-    for each in tried:
-        if each.fit is not None:
-            fitted.setdefault(each.setting.unmodelled, []).append((each, each.fit))
-    for unmodelled, own in fitted.items():
-        least = _least([fit for _, fit in own], machine.cores)
-        with_workers = [pair for pair in own if pair[0].setting.num_workers] or own
+    groups: dict[Setting, list[tuple[Trial, Pipeline]]] = {}
+    for trial in trials:
+        if trial.fit is not None:
+            groups.setdefault(trial.setting.unmodelled, []).append((trial, trial.fit))
+    for unmodelled, group in groups.items():
+        least = _least([fit for _, fit in group], machine.cores)
+        with_workers = [pair for pair in group if pair[0].setting.num_workers] or group
         basis, fit = min(with_workers, key=lambda pair: pair[0].told["wall_ns"] / pair[0].told["steps"])
         paced = lru_cache(None)(partial(simulate, fit))
-        for setting in every:
+        for setting in settings:
             if setting.unmodelled == unmodelled:
                 lost, samples = 0.0, setting.batch_size or 1
                 if machine.epoch_steps and setting.num_workers and not setting.persistent_workers:
                     lost = float(np.mean(basis.told["starts_ns"])) / machine.epoch_steps
                 pace = paced(setting.num_workers, setting.prefetch_factor or 2).step_ns
                 predicted[setting] = math.log((pace + lost) / samples)
-                floors[setting] = math.log(least.with_setting(setting) / samples) - PARTS_ERROR
+                floors[setting] = math.log(least.step_with(setting.num_workers) / samples) - PARTS_ERROR
     return predicted, floors
 
 
 def rooms(
-    tried: Sequence[Trial], every: Sequence[Setting], machine: Machine
+    trials: Sequence[Trial], settings: Sequence[Setting], machine: Machine
 ) -> dict[tuple[Setting, Setting], list[float]]:
     """Give how many times as fast (log) a setting can be at most as one that ran, by what each of its trials took.
 
@@ -129,50 +134,33 @@ def rooms(
     that take more of the machine: their parts take no less.
 
     Args:
-        tried: trials.
-        every: the settings, cheapest first.
+        trials: trials.
+        settings: all of them, cheapest first.
         machine: its cores, and the steps of an epoch.
     """
-    left: dict[tuple[Setting, Setting], list[float]] = {}
-    for each in tried:
-        if each.fit is None or not each.setting.num_workers:
+    gains: defaultdict[tuple[Setting, Setting], list[float]] = defaultdict(list)
+    for trial in trials:
+        if trial.fit is None or not trial.setting.num_workers:
             continue
-        least = _least([each.fit], machine.cores)
-        if cpu_ns := each.told.get("cpu_ns"):  # with what handing over computes in workers
-            least = least._replace(computed=max(least.computed, cpu_ns / each.told["steps"] / machine.cores))
-        for place, setting in enumerate(every):
-            if machine.trial_of(setting) == each.setting:
-                pace = each.step_ns(setting, machine.epoch_steps)
-                for other in every[place + 1 :]:
+        least = _least([trial.fit], machine.cores)
+        if cpu_ns := trial.told.get("cpu_ns"):  # with what handing over computes in workers
+            least = least._replace(computed=max(least.computed, cpu_ns / trial.told["steps"] / machine.cores))
+        for index, setting in enumerate(settings):
+            if machine.trial_of(setting) == trial.setting:
+                pace = trial.step_ns(setting, machine.epoch_steps)
+                for other in settings[index + 1 :]:
                     if other.unmodelled == setting.unmodelled:
-                        left.setdefault((setting, other), []).append(math.log(pace / least.with_setting(other)))
-    return left
+                        gains[setting, other].append(math.log(pace / least.step_with(other.num_workers)))
+    return gains
 
 
-class _Least(NamedTuple):
-    """The least that the parts of a step took, in ns."""
-
-    step: float
-    prepare: float
-    handed_over: float
-    """The step, and the hand-over of a batch that a worker prepared."""
-    computed: float
-    """Computing of a step, its batch's included, divided among the cores."""
-
-    def with_setting(self, setting: Setting) -> float:
-        """The least time that a step can take with a setting."""
-        if not setting.num_workers:
-            return self.step + self.prepare
-        return max(self.handed_over, self.prepare / setting.num_workers, self.computed)
-
-
-def _least(fits: Sequence[Pipeline], cores: float) -> _Least:
-    """Give the least that each part took in any trial."""
+def _least(fits: Sequence[Pipeline], cores: float) -> Parts:
+    """Give the least that each part took in any trial, in ns."""
     step, receive = (min(getattr(fit, name) for fit in fits) for name in ("step_ns", "receive_compute_ns"))
     compute = min(float(fit.compute_ns.mean()) + fit.step_cores * fit.step_ns for fit in fits)
-    return _Least(
+    return Parts(
         step,
         min(float((fit.wait_ns + fit.compute_ns).mean()) for fit in fits),
-        step + receive + min(fit.receive_wait_ns for fit in fits),
         (compute + receive) / cores,
+        step + receive + min(fit.receive_wait_ns for fit in fits),
     )

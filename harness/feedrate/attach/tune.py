@@ -15,10 +15,9 @@ import os
 import selectors
 import signal
 import socket
-import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +42,6 @@ RESTARTS = 3
 """Starts of the script, one after the other, in which no trial ends."""
 ASKED = 4
 """So many times a loader is asked for that computes no gradients before it is taken for the one to tune."""
-TOLD = ("wall_ns", "steps", "starts_ns", "bytes", "begun_ns", "ended_ns", "whole", "foreign", "cpu_ns")
-"""What is kept of what the hook says of a trial."""
 
 
 class Tuning:
@@ -57,8 +54,8 @@ class Tuning:
         within: float,
         seed: int,
         cores: float,
-        keep: Callable[[Tuning, Trial, Window | None], None] = lambda *_: None,
-        look: Callable[[Outcome[Setting]], None] = lambda _: None,
+        on_trial: Callable[[Trial], None] = lambda _: None,
+        on_block: Callable[[Outcome[Setting]], None] = lambda _: None,
     ) -> None:
         """Begin.
 
@@ -67,17 +64,13 @@ class Tuning:
             within: tolerance, the log of how many times as fast the best setting may be.
             seed: of the search.
             cores: cores that the script may use.
-            keep: is given every trial that has ended, and its window; None of one that failed.
-            look: is given where the search stands after every block.
+            on_trial: is given every trial that has ended.
+            on_block: is given where the search stands after every block.
         """
         self.folder = Path()
         """Where the hook of the running script writes."""
-        self._asked, self._within, self._seed = asked, within, seed
-        self.earlier: Sequence[Trial] = ()
-        """Trials of an earlier session of the same search."""
-        self._keep, self._look = keep, look
-        self.watched: Watched | None = None
-        """The script that runs."""
+        self._asked, self._within, self.seed = asked, within, seed
+        self._on_trial, self._on_block = on_trial, on_block
         self.cuda = False
         self.machine = Machine(cores, psutil.virtual_memory().available, procfs.free_shared_memory())
         self.present: Setting | None = None
@@ -91,7 +84,8 @@ class Tuning:
         self.tried: list[Trial] = []
         self.window_s = PILOT_S
         self.ended = ""
-        """Why the search ended: ``known``, ``budget``, ``short`` (the script ends too soon); empty while it goes on."""
+        """Why the search ended: ``known``, ``budget``, ``interrupted``, ``short`` (the script ends too soon); empty
+        while it goes on."""
         self.ranks = 1
         """Processes of a start that train on such a loader."""
         self.deadline = math.inf
@@ -158,8 +152,6 @@ class Tuning:
         self.machine.epoch_steps = int(message["epoch_steps"])
         self.cuda = bool(message["cuda"])
         self._order = [self._trial_of(self.present)]
-        if self.earlier:
-            self._resume()
         return self._following()
 
     def _following(self) -> dict[str, Any]:
@@ -170,10 +162,10 @@ class Tuning:
             self._block += 1
             self.window_s = lengthened(self.window_s, self.search)
             if self.search.measured:
-                self._look(self.search.outcome())
+                self._on_block(self.search.outcome())
             self._order = self.search.next_block(self._block)
             if not self._order:
-                self.ended = "known"
+                self.ended = self.ended or "known"
         if time.monotonic() > self.deadline and not self.ended:
             self.ended = "budget"
         if self.ended:
@@ -217,7 +209,7 @@ class Tuning:
             self.present = self.present._replace(non_blocking=message["non_blocking"])
             setting = setting._replace(non_blocking=message["non_blocking"])
         if error:
-            self._take(Trial(self._block, setting, error=error), None)
+            self._take(Trial(self._block, setting, error=error))
             return
         loader = records.of_iterators(self.folder, int(message["pid"]), message["iterators"])
         steps = loop.whole_steps(loader, (message["begun_ns"], message["ended_ns"]))
@@ -227,20 +219,22 @@ class Tuning:
         if new and setting.num_workers and (own := procfs.workers_uss(int(message["pid"]))):
             self.machine.worker_bytes = max(self.machine.worker_bytes, own // setting.num_workers)
         preparing = float((fit.wait_ns + fit.compute_ns).mean()) if fit else None
-        told = {name: message[name] for name in TOLD}
-        self._take(Trial(self._block, setting, told, fit=fit, preparing_ns=preparing), Window(loader, steps))
+        window = Window(loader, steps)
+        self._take(Trial(self._block, setting, message, fit=fit, preparing_ns=preparing, window=window))
 
     def _trial_of(self, setting: Setting) -> Setting:
         return self.machine.trial_of(setting)
 
-    def script_ended(self, returncode: int) -> bool:
+    def script_ended(self, ended: Ended) -> bool:
         """Note that the script has ended; whether it was because a trial lasted far too long.
 
         Raises:
             InputError: its loader cannot be tuned as asked.
         """
-        if returncode < 0:
+        if ended.returncode < 0:
             bury()
+        if ended.watched.interrupted or ended.returncode in (-signal.SIGINT, 128 + signal.SIGINT):
+            self.ended = self.ended or "interrupted"
         if self.refused:
             raise InputError(f"feedrate tune: {self.refused}")
         stuck, self._until, self._pid, self.ranks = self.stuck, math.inf, 0, 1
@@ -249,19 +243,12 @@ class Tuning:
     def died(self, how: str) -> None:
         """Take over that the script ended while a trial ran: that failed, unless the script just came to its end."""
         if how and self._order:
-            self._take(Trial(self._block, self._order.pop(0), error=how), None)
+            self._take(Trial(self._block, self._order.pop(0), error=how))
 
-    def _take(self, tried: Trial, window: Window | None) -> None:
-        self.tried.append(tried)
-        self._keep(self, tried, window)
+    def _take(self, tried: Trial) -> None:
+        self.tried.append(replace(tried, ended_ns=time.perf_counter_ns()))
+        self._on_trial(tried)
         self._learn(tried)
-
-    def _resume(self) -> None:
-        """Take over the trials of an earlier session; the present setting runs again, as what the model rests on."""
-        for each in self.earlier:
-            self.tried.append(each)
-            self._learn(each)
-        self._block = 1 + max(each.block for each in self.earlier)
 
     def _learn(self, tried: Trial) -> None:
         """Have the search know of a trial, and lay it out by the first one."""
@@ -289,7 +276,7 @@ class Tuning:
         if pilot.told:
             self.window_s = first_window_s(pilot)
         able = [each for each in every if each not in self.excluded]
-        return Search(able, within=self._within, seed=self._seed, present=present, trial_of=self._trial_of)
+        return Search(able, within=self._within, seed=self.seed, present=present, trial_of=self._trial_of)
 
 
 class Server:
@@ -346,11 +333,16 @@ def kill(*pids: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A tuned script: the search, and the last of its starts."""
+    """A tuned script: the search, and the starts of the script."""
 
     tuning: Tuning
-    ended: Ended
+    starts: Sequence[Ended]
     took_s: float
+
+    @property
+    def ended(self) -> Ended:
+        """The last start."""
+        return self.starts[-1]
 
 
 def tune(
@@ -373,7 +365,7 @@ def tune(
         EnvironmentFault: there is no place for temporary files.
     """
     linux.adopt_orphans()
-    began, idle = time.monotonic(), 0
+    began, idle, starts = time.monotonic(), 0, list[Ended]()
     tuning.deadline = began + budget_s
     while True:
         known = len(tuning.tried)
@@ -385,18 +377,17 @@ def tune(
             known = {"FEEDRATE_TUNE_PLACE": json.dumps(tuning.made[:1])} if tuning.made else {}
             return {"FEEDRATE_TUNE": str(folder / "tune"), "FEEDRATE_TUNE_ANY": str(int(any_loader)), **known}
 
-        def wait(process: subprocess.Popen[bytes], server: list[Server] = server) -> None:
+        def wait(watched: Watched, server: list[Server] = server) -> None:
             server[0].serve(EVERY_S)
+            if watched.interrupted:  # a script that goes on after Ctrl-C ends where it next asks
+                tuning.ended = tuning.ended or "interrupted"
             if tuning.stuck or (tuning.ended and tuning.ranks > 1):  # ranks that wait for others end in no order
-                kill(process.pid, *procfs.descendants(process.pid))
+                kill(watched.process.pid, *procfs.descendants(watched.process.pid))
 
-        def look(watched: Watched) -> None:
-            tuning.watched = watched
-
-        ended = run(command, lines=False, prepare=prepare, wait=wait, look=look)
+        starts.append(ended := run(command, lines=False, prepare=prepare, wait=wait))
         server[0].close()
-        stuck = tuning.script_ended(ended.returncode)
-        if tuning.ended or not tuning.made or ended.returncode in (-signal.SIGINT, 128 + signal.SIGINT):
+        stuck = tuning.script_ended(ended)
+        if tuning.ended or not tuning.made:
             break
         if ended.returncode:
             tuning.died("took far too long" if stuck else ended.report.status)
@@ -405,4 +396,4 @@ def tune(
             tuning.ended = "short"
         if tuning.ended or tuning.present in (tuning.search.failed if tuning.search else ()):
             break
-    return Session(tuning, ended, time.monotonic() - began)
+    return Session(tuning, starts, time.monotonic() - began)

@@ -71,7 +71,8 @@ def text(session: Session, found: Result | None, command: str) -> Iterator[tuple
     tuning = session.tuning
     if found is None:
         yield "", f"{command} {session.ended.report.status}: nothing was tuned"
-        yield "note", "no trial ended well" if tuning.made else _untuned(session)
+        if tuning.ended != "interrupted":
+            yield "note", "no trial ended well" if tuning.made else _untuned(session)
         yield from (("note", note) for note in session.ended.report.notes)
         return
     grid = f"a grid of {found.settings} settings × {GRID_BLOCKS} blocks takes {found.settings * GRID_BLOCKS}"
@@ -94,6 +95,8 @@ def text(session: Session, found: Result | None, command: str) -> Iterator[tuple
     yield "paste", snippet(found.outcome.recommended)
     if tuning.ended == "short":
         yield "note", "the script ends before a trial has ended: give it more epochs, or a larger set of samples"
+    if tuning.ended == "interrupted":
+        yield "note", "the search was interrupted: this is what the trials said by then"
     yield "note", "batches were repeated and their order changed: do not keep what this run trained"
 
 
@@ -109,7 +112,7 @@ def _said_bound(found: Result) -> str:
         return "not known yet: a larger --budget gives one"
     said = f"the best of all settings is at most {_faster(found.outcome.bound)} faster, with 95 % confidence"
     more = f"; a larger --budget narrows that to {_faster(found.search.within)}"
-    return said if found.outcome.known else said + more
+    return said if found.outcome.settled else said + more
 
 
 def _faster(log: float) -> str:
@@ -158,7 +161,7 @@ def as_object(session: Session, found: Result | None) -> dict[str, Any]:
         "present": found.present.given(),
         "gain": found.gain.interval() if found.gain and found.gain_ends else None,
         "bound_pct": 100 * math.expm1(found.outcome.bound) if math.isfinite(found.outcome.bound) else None,
-        "known": found.outcome.known,
+        "known": found.outcome.settled,
         "trials": found.trials,
         "settings": found.settings,
         "took_s": session.took_s,

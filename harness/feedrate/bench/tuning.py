@@ -98,7 +98,7 @@ class Tuners:
     def feedrate(self, costs: Costs, budget_s: float) -> tuple[dict[str, Any], Advice]:
         """Have feedrate tune a workload, for so long at most: what it says, and what it recommends."""
         out = self._folder / "tuned.json"
-        words = ("--fresh", "--budget", f"{budget_s:.0f}s", "--results", str(self._folder), "--json", str(out))
+        words = ("--budget", f"{budget_s:.0f}s", "--results", str(self._folder), "--json", str(out))
         took_s = self._run(costs, "feedrate", "tune", *words, f"{self._script}:make")[1]
         told: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
         given = told["recommended"]

@@ -54,7 +54,6 @@ def tune(
     budget: Annotated[str, typer.Option(help="No other trial begins after so long, such as 90s, 4m.")] = "",
     python: Annotated[str, typer.Option(help="The Python that runs FILE.py:FUNCTION.")] = sys.executable,
     name: Annotated[str, typer.Option(help="What records call it; by default as its file.")] = "",
-    fresh: Annotated[bool, typer.Option("--fresh", help="Do not resume an interrupted search.")] = False,
     as_json: Annotated[str, typer.Option("--json", metavar="FILE", help="Write the result there; - is stdout.")] = "",
     results: Annotated[
         Path | None, typer.Option(parser=place, help="Where the run is written; by default with feedrate's other runs.")
@@ -65,9 +64,8 @@ def tune(
     from feedrate.store import runs
 
     asked = space.asked(batch_size, start_method, max_workers)
-    options: dict[str, Any] = {"within_pct": within, "budget": budget, "as_json": as_json}
-    options |= {"python": python, "name": name, "fresh": fresh}
-    terminal.tune(command, Console(stderr=True), results or runs.home(), asked, **options)
+    options: dict[str, Any] = {"within_pct": within, "budget": budget, "as_json": as_json, "python": python}
+    terminal.tune(command, Console(stderr=True), results or runs.home(), asked, name=name, **options)
 
 
 @commands.command()

@@ -1,12 +1,12 @@
 """Search for the best of many settings: which to measure next, and how far from the best the recommended one can be.
 
 Settings are measured in blocks, each setting once a block, so that what a machine does meanwhile cancels in the
-differences of two (logs of the time that a sample takes). In every block take part the leader, whose mean is the
-lowest, and a few of those that might still be better by more than ``within``, those first that might be best:
+differences of two (logs of the time that a sample takes). A block holds the leader, whose mean is the lowest, and a few
+settings that might still be better by more than ``within``, the most promising first:
 
 - **Floors.** No pipeline is faster than its step, than its workers' preparing divided among them, than its computing
-  divided among the cores: a setting whose floor is too near to the leader's time is set aside unmeasured. The
-  leader's own trials say this best, of settings that take more of the machine than it does: what disturbs a trial
+  divided among the cores (``Parts``): a setting whose floor is too near to the leader's time is set aside unmeasured.
+  The leader's own trials say this best, of settings that take more of the machine than it does: what disturbs a trial
   disturbs its parts and the whole alike, and cancels.
 - **The model.** The pipeline model says how settings compare. Its error is that of the settings that were measured
   (root mean square, at first ``MODEL_ERROR``; more, the farther from the leader it predicts). A setting that beats the
@@ -20,6 +20,9 @@ lowest, and a few of those that might still be better by more than ``within``, t
 
 The search ends when the bound is within the tolerance. The recommended setting is the cheapest for which it is.
 
+Settings are cells of a matrix (``plan.tuning``) or arguments of a script's DataLoader (``feedrate tune``). Their source
+runs the trials of ``next_block``, adds what they took (``add``) and what they show of other settings (``expect``).
+
 Pure Python: the parent of a sweep loads neither pandas nor SciPy.
 """
 
@@ -29,6 +32,7 @@ import math
 import random
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from statistics import fmean, pstdev
 from typing import Generic, NamedTuple, TypeVar
 
@@ -68,6 +72,24 @@ CONFIRMED = 4
 """Blocks in which the present and the recommended setting ran, for an interval of the gain."""
 
 
+class Parts(NamedTuple):
+    """The least that the parts of a step took in some trials, in one unit of time."""
+
+    step: float
+    prepare: float
+    """The preparing of a batch."""
+    computed: float
+    """The computing of a step, its batch's included, divided among the cores."""
+    handed_over: float
+    """The step, and the hand-over of a batch that a worker prepared."""
+
+    def step_with(self, workers: int) -> float:
+        """The least that a step takes with so many workers."""
+        if not workers:
+            return self.step + self.prepare
+        return max(self.handed_over, self.prepare / workers, self.computed)
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[Setting]):
     """Where a search stands."""
@@ -76,7 +98,7 @@ class Outcome(Generic[Setting]):
     bound: float
     """The log of how many times the best setting's pace can be the recommended one's; the tolerance at least,
     as that is what a search stops by."""
-    known: bool
+    settled: bool
     """Whether that is within the tolerance."""
 
 
@@ -88,19 +110,19 @@ class Audit(NamedTuple, Generic[Setting]):
     measured: float
 
 
-class _Belief(NamedTuple):
-    """A log time, and its standard deviation."""
-
-    mean: float
-    sd: float
-
-
-class _Spread(NamedTuple):
+class Spread(NamedTuple):
     """Standard deviation between trials of a setting within blocks, its degrees of freedom, and trials of a block."""
 
     sd: float
     freedom: int
     trials: int
+
+
+class _Belief(NamedTuple):
+    """A log time, and its standard deviation."""
+
+    mean: float
+    sd: float
 
 
 class Search(Generic[Setting]):
@@ -125,20 +147,17 @@ class Search(Generic[Setting]):
             trial_of: the setting whose trial shows another one's time, too.
         """
         self.settings, self.within, self.present = tuple(settings), within, present
-        self.trial_of = {each: trial_of(each) for each in self.settings}.__getitem__
+        self.trial_of = {setting: trial_of(setting) for setting in self.settings}.__getitem__
         self.logs: dict[Setting, dict[int, float]] = {}
         """Setting to block to the log of the time that a sample took."""
         self.failed: set[Setting] = set()
         self.audited: list[Setting] = []
-        self._chance = random.Random(seed)
+        self._random = random.Random(seed)
         self._predicted: Mapping[Setting, float] = {}
         self._floors: Mapping[Setting, float] = {}
         self._bases: Mapping[Setting, int] = {}
         self._rooms: Mapping[tuple[Setting, Setting], float] = {}
-        self._fitted: tuple[dict[Setting, float], dict[int, float]] | None = None
         self._beliefs: dict[Setting, _Belief] = {}
-        self._levelled: list[tuple[float, float] | None] = []
-        self._spread: _Spread | None = None
 
     def expect(
         self,
@@ -164,9 +183,6 @@ class Search(Generic[Setting]):
         }
         self._forget()
 
-    def _forget(self) -> None:
-        self._fitted, self._beliefs, self._levelled, self._spread = None, {}, [], None
-
     def add(self, block: int, setting: Setting, log_time: float | None) -> None:
         """Take over a trial; None where it failed, and the setting is not tried again."""
         self._forget()
@@ -175,16 +191,27 @@ class Search(Generic[Setting]):
         else:
             self.logs.setdefault(setting, {})[block] = log_time
 
+    def _forget(self) -> None:
+        """Drop estimates that rest on fewer trials or on another model."""
+        self._beliefs.clear()
+        for name in ("spread", "_fit", "_model_error"):
+            self.__dict__.pop(name, None)
+
     @property
     def measured(self) -> list[Setting]:
         """The settings that have run and never failed, cheapest first."""
-        return [each for each in self.settings if each in self.logs and each not in self.failed]
+        return [setting for setting in self._able() if setting in self.logs]
+
+    def _able(self) -> list[Setting]:
+        return [setting for setting in self.settings if setting not in self.failed]
+
+    # ------------------------------------------------------------------------------------------- what to measure next
 
     def next_block(self, block: int) -> list[Setting]:
         """Name the trials to run next in their order; none where the search has ended."""
-        wanted = self._first() if not self.measured else self._following(block)
-        order = [each for each in dict.fromkeys(map(self.trial_of, wanted)) if each not in self.failed]
-        self._chance.shuffle(order)
+        wanted = self._following(block) if self.measured else self._first()
+        order = [trial for trial in dict.fromkeys(map(self.trial_of, wanted)) if trial not in self.failed]
+        self._random.shuffle(order)
         return order
 
     def _first(self) -> list[Setting]:
@@ -192,59 +219,108 @@ class Search(Generic[Setting]):
         able = self._able()
         if self.present is not None and self.present not in self.failed:
             return [self.present]
-        return [able[place * len(able) // FIRST] for place in range(FIRST)]
+        return [able[step * len(able) // FIRST] for step in range(FIRST)]
 
     def _following(self, block: int) -> list[Setting]:
-        outcome, leader = self.outcome(), self.leader
-        if not outcome.known or len(self.logs[outcome.recommended]) < FEWEST:
-            open_ones = [each for each in self._able() if each != leader and self.bound(leader, each) > self.within]
-            tried = sorted(
-                (each for each in open_ones if each in self.logs), key=lambda each: -self.bound(leader, each)
-            )
-            wanted = [leader, *tried[:OPEN_ONES], *self._entering(open_ones)]
-            aside = [each for each in self._able() if each not in self.logs and each not in open_ones]
-            if len(self.audited) < AUDITS and block > 1 and aside:
-                self.audited.append(self._chance.choice(aside))
-                wanted.append(self.audited[-1])
-        elif self._confirmed(outcome.recommended) < CONFIRMED:
+        outcome = self.outcome()
+        confirmed = self._blocks_with_present(outcome.recommended) >= CONFIRMED
+        if not outcome.settled or len(self.logs[outcome.recommended]) < FEWEST:
+            wanted = self._contenders(block)
+        elif not confirmed:
             wanted = [outcome.recommended]
         else:
             return []
-        if self.present is not None and self._confirmed(outcome.recommended) < CONFIRMED:
+        if self.present is not None and not confirmed:
             wanted.append(self.present)
         return wanted
 
-    def _entering(self, open_ones: Sequence[Setting]) -> list[Setting]:
+    def _contenders(self, block: int) -> list[Setting]:
+        """The leader, settings that may be better, and an audit."""
+        leader, able = self.leader, self._able()
+        contenders = [rival for rival in able if rival != leader and self.bound(leader, rival) > self.within]
+        tried = sorted(
+            (rival for rival in contenders if rival in self.logs), key=lambda rival: -self.bound(leader, rival)
+        )
+        wanted = [leader, *tried[:OPEN_ONES], *self._entering(contenders)]
+        aside = [setting for setting in able if setting not in self.logs and setting not in contenders]
+        if len(self.audited) < AUDITS and block > 1 and aside:
+            self.audited.append(self._random.choice(aside))
+            wanted.append(self.audited[-1])
+        return wanted
+
+    def _entering(self, contenders: Sequence[Setting]) -> list[Setting]:
         """Choose trials of settings that were not measured: the cheapest of those that may be best, then by promise."""
-        promising = sorted((each for each in open_ones if each not in self.logs), key=self._least)
+        promising = sorted((rival for rival in contenders if rival not in self.logs), key=self._least)
         if not promising:
             return []
-        near = [each for each in promising if self._gap(each, promising[0]) < self.within / 2]
+        near = [rival for rival in promising if self._gap(rival, promising[0]) < self.within / 2]
         trials = map(self.trial_of, (min(near, key=self.settings.index), *promising))
         return list(dict.fromkeys(trials))[:WIDTH]
+
+    def _blocks_with_present(self, setting: Setting) -> int:
+        """Blocks in which the present setting and another one ran; enough where the gain is not asked for."""
+        if self.present is None or self.present in self.failed or self.present == setting:
+            return CONFIRMED
+        return len(self._differences(setting, self.present))
 
     def aside(self) -> Iterator[tuple[str, int]]:
         """Count the settings that were not measured, by what spoke against them."""
         if not self.measured:
             return
-        leader = self.leader
-        left = [each for each in self._able() if each not in self.logs]
-        by_floor = [each for each in left if self._room(leader, each) <= self.within]
-        by_model = [each for each in left if each not in by_floor and self.bound(leader, each) <= self.within]
-        for reason, settings in (
-            (BY_FLOOR, by_floor),
-            (BY_MODEL, by_model),
-            (OPEN, set(left) - {*by_floor, *by_model}),
-        ):
-            if settings:
-                yield reason, len(settings)
+        leader, reasons = self.leader, {BY_FLOOR: 0, BY_MODEL: 0, OPEN: 0}
+        for setting in self._able():
+            if setting not in self.logs:
+                by_floor, by_model = self._room(leader, setting), self.bound(leader, setting)
+                reasons[BY_FLOOR if by_floor <= self.within else BY_MODEL if by_model <= self.within else OPEN] += 1
+        yield from ((reason, count) for reason, count in reasons.items() if count)
 
     def audits(self) -> Iterator[Audit[Setting]]:
         """Settings that were set aside and measured all the same."""
         means, leader = self._means(), self.leader
-        for each in self.audited:
-            if each in means:
-                yield Audit(each, self._gap(each, leader), means[each] - means[leader])
+        for setting in self.audited:
+            if setting in means:
+                yield Audit(setting, self._gap(setting, leader), means[setting] - means[leader])
+
+    # ------------------------------------------------------------------------------------------- what trials show
+
+    @property
+    def leader(self) -> Setting:
+        """The cheapest setting that is as good as the one with the lowest believed time, as far as that matters."""
+        measured = self.measured
+        times = {setting: self._believed(setting).mean for setting in measured} if self._predicted else self._means()
+        return next(setting for setting in measured if times[setting] <= min(times.values()) + TIED * self.within)
+
+    def outcome(self) -> Outcome[Setting]:
+        """Recommend the leader, or the cheapest setting before it that is known to be within the tolerance."""
+        leader, measured = self.leader, self.measured
+        cheaper = measured[: measured.index(leader) + 1]
+        bounds = {
+            setting: self._regret(setting)
+            for setting in cheaper
+            if len(self.logs[setting]) >= FEWEST or setting == leader
+        }
+        best = next((setting for setting in bounds if bounds[setting] <= self.within), leader)
+        return Outcome(best, max(self.within, bounds[best]), bounds[best] <= self.within)
+
+    def _regret(self, setting: Setting) -> float:
+        return max((self.bound(setting, other) for other in self._able() if other != setting), default=0.0)
+
+    def bound(self, setting: Setting, other: Setting) -> float:
+        """Bound the log of how many times as fast as a measured setting another one is, by what bounds it lowest."""
+        mine, theirs = self._believed(setting), self._believed(other)
+        bounds = [
+            mine.mean - theirs.mean + SIGMAS * math.hypot(mine.sd, theirs.sd),
+            self._room(setting, other),
+        ]
+        if pairs := self._differences(setting, other):
+            same_trials = self.trial_of(setting) == self.trial_of(other)
+            bounds.append(fmean(pairs) + (0.0 if same_trials else self._half(pairs)))
+        return min(bounds)
+
+    def _room(self, setting: Setting, other: Setting) -> float:
+        """How much the floor of another setting leaves to gain over a measured one."""
+        mine = self._believed(setting)
+        return min(mine.mean + SIGMAS * mine.sd - self._floor(other), self._rooms.get((setting, other), math.inf))
 
     def _least(self, setting: Setting) -> float:
         """The least log time that a setting may take."""
@@ -258,100 +334,49 @@ class Search(Generic[Setting]):
         """What the trials vary by on which prediction and floor rest, what all of a block share included."""
         if not self._bases.get(setting):
             return 0.0
-        return math.hypot(self.spread()[0], pstdev(self._fit()[1].values())) / math.sqrt(self._bases[setting])
-
-    def _able(self) -> list[Setting]:
-        return [each for each in self.settings if each not in self.failed]
-
-    def _confirmed(self, setting: Setting) -> int:
-        """Blocks in which the present setting and another one ran; enough where the gain is not asked for."""
-        if self.present is None or self.present in self.failed or self.present == setting:
-            return CONFIRMED
-        return len(self._differences(setting, self.present))
+        return math.hypot(self.spread.sd, pstdev(self._fit[1].values())) / math.sqrt(self._bases[setting])
 
     def _gap(self, setting: Setting, other: Setting) -> float:
         return self._predicted.get(setting, 0.0) - self._predicted.get(other, 0.0)
-
-    # ------------------------------------------------------------------------------------------- what is known
-
-    @property
-    def leader(self) -> Setting:
-        """The cheapest setting that is as good as the one with the lowest believed time, as far as that matters."""
-        times = {each: self._believed(each).mean for each in self.measured} if self._predicted else self._means()
-        return next(each for each in self.measured if times[each] <= min(times.values()) + TIED * self.within)
-
-    def outcome(self) -> Outcome[Setting]:
-        """Recommend the leader, or the cheapest setting before it that is known to be within the tolerance."""
-        cheaper = self.measured[: self.measured.index(self.leader) + 1]
-        bounds = {each: self._regret(each) for each in cheaper if len(self.logs[each]) >= FEWEST or each == self.leader}
-        best = next((each for each in bounds if bounds[each] <= self.within), self.leader)
-        return Outcome(best, max(self.within, bounds[best]), bounds[best] <= self.within)
-
-    def _regret(self, setting: Setting) -> float:
-        return max((self.bound(setting, other) for other in self._able() if other != setting), default=0.0)
-
-    def bound(self, setting: Setting, other: Setting) -> float:
-        """Bound the log of how many times as fast as a measured setting another one is: the least of what is known."""
-        mine, theirs = self._believed(setting), self._believed(other)
-        found = [
-            mine.mean - theirs.mean + SIGMAS * math.hypot(mine.sd, theirs.sd),
-            self._room(setting, other),
-        ]
-        if pairs := self._differences(setting, other):
-            same_trials = self.trial_of(setting) == self.trial_of(other)
-            found.append(fmean(pairs) + (0.0 if same_trials else self._half(pairs)))
-        return min(found)
-
-    def _room(self, setting: Setting, other: Setting) -> float:
-        """How much the floor of another setting leaves to gain over a measured one."""
-        mine = self._believed(setting)
-        return min(mine.mean + SIGMAS * mine.sd - self._floor(other), self._rooms.get((setting, other), math.inf))
 
     def _believed(self, setting: Setting) -> _Belief:
         """Combine what the model says of a setting with its trials, each as far as it can be trusted."""
         if setting in self._beliefs:
             return self._beliefs[setting]
-        means, known = self._means(), []
+        means, sources = self._means(), []
         if setting in means:
-            known.append(_Belief(means[setting], self.spread()[0] / math.sqrt(len(self.logs[setting]))))
-        if setting in self._predicted and self._level() is not None:
-            level, error = self._level() or (0.0, 0.0)
+            sources.append(_Belief(means[setting], self.spread.sd / math.sqrt(len(self.logs[setting]))))
+        if setting in self._predicted and self._model_error is not None:
+            level, error = self._model_error
             # Twice: the trials that a prediction rests on may be those of the setting itself.
             sd = math.hypot(error * self._scale(setting), 2 * self._basis_error(setting))
-            known.append(_Belief(level + self._predicted[setting], sd))
+            sources.append(_Belief(level + self._predicted[setting], sd))
         belief = _Belief(0.0, math.inf)
-        if known:
-            weight = sum(each.sd**-2 for each in known)
-            belief = _Belief(sum(each.mean * each.sd**-2 for each in known) / weight, weight**-0.5)
+        if sources:
+            weight = sum(source.sd**-2 for source in sources)
+            belief = _Belief(sum(source.mean * source.sd**-2 for source in sources) / weight, weight**-0.5)
         self._beliefs[setting] = belief
         return belief
 
     def _scale(self, setting: Setting) -> float:
-        """How many times as much the model may be off here as near the leader."""
-        return 1 + abs(self._predicted[setting] - self._fastest()) / FAR
+        """How many times as much the model may be off here as near the measured setting that it finds fastest."""
+        fastest = min(self._predicted[other] for other in self.measured if other in self._predicted)
+        return 1 + abs(self._predicted[setting] - fastest) / FAR
 
-    def _fastest(self) -> float:
-        """What the model says of the measured setting that it finds fastest."""
-        return min(self._predicted[each] for each in self.measured if each in self._predicted)
-
-    def _level(self) -> tuple[float, float] | None:
+    @cached_property
+    def _model_error(self) -> tuple[float, float] | None:
         """What settings take over what the model says, and by how much that differs between them; None: no model."""
-        if not self._levelled:
-            self._levelled.append(self._levels())
-        return self._levelled[0]
-
-    def _levels(self) -> tuple[float, float] | None:
-        means, spread = self._means(), self.spread()[0]
-        known = [each for each in means if each in self._predicted]
-        if not known:
+        means, spread = self._means(), self.spread.sd
+        modelled = [setting for setting in means if setting in self._predicted]
+        if not modelled:
             return None
-        weights = [self._scale(each) ** -2 for each in known]
-        left = [means[each] - self._predicted[each] for each in known]
-        level = sum(weight * value for weight, value in zip(weights, left, strict=True)) / sum(weights)
+        weights = [self._scale(setting) ** -2 for setting in modelled]
+        excess = [means[setting] - self._predicted[setting] for setting in modelled]
+        level = sum(weight * value for weight, value in zip(weights, excess, strict=True)) / sum(weights)
         squares = MODEL_BELIEF * MODEL_ERROR**2
-        for each, weight, value in zip(known, weights, left, strict=True):
-            squares += weight * max(0.0, (value - level) ** 2 - spread**2 / len(self.logs[each]))
-        return level, max(LEAST_ERROR, math.sqrt(squares / (MODEL_BELIEF + len(known) - 1)))
+        for setting, weight, value in zip(modelled, weights, excess, strict=True):
+            squares += weight * max(0.0, (value - level) ** 2 - spread**2 / len(self.logs[setting]))
+        return level, max(LEAST_ERROR, math.sqrt(squares / (MODEL_BELIEF + len(modelled) - 1)))
 
     def difference(self, setting: Setting, other: Setting) -> float:
         """Log of how many times as long a measured setting takes as another one, by all of their trials."""
@@ -362,54 +387,51 @@ class Search(Generic[Setting]):
         mine, theirs = self.logs.get(setting, {}), self.logs.get(other, {})
         return [mine[block] - theirs[block] for block in mine.keys() & theirs.keys()]
 
+    @cached_property
     def _fit(self) -> tuple[dict[Setting, float], dict[int, float]]:
-        """Fit a mean to every setting and an offset to every block (least squares, by turns)."""
-        if self._fitted is not None:
-            return self._fitted
+        """A mean of every setting and an offset of every block (least squares, by turns)."""
         offsets = dict.fromkeys((block for logs in self.logs.values() for block in logs), 0.0)
         means: dict[Setting, float] = {}
         for _ in range(50):
-            means = {each: fmean(y - offsets[b] for b, y in self.logs[each].items()) for each in self.measured}
+            means = {
+                setting: fmean(log - offsets[block] for block, log in self.logs[setting].items())
+                for setting in self.measured
+            }
             before, offsets = offsets, {}
             for block in before:
-                left = [self.logs[each][block] - means[each] for each in means if block in self.logs[each]]
+                left = [self.logs[setting][block] - means[setting] for setting in means if block in self.logs[setting]]
                 offsets[block] = fmean(left) if left else 0.0
             middle = fmean(offsets.values())
             offsets = {block: offset - middle for block, offset in offsets.items()}
             if offsets == before:
                 break
-        self._fitted = means, offsets
-        return self._fitted
+        return means, offsets
 
     def _means(self) -> dict[Setting, float]:
-        return self._fit()[0]
+        return self._fit[0]
 
-    def spread(self) -> tuple[float, int]:
-        """Standard deviation between trials of a setting within blocks, and its degrees of freedom."""
-        known = self._spreading()
-        return known.sd, known.freedom
-
-    def _spreading(self) -> _Spread:
-        if self._spread is not None:
-            return self._spread
-        means, offsets = self._fit()
-        own = {self.trial_of(each): each for each in means}.values()  # what shares trials shows nothing of its own
-        left = [y - means[each] - offsets[block] for each in own for block, y in self.logs[each].items()]
-        freedom = max(0, len(left) - len(own) - len(offsets) + 1)
-        squares = SPREAD_BELIEF * SPREAD**2 + sum(value * value for value in left)
-        self._spread = _Spread(math.sqrt(squares / (SPREAD_BELIEF + freedom)), freedom, len(own))
-        return self._spread
+    @cached_property
+    def spread(self) -> Spread:
+        """How much trials vary within blocks."""
+        means, offsets = self._fit
+        distinct = {self.trial_of(setting): setting for setting in means}.values()
+        residuals = [
+            log - means[setting] - offsets[block] for setting in distinct for block, log in self.logs[setting].items()
+        ]
+        freedom = max(0, len(residuals) - len(distinct) - len(offsets) + 1)
+        squares = SPREAD_BELIEF * SPREAD**2 + sum(value * value for value in residuals)
+        return Spread(math.sqrt(squares / (SPREAD_BELIEF + freedom)), freedom, len(distinct))
 
     def _half(self, pairs: Sequence[float]) -> float:
         """How far above the mean difference of pairs the true one may lie."""
-        spread, freedom, trials = self._spreading()
+        spread, freedom, trials = self.spread
         belief, n = min(freedom, BELIEF), len(pairs)
         if not belief:
             return math.inf
         middle = fmean(pairs)
-        own = sum((value - middle) ** 2 for value in pairs)
+        squares = sum((value - middle) ** 2 for value in pairs)
         freedom = belief + n - 1
-        variance = (2 * belief * spread**2 + own) / freedom
+        variance = (2 * belief * spread**2 + squares) / freedom
         grown = 1 + n * PRIOR**2
         level = max(1, trials - 1) / (2 * CHANCE) * math.sqrt(grown)
         factor = level ** (2 / (freedom + 1))

@@ -16,7 +16,6 @@ Pure Python: the parent of a sweep loads neither pandas nor SciPy.
 
 from __future__ import annotations
 
-import json
 import math
 import random
 from collections import Counter, defaultdict
@@ -25,8 +24,8 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from feedrate.plan.schedule import Plan, PlannedCell
-from feedrate.plan.search import Search, Setting
-from feedrate.schema.axes import BY_NAME, KNOBS
+from feedrate.plan.search import Parts, Search, Setting
+from feedrate.schema.axes import BY_NAME, KNOBS, Value
 from feedrate.schema.columns import WORKER_STAGES
 from feedrate.schema.errors import InputError
 from feedrate.store.manifest import Audited, Counted, Tuned
@@ -55,26 +54,23 @@ class Task:
         return next((cell.cell_id for cell in self.cells if not _off_default(cell, KNOBS)), None)
 
 
-def _off_default(cell: PlannedCell, names: Iterable[str]) -> dict[str, Any]:
-    """Those of some axes that do not stand at their default; one that does not apply counts as if it did."""
-    return {
-        name: cell.axes[name]
-        for name in sorted(names)
-        if cell.axes.get(name, default := BY_NAME[name].default) != default
-    }
+Changes = frozenset[tuple[str, Value]]
+"""Names and values of axes that do not stand at their default."""
 
 
-def _key(cell: PlannedCell, names: Iterable[str]) -> str:
-    return json.dumps(_off_default(cell, names))
+def _off_default(cell: PlannedCell, names: Iterable[str]) -> Changes:
+    """Those of some axes; one that does not apply counts as if it stood at its default."""
+    given = {name: cell.axes.get(name, BY_NAME[name].default) for name in names}
+    return frozenset((name, value) for name, value in given.items() if value != BY_NAME[name].default)
 
 
 def tasks(cells: Iterable[PlannedCell]) -> tuple[Task, ...]:
     """Form tasks of the training and loading cells; one without another setting is none."""
-    found: defaultdict[str, list[PlannedCell]] = defaultdict(list)
+    groups: defaultdict[Changes, list[PlannedCell]] = defaultdict(list)
     for cell in cells:
         if _tunable(cell):
-            found[_key(cell, BY_NAME.keys() - KNOBS)].append(cell)
-    return tuple(Task(tuple(sorted(group, key=_cost))) for group in found.values() if len(group) > 1)
+            groups[_off_default(cell, BY_NAME.keys() - KNOBS)].append(cell)
+    return tuple(Task(tuple(sorted(group, key=_cost))) for group in groups.values() if len(group) > 1)
 
 
 def _tunable(cell: PlannedCell) -> bool:
@@ -119,10 +115,10 @@ class Searches:
             Search(
                 [cell.cell_id for cell in task.cells],
                 within=plan.rule.target,
-                seed=random.Random(f"{seed}:{place}:search").getrandbits(32),
+                seed=random.Random(f"{seed}:{number}:search").getrandbits(32),
                 present=task.present,
             )
-            for place, task in enumerate(self._tasks)
+            for number, task in enumerate(self._tasks)
         ]
         self._of_cell = {cell: search for search in self._searches for cell in search.settings}
         self._trials: dict[tuple[str, int], Trial] = {}
@@ -154,26 +150,26 @@ class Searches:
             took = -math.log(rate) if trial["outcome"] == "ok" and rate else None
             self._of_cell[cell].add(trial["block"], cell, took)
         for task, search in zip(self._tasks, self._searches, strict=True):
-            own = [trial for (cell, _), trial in self._trials.items() if self._of_cell[cell] is search]
-            search.expect(*expected(task, own, self._cores))
+            trials = [trial for (cell, _), trial in self._trials.items() if self._of_cell[cell] is search]
+            search.expect(*expected(task, trials, self._cores))
 
     @property
-    def known(self) -> bool:
+    def settled(self) -> bool:
         """Whether every task's recommended setting is known to be near enough to its best."""
-        return all(search.measured and search.outcome().known for search in self._searches)
+        return all(search.measured and search.outcome().settled for search in self._searches)
 
-    def found(self, trials: Iterable[Trial]) -> tuple[Tuned, ...]:
+    def results(self, trials: Iterable[Trial]) -> tuple[Tuned, ...]:
         """What the searches found by all trials, in the order of the tasks; nothing of one in which none ended well."""
         self._learn(trial for trial in trials if trial["block"] >= len(self._orders) - 1)
-        ran = Counter(id(self._of_cell[cell]) for cell, _ in self._trials)
+        searches = [self._of_cell[cell] for cell, _ in self._trials]
         return tuple(
-            told(search, str, settings=len(search.settings), trials=ran[id(search)])
+            manifest_entry(search, str, settings=len(search.settings), trials=searches.count(search))
             for search in self._searches
             if search.measured
         )
 
 
-def told(
+def manifest_entry(
     search: Search[Setting],
     cell_of: Callable[[Setting], str],
     *,
@@ -181,7 +177,7 @@ def told(
     trials: int,
     gain: tuple[float, float, float] | None = None,
 ) -> Tuned:
-    """Tell in a manifest what a search found.
+    """Say in a manifest what a search found.
 
     Args:
         search: has trials that ended well.
@@ -198,16 +194,16 @@ def told(
         trials=trials,
         within_pct=round(100 * math.expm1(search.within), 3),
         bound_pct=round(100 * math.expm1(outcome.bound), 3) if math.isfinite(outcome.bound) else None,
-        known=outcome.known,
+        known=outcome.settled,
         gain=gain,
         aside=tuple(Counted(count=count, reason=reason) for reason, count in search.aside()),
         audits=tuple(
             Audited(
-                cell_id=cell_of(each.setting),
-                predicted=round(math.exp(-each.predicted), 4),
-                measured=round(math.exp(-each.measured), 4),
+                cell_id=cell_of(audit.setting),
+                predicted=round(math.exp(-audit.predicted), 4),
+                measured=round(math.exp(-audit.measured), 4),
             )
-            for each in search.audits()
+            for audit in search.audits()
         ),
     )
 
@@ -221,21 +217,13 @@ class _Batch(NamedTuple):
     """Whether workers prepared it."""
 
 
-class Expected(NamedTuple):
-    """What trials tell of settings, by cell_id."""
-
-    predicted: dict[str, float]
-    """Log of the seconds that a sample takes."""
-    floors: dict[str, float]
-    """Log of the seconds that it takes at least."""
-    bases: dict[str, int]
-    """Trials of which preparing and CPU were taken."""
-    rooms: dict[tuple[str, str], list[float]]
-    """Two settings to the logs of how many times as fast the second can be at most, by each trial of the first."""
+Rooms = dict[tuple[str, str], list[float]]
 
 
-def expected(task: Task, trials: Sequence[Trial], cores: int) -> Expected:
-    """Tell of settings what trials of others show.
+def expected(
+    task: Task, trials: Sequence[Trial], cores: int
+) -> tuple[dict[str, float], dict[str, float], dict[str, int], Rooms]:
+    """Tell by cell_id what trials show of other settings, as ``Search.expect`` takes it.
 
     Args:
         task: the settings.
@@ -243,58 +231,52 @@ def expected(task: Task, trials: Sequence[Trial], cores: int) -> Expected:
         cores: cores of the machine.
     """
     ended = [trial for trial in trials if trial["outcome"] == "ok" and trial.get("samples_per_s")]
-    keys = {cell.cell_id: _key(cell, KNOBS - UNPREPARED) for cell in task.cells}
-    seen: defaultdict[str, list[_Batch]] = defaultdict(list)
+    keys = {cell.cell_id: _off_default(cell, KNOBS - UNPREPARED) for cell in task.cells}
+    prepared: defaultdict[Changes, list[_Batch]] = defaultdict(list)
     for trial in ended:
-        seen[keys[trial["cell_id"]]] += _batches(trial)
-    found = Expected({}, {}, {}, _rooms(task, ended, keys, cores))
+        prepared[keys[trial["cell_id"]]] += _batches(trial)
+    predicted, floors, bases = dict[str, float](), dict[str, float](), dict[str, int]()
     for cell in task.cells:
-        if batches := seen[keys[cell.cell_id]]:
+        if batches := prepared[keys[cell.cell_id]]:
             workers = int(cell.axes["num_workers"])
-            step = min((trial["wall_ns"] - trial["host_fetch_ns"]) / trial["steps"] for trial in ended)
-            scale = 1e9 * ended[0]["samples"] / ended[0]["steps"]
+            step, scale = min(map(_step_ns, ended)), 1e9 * ended[0]["samples"] / ended[0]["steps"]
             alike = [batch for batch in batches if batch.workers == bool(workers)] or batches
-            found.predicted[cell.cell_id] = math.log(_step_ns(step, alike, workers, cores) / scale)
-            found.floors[cell.cell_id] = math.log(_step_ns(step, batches, workers, cores) / scale)
-            found.bases[cell.cell_id] = len(alike)
-    return found
+            predicted[cell.cell_id] = math.log(_parts(step, alike, cores).step_with(workers) / scale)
+            floors[cell.cell_id] = math.log(_parts(step, batches, cores).step_with(workers) / scale)
+            bases[cell.cell_id] = len(alike)
+    return predicted, floors, bases, _rooms(task, ended, keys, cores)
 
 
-def _rooms(
-    task: Task, trials: Sequence[Trial], keys: Mapping[str, str], cores: int
-) -> dict[tuple[str, str], list[float]]:
-    """What trials with workers leave to gain for settings that take no less of the machine.
-
-    Args:
-        task: the settings.
-        trials: those that ended well.
-        keys: of settings; equal ones prepare a batch alike.
-        cores: cores of the machine.
-    """
-    left: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
-    places = {cell.cell_id: place for place, cell in enumerate(task.cells)}
+def _rooms(task: Task, trials: Sequence[Trial], keys: Mapping[str, Changes], cores: int) -> Rooms:
+    """What trials with workers leave to gain for settings that take no less; those of one key prepare batches alike."""
+    rooms: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
+    cells = [cell.cell_id for cell in task.cells]
     for trial in trials:
         if not trial["num_workers"]:
             continue
-        own, batch = trial["cell_id"], next(_batches(trial), None)
-        step = (trial["wall_ns"] - trial["host_fetch_ns"]) / trial["steps"]
-        for other in task.cells[places[own] + 1 :]:
-            alike = [batch] if batch and keys[own] == keys[other.cell_id] else []
-            least = _step_ns(step, alike, int(other.axes["num_workers"]), cores) if alike else step
-            left[own, other.cell_id].append(math.log(trial["wall_ns"] / trial["steps"] / least))
-    return left
+        cell, step = trial["cell_id"], _step_ns(trial)
+        same, unlike = _parts(step, list(_batches(trial)), cores), _parts(step, (), cores)
+        for other in task.cells[cells.index(cell) + 1 :]:
+            parts = same if keys[cell] == keys[other.cell_id] else unlike
+            least = parts.step_with(int(other.axes["num_workers"]))
+            rooms[cell, other.cell_id].append(math.log(trial["wall_ns"] / trial["steps"] / least))
+    return rooms
+
+
+def _step_ns(trial: Trial) -> float:
+    return float((trial["wall_ns"] - trial["host_fetch_ns"]) / trial["steps"])
 
 
 def _batches(trial: Trial) -> Iterator[_Batch]:
     """What a batch took in a trial; nothing where its stages were not stamped."""
-    stages = [trial.get(f"worker_{stage}_ns") for stage in WORKER_STAGES]
-    if known := [stage for stage in stages if stage is not None]:
+    stages = [took for stage in WORKER_STAGES if (took := trial.get(f"worker_{stage}_ns")) is not None]
+    if stages:
         cpu_pct = (trial.get("main_cpu_pct") or 0.0) + (trial.get("workers_cpu_pct") or 0.0)
         steps, workers = trial["steps"], bool(trial["num_workers"])
-        yield _Batch(sum(known) / steps, cpu_pct / 100 * trial["wall_ns"] / steps, workers)
+        yield _Batch(sum(stages) / steps, cpu_pct / 100 * trial["wall_ns"] / steps, workers)
 
 
-def _step_ns(step: float, batches: Sequence[_Batch], workers: int, cores: int) -> float:
-    """What a step takes by the closed form, in ns."""
-    preparing, cpu = min(batch.preparing for batch in batches), min(batch.cpu for batch in batches)
-    return max(step, preparing / workers, cpu / cores) if workers else step + preparing
+def _parts(step: float, batches: Sequence[_Batch], cores: int) -> Parts:
+    """The least that the parts of a step took; the step alone where no batch tells more."""
+    preparing, cpu = (min((getattr(batch, name) for batch in batches), default=0.0) for name in ("preparing", "cpu"))
+    return Parts(step, preparing, cpu / cores, handed_over=step)

@@ -124,9 +124,7 @@ class ActiveRun:
 
         Random, with the sides of a claim's effect close to each other (``plan.stopping``).
         """
-        if self.searches:
-            return self.searches.order(block, self.trials)
-        if self.meeting:
+        if self.searches or self.meeting:
             return self.live(block)
         gone = self.given_up(block)
         live = {cell.cell_id: cell for cell in self._affordable(block, self.live(block))}
@@ -165,7 +163,7 @@ class ActiveRun:
     def answered(self, block: int) -> bool:
         """Whether every question whose cells ran was answered as well as the protocol wants, before a block."""
         if self.searches:
-            return self.searches.known
+            return self.searches.settled
         gone = self.given_up(block)
         claims = [claim for claim in self.claims.claims if gone.isdisjoint(claim.deciding)]
         certain = all(self.claims.certainty(claim, block) >= 1 for claim in claims)
@@ -390,7 +388,7 @@ class ActiveRun:
             ceilings=len(plan.ceilings),
             contrasts=tuple(self._stopped_contrasts(reason, failed)),
             claims=tuple(self._stopped_claims(reason, failed)),
-            tuned=self.searches.found(self.trials) if self.searches else (),
+            tuned=self.searches.results(self.trials) if self.searches else (),
             untestable=dict(plan.untestable),
             noise_before=self.noise.get("before", {}),
             noise_after=self.noise.get("after", {}),
