@@ -45,7 +45,7 @@ def test_the_planted_scripts_cover_what_a_loader_can_be() -> None:
     ways = [(0, "fork"), *product((1, 2, 8), ("fork", "spawn"))]
     assert {(*loader, *way) for loader in product((None, "heavy"), (None, "iterable")) for way in ways} <= seen
     assert len({costs.options["computes"] for costs, _, _ in planned}) == 3
-    assert len({costs.said for costs in scripts.COSTS}) == len(scripts.COSTS)
+    assert len({costs.label for costs in scripts.COSTS}) == len(scripts.COSTS)
 
 
 @pytest.mark.parametrize(

@@ -74,5 +74,5 @@ def test_a_workload_is_tuned_and_its_truth_measured(tmp_path: Path, monkeypatch:
     found = tuning.tune(scripts.Planted(tmp_path), costs, blocks=1, seconds=(0.05, 0.05))
     assert {found.present, found.feedrate.setting} <= found.steps_per_s.keys()
     assert found.present == "num_workers=1"
-    assert found.paces[found.feedrate.setting] > 2 * found.paces[found.present]
+    assert found.paces[found.feedrate.setting] > 1.3 * found.paces[found.present]
     assert found.trials > 2

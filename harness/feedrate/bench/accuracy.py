@@ -46,7 +46,7 @@ PAIRS, SHORTS = 12, 3
 
 def cells(device: str) -> list[dict[str, Value]]:
     """List the planted cells: 24, two for each pair of workers and step."""
-    found = []
+    planted = []
     for (row, workers), (column, step_ms), other in product(enumerate(WORKERS), enumerate(STEPS_MS), (0, 1)):
         read_us, decode_us = PLANTS[(2 * (row + column) + other) % len(PLANTS)]
         axes: dict[str, Value] = {
@@ -58,8 +58,8 @@ def cells(device: str) -> list[dict[str, Value]]:
             "num_workers": workers,
         }
         axes |= {"mode": "load"} if step_ms is None else {"mode": "train", "step": "emulated", "step_ms": step_ms}
-        found.append(cell(device, **axes))
-    return found
+        planted.append(cell(device, **axes))
+    return planted
 
 
 def measure(session: Session) -> list[Figure]:
@@ -129,11 +129,11 @@ def _measure_windows(session: Session) -> Figure:
         for pair, each in track(order, "", console=session.console, transient=True):
             shorts = []
             for window_s in (LONG_S, *[SHORT_S] * SHORTS)[:: 1 if pair % 2 else -1]:
-                found, stamps = _witnessed(session, template, each, packed=packed, seed=pair, window_s=window_s)
+                result, stamps = _witnessed(session, template, each, packed=packed, seed=pair, window_s=window_s)
                 if window_s == SHORT_S:
-                    shorts.append(found["samples_per_s"])
+                    shorts.append(result["samples_per_s"])
                 else:
-                    long = found["samples"] * 1e9 / (stamps[CLOSES] - stamps[OPENS])
+                    long = result["samples"] * 1e9 / (stamps[CLOSES] - stamps[OPENS])
             ratios.append(float(np.mean(shorts)) / long)
     logs = np.log(ratios)
     off, half = 100 * float(logs.mean()), 100 * float(half_width(logs.std(ddof=1), len(logs)))

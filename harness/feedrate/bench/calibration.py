@@ -82,13 +82,13 @@ def predicted(cells: pd.DataFrame) -> Iterator[Figure]:
     rate_pct, wait_ms = f"{prediction.RATE_WITHIN_PCT:g} %", f"{prediction.WAIT_WITHIN_MS:g} ms"
     rate = "throughput of cells whose {} was held out, predicted within " + rate_pct
     wait = "their data wait, with {} held out, predicted within " + f"{wait_ms} a step or {rate_pct}"
-    for axis, part in cells.groupby("held_out"):
+    for axis, held_out in cells.groupby("held_out"):
         least = PREDICTED[str(axis)]
         for what, within, error, digits, unit in (
             (rate, "within", "error_pct", 1, "%"),
             (wait, "wait_within", "wait_error_ms", 2, "ms"),
         ):
-            share, errors = float(part[within].mean()), part[error].abs()
+            share, errors = float(held_out[within].mean()), held_out[error].abs()
             spread = f"median {errors.median():.{digits}f} {unit}, worst {errors.max():.{digits}f} {unit}"
-            measured = f"{100 * share:.0f} % (error: {spread}, n = {len(part)})"
+            measured = f"{100 * share:.0f} % (error: {spread}, n = {len(held_out)})"
             yield Figure(what.format(axis), f"{100 * least:g} % of them", measured, share >= least)

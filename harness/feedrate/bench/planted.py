@@ -214,8 +214,8 @@ def truth(options: argparse.Namespace) -> list[list[float]]:
     torch.set_num_threads(1)
     taken: list[list[float]] = [[] for _ in options.settings]
     for block in range(options.blocks):
-        for place in random.Random(block).sample(range(len(taken)), len(taken)):
-            taken[place].append(window(options, *options.settings[place]))
+        for at in random.Random(block).sample(range(len(taken)), len(taken)):
+            taken[at].append(window(options, *options.settings[at]))
     return taken
 
 

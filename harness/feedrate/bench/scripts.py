@@ -54,7 +54,7 @@ RATIOS = {"feedrate run --no-lines": 1.01, "feedrate run": 1.03}
 class Costs(NamedTuple):
     """A script but for its workers."""
 
-    said: str
+    label: str
     options: Mapping[str, object]
 
 
@@ -138,7 +138,7 @@ def measure(session: Session) -> Iterator[Figure]:
     session.console.print("Scripts: with feedrate and without, in turns ...")
     ways = list(product(COSTLY, RATIOS.items()))
     for costs, (how, most) in track(ways, "", console=session.console, transient=True):
-        yield judge_cost(f"{how}; {costs.said}", most, planted.turns(costs, "--no-lines" in how))
+        yield judge_cost(f"{how}; {costs.label}", most, planted.turns(costs, "--no-lines" in how))
 
 
 def watch(planted: Planted, costs: Costs, workers: int, method: str, **options: object) -> WatchedScript:
@@ -149,13 +149,13 @@ def watch(planted: Planted, costs: Costs, workers: int, method: str, **options: 
         raise KeyboardInterrupt
     if ended.returncode:
         raise TrialError(f"bench: a planted script ended with status {ended.returncode}")
-    told, pacing = {name: np.array(seconds) for name, seconds in planted.written().items()}, ended.report.pacing
+    clock, pacing = {name: np.array(seconds) for name, seconds in planted.written().items()}, ended.report.pacing
     if pacing is None or ended.report.predictions is None:
-        raise TrialError(f"bench: feedrate run measured nothing of {costs.said}: {'; '.join(ended.report.notes)}")
-    last = {name: float(seconds[-pacing.steps :].sum()) for name, seconds in told.items()}
+        raise TrialError(f"bench: feedrate run measured nothing of {costs.label}: {'; '.join(ended.report.notes)}")
+    last = {name: float(seconds[-pacing.steps :].sum()) for name, seconds in clock.items()}
     lines = ended.report.lines
     return WatchedScript(
-        costs=costs.said,
+        costs=costs.label,
         num_workers=workers,
         start_method=method if workers else None,
         steps=pacing.steps,
@@ -165,7 +165,7 @@ def watch(planted: Planted, costs: Costs, workers: int, method: str, **options: 
         script_wait_share=last["waits"] / last["walls"],
         hot_first=bool(lines) and lines[0].line == planted.hot_line,
         hot_share=sum(line.share for line in lines if line.line == planted.hot_line),
-        script_hot_share=float(told["hot"].sum() / told["prepared"].sum()),
+        script_hot_share=float(clock["hot"].sum() / clock["prepared"].sum()),
         predicted={each.num_workers: each.steps_per_s.value for each in ended.report.predictions.others},
     )
 
@@ -213,10 +213,10 @@ def judge_predictions(scripts: Sequence[WatchedScript]) -> Figure:
     )
 
 
-def judge_cost(said: str, most: float, turns: Sequence[Mapping[str, Sequence[float]]]) -> Figure:
+def judge_cost(script: str, most: float, turns: Sequence[Mapping[str, Sequence[float]]]) -> Figure:
     """Judge paired ratios of step times with feedrate to those without, each over nine tenths of an epoch."""
     means = [{way: float(np.mean(walls[len(walls) // 10 :])) for way, walls in turn.items()} for turn in turns[WARM:]]
     ratios = [turn["with"] / turn["without"] for turn in means]
     return judge_ratio(
-        f"step time of a script with {said} ÷ without", most, ratios, f"pairs of {len(turns[0]['with']):,} steps"
+        f"step time of a script with {script} ÷ without", most, ratios, f"pairs of {len(turns[0]['with']):,} steps"
     )

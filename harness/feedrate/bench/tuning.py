@@ -89,11 +89,11 @@ def tune(
     )
     every = settings(present, Asked(), Machine(len(usable_cores()), None, None), cuda=False)
     screened = _truth(planted, options, every, 1, seconds[0])[:, 0]
-    asked = {present, recommended, *(every[place] for place in np.argsort(screened)[:BEST])}
+    asked = {present, recommended, *(every[at] for at in np.argsort(screened)[:BEST])}
     measured = [setting for setting in every if setting in asked]
     logs = _truth(planted, options, measured, blocks, seconds[1])
     return TunedWorkload(
-        costs=costs.said,
+        costs=costs.label,
         present=str(present),
         settings=tuned["settings"],
         trials=tuned["trials"],
