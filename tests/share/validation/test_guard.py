@@ -206,14 +206,13 @@ def test_each_table_has_a_cap_of_its_own(run: Path, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.slow
 def test_time_grows_as_rows_do_and_memory_has_an_end(tmp_path: Path) -> None:
-    """A million trials take at most ten times as long as a hundred thousand (2.8 to 3.6 was seen), 15 s and 1 GB."""
+    """A million trials take at most ten times as long as a hundred thousand (2.8 to 3.6 was seen), and below 1 GB."""
     generated.write(tmp_path / "one", 1)
     (one,) = (tmp_path / "one").glob("*/*/trials.parquet")
     small, large = tmp_path / "small.parquet", tmp_path / "large.parquet"
     generated.write_repeated(one, 100_000, small)
     generated.write_repeated(one, 1_000_000, large)
     peaks: list[int] = []
-    took_s: list[float] = []
 
     def validated(path: Path, rows: int, *, memory: bool = False) -> Ended:
         ended = run_command("validate", str(path), "--json", memory=memory)
@@ -224,9 +223,7 @@ def test_time_grows_as_rows_do_and_memory_has_an_end(tmp_path: Path) -> None:
     def whole() -> float:
         ended = validated(large, 1_000_000, memory=True)
         peaks.append(ended.peak_bytes or 0)
-        took_s.append(ended.took_s)
         return ended.took_s
 
     assert times(whole, lambda: validated(small, 100_000).took_s, 10) <= 10
     assert 1e8 < max(peaks) < 1e9
-    assert min(took_s) <= 15
