@@ -74,7 +74,7 @@ class Place:
 
     def planted(self) -> str:
         """A copy of the planted script: modules beside it hide those of Python."""
-        return str(shutil.copy(PACKAGE / "bench" / "planted_training.py", self.folder / "train.py"))
+        return str(shutil.copy(PACKAGE / "bench" / "planted.py", self.folder / "train.py"))
 
     def script(self, text: str, name: str = "train.py") -> str:
         """A script that begins as all do."""

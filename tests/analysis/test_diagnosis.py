@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from simulations import FAULTS, NOISES
 
 from feedrate.analysis.blocks import Floats
 from feedrate.analysis.diagnosis import (
@@ -20,7 +21,6 @@ from feedrate.analysis.diagnosis import (
     diagnose_logs,
 )
 from feedrate.analysis.noise import grade
-from feedrate.analysis.simulate_noise import FAULTS, NOISES
 from feedrate.schema.plugins import ROOT
 from feedrate.store import runs
 

@@ -10,7 +10,7 @@ import psutil
 import pytest
 from beside import tried
 
-from feedrate.bench import site
+from feedrate.bench import session, site
 from feedrate.schema.errors import FeedrateError
 
 MEGABYTES = 200
@@ -24,9 +24,9 @@ def test_an_interrupt_ends_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path
         started.append(running.pid)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(site, "peak_bytes", interrupted)
+    monkeypatch.setattr(session, "peak_bytes", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        site.run_command("site", "--results", str(tmp_path / "none"), "--out", str(tmp_path / "build"), memory=True)
+        session.run_command("site", "--results", str(tmp_path / "none"), "--out", str(tmp_path / "build"), memory=True)
     assert not psutil.pid_exists(started[0])
     assert not (tmp_path / "build").exists()
 
@@ -35,11 +35,11 @@ def test_an_interrupt_ends_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path
 @tried
 def test_what_it_says_and_how_it_ends_is_known() -> None:
     """What is printed and what is complained of are told apart, and the status is that of the command."""
-    refused = site.run_command("validate", "there-is-nothing-here")
+    refused = session.run_command("validate", "there-is-nothing-here")
     assert refused.status == 2
     assert "no such file" in refused.stdout
     assert refused.peak_bytes is None
-    ended = site.run_command("bench", "--only", "nothing", memory=True)
+    ended = session.run_command("bench", "--only", "nothing", memory=True)
     assert (ended.status, ended.stdout) == (2, "")
     assert "no section 'nothing'" in ended.stderr
     assert ended.took_s > 0
@@ -55,7 +55,7 @@ def test_memory_is_that_of_all_processes() -> None:
     inner = f"{holds}import time; time.sleep(1)"
     outer = f"{holds}import subprocess, sys; subprocess.run([sys.executable, '-c', {inner!r}])"
     with subprocess.Popen([sys.executable, "-c", outer]) as running:
-        peak = site.peak_bytes(running)
+        peak = session.peak_bytes(running)
     assert 2 * MEGABYTES < peak / 1e6 < 2 * MEGABYTES + 150
 
 

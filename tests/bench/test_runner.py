@@ -65,10 +65,10 @@ def test_a_section_that_fails_loses_no_other(
     def fails(session: Session) -> NoReturn:
         raise error(f"nothing works on {session.machine_id}")
 
-    monkeypatch.setitem(runner.MEASURES, "storage", fails)
+    monkeypatch.setitem(runner.MEASURES, "speed", fails)
     record = runner.measure(Console(file=io.StringIO()), results=tmp_path)
-    assert stubbed == [name for name in SECTIONS if name != "storage"]
-    (failed,) = record.section("storage")
+    assert stubbed == [name for name in SECTIONS if name != "speed"]
+    (failed,) = record.section("speed")
     assert (failed.met, failed.measured) == (met, f"nothing works on {record.machine.machine_id}")
     assert record.witnessed
 
@@ -78,7 +78,7 @@ def test_one_section_alone(stubbed: list[str], tmp_path: Path) -> None:
     record = runner.measure(Console(file=io.StringIO()), "instrumentation", tmp_path)
     assert stubbed == ["instrumentation"]
     assert (record.sections, record.witnessed) == (("instrumentation",), ())
-    assert runner.chosen("statistics, accuracy") == ("accuracy", "statistics")
+    assert runner.chosen("tuning, accuracy") == ("accuracy", "tuning")
 
 
 def test_an_unknown_section_is_refused_before_anything_runs(stubbed: list[str], tmp_path: Path) -> None:

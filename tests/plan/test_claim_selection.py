@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from simulations import certain
 
-from feedrate.analysis.simulate import certain
 from feedrate.analysis.verdicts import ALPHA
 from feedrate.plan import suite
 from feedrate.plan.claim import Claim, Part, pair, terms

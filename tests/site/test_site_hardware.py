@@ -175,7 +175,7 @@ def test_the_page_is_light(shown: Site) -> None:
     chromium = bench_browser.browser_path()
     assert chromium is not None
     with ThreadPoolExecutor(1) as apart:  # Playwright runs once in a thread
-        (cost,) = apart.submit(bench_browser.weights, shown.folder, ["hardware.html"], chromium).result()
+        (cost,) = apart.submit(bench_browser.page_costs, shown.folder, ["hardware.html"], chromium, 0).result()
     index = len(gzip.compress((shown.folder / hardware_page.INDEX).read_bytes(), 6))
     assert cost.before_bytes + hardware_page.INDEX_LIMIT - index <= 1000 * BEFORE_KB
 

@@ -22,8 +22,6 @@ __all__ = [
     "pipeline",
     "prediction",
     "sentences",
-    "simulate",
-    "simulate_noise",
     "steps",
     "storage",
     "summary",

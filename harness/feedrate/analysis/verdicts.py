@@ -13,7 +13,7 @@ of those that may show none: it can get no verdict there, and would only take fr
 An effect that the source gives a figure for is compared with the figure and not with 1. Nobody gave the figures a
 spread: they are taken to be right within a fifth, so that an effect of at least 0.8 times the figure confirms it.
 
-What this is worth under five kinds of noise is simulated (``analysis.simulate_noise``): with 30 blocks and a spread of
+What this is worth under five kinds of noise is simulated (``tests/simulations.py``): with 30 blocks and a spread of
 4 % between pairs, nine in ten true nulls among 31 claims are called "no difference".
 """
 

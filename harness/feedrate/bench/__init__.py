@@ -1,6 +1,3 @@
-"""What feedrate promises of itself, measured: ``runner`` takes the figures.
-
-Nothing is imported here: ``packing`` runs in a process of its own, whose memory is measured.
-"""
+"""What feedrate promises of itself, measured: ``runner`` takes the figures."""
 
 __all__ = ["runner"]

@@ -1,13 +1,10 @@
-"""How accurate is the throughput that feedrate reports, and what does its timing cost?
+"""How accurate is the throughput that feedrate reports?
 
 Accuracy: planted cells beside an external clock. They cover what a loader can be: no work, waiting, computing, both;
 from no workers to more than there are cores; a loader alone, and one before an emulated step. Costs are spread over
 workers and steps as in a Latin square, so that 24 cells stand for all combinations.
 
-Windows: short ones beside long ones, with a stock that a window must not begin with, and the beginning of a window
-beside the rest of it.
-
-Instrumentation: a step's stamps, a batch's stamps in a worker, and both together in real training.
+Windows: short ones beside long ones, with a stock that a window must not begin with.
 """
 
 from __future__ import annotations
@@ -23,9 +20,8 @@ from rich.progress import track
 from feedrate.analysis import estimators
 from feedrate.analysis.blocks import half_width
 from feedrate.analysis.estimates import rows_of
-from feedrate.bench.session import Figure, Session, cell, judge, judge_ratio
+from feedrate.bench.session import Figure, Session, cell
 from feedrate.schema.axes import Value, cell_id
-from feedrate.schema.window import drained_after
 from feedrate.store.bench_record import WitnessedTrial
 from feedrate.sweep.launcher import Template
 from feedrate.trial.witness import CLOSES, EPOCHS_BEGIN, EPOCHS_END, OPENS
@@ -46,17 +42,11 @@ WAITS_US = (2000, 5000)
 """Of a sample's read; eight workers only wait, so that two cores do."""
 PAIRS, SHORTS = 12, 3
 """Of each wait: long windows, and the short ones beside each."""
-BEGINNING_PCT = 2.0
-"""Most that the first steps of a window may be faster or slower than the rest."""
-STEP_US, EVENTS_US, BATCH_US = 10.0, 30.0, 100.0
-"""What stamps may cost: of a step, of a step with CUDA events, of a batch in a worker."""
-RATIO = 1.02
-"""What a step with stamps may take of one without."""
 
 
 def cells(device: str) -> list[dict[str, Value]]:
     """List the planted cells: 24, two for each pair of workers and step."""
-    found = []
+    planted = []
     for (row, workers), (column, step_ms), other in product(enumerate(WORKERS), enumerate(STEPS_MS), (0, 1)):
         read_us, decode_us = PLANTS[(2 * (row + column) + other) % len(PLANTS)]
         axes: dict[str, Value] = {
@@ -68,8 +58,8 @@ def cells(device: str) -> list[dict[str, Value]]:
             "num_workers": workers,
         }
         axes |= {"mode": "load"} if step_ms is None else {"mode": "train", "step": "emulated", "step_ms": step_ms}
-        found.append(cell(device, **axes))
-    return found
+        planted.append(cell(device, **axes))
+    return planted
 
 
 def measure(session: Session) -> list[Figure]:
@@ -96,7 +86,7 @@ def measure(session: Session) -> list[Figure]:
                     estimates=estimators.estimates(estimators.Steps.of(batch_size, result)),
                 )
             )
-    return [judge_accuracy(session.witnessed), *_measure_windows(session)]
+    return [judge_accuracy(session.witnessed), _measure_windows(session)]
 
 
 def _witnessed(
@@ -125,79 +115,28 @@ def judge_accuracy(witnessed: Sequence[WitnessedTrial]) -> Figure:
     )
 
 
-def _measure_windows(session: Session) -> list[Figure]:
+def _measure_windows(session: Session) -> Figure:
     """Hold short windows against long ones by an external clock, in turns; about six minutes."""
     session.console.print(f"Windows: {SHORT_S:g} s beside {LONG_S:g} s by an external clock, 8 workers ...")
     cells = [
         cell(session.device, mode="load", storage_format="lmdb", patch_size=16, batch_size=8, read_us=wait, **STOCK)
         for wait in WAITS_US
     ]
-    ratios, beginnings = [], []
+    ratios = []
     order = [(pair, each) for pair in range(PAIRS) for each in cells]
     with Template() as template:
         packed = session.ask(template, "prepare", cells[0])["packed"]
         for pair, each in track(order, "", console=session.console, transient=True):
             shorts = []
             for window_s in (LONG_S, *[SHORT_S] * SHORTS)[:: 1 if pair % 2 else -1]:
-                found, stamps = _witnessed(session, template, each, packed=packed, seed=pair, window_s=window_s)
+                result, stamps = _witnessed(session, template, each, packed=packed, seed=pair, window_s=window_s)
                 if window_s == SHORT_S:
-                    shorts.append(found["samples_per_s"])
+                    shorts.append(result["samples_per_s"])
                 else:
-                    long = found["samples"] * 1e9 / (stamps[CLOSES] - stamps[OPENS])
-                    beginnings.append(beginning(found["window"]))
+                    long = result["samples"] * 1e9 / (stamps[CLOSES] - stamps[OPENS])
             ratios.append(float(np.mean(shorts)) / long)
-    return [
-        _within("windows of 0.6 s beside one of 6 s by an external clock, 8 workers", WINDOW_PCT, ratios, "pairs"),
-        _within("the first steps of a window beside the rest of it, 8 workers", BEGINNING_PCT, beginnings, "windows"),
-    ]
-
-
-def beginning(borders: Sequence[int]) -> float:
-    """Mean duration of a window's first steps, twice the stock, ÷ that of all others.
-
-    Args:
-        borders: when each step began, and when the last one ended, in nanoseconds.
-    """
-    first = 2 * drained_after(*STOCK.values())
-    return (borders[first] - borders[0]) / first / ((borders[-1] - borders[first]) / (len(borders) - 1 - first))
-
-
-def _within(what: str, most_pct: float, ratios: Sequence[float], counted: str) -> Figure:
-    """Judge by the mean of logs how far ratios are off 1."""
     logs = np.log(ratios)
     off, half = 100 * float(logs.mean()), 100 * float(half_width(logs.std(ddof=1), len(logs)))
-    measured = f"{off:+.2f} % ({off - half:+.2f} to {off + half:+.2f}, n = {len(logs)} {counted})"
-    return Figure(what, f"within {most_pct:g} %", measured, abs(off) <= most_pct)
-
-
-def measure_instrumentation(session: Session) -> list[Figure]:
-    """Measure each cost alone, then real training with and without; about half a minute."""
-    session.console.print("Instrumentation: loops with and without stamps, in turns ...")
-    training = cell(
-        session.device, mode="train", step="real", storage_format="lmdb", patch_size=16, batch_size=16, num_workers=0
-    )
-    with Template() as template:
-        packed = session.ask(template, "prepare", training)["packed"]
-        result = session.ask(template, "instrumentation", training, packed=packed)
-    worker = "stamps of a worker, measured alone in one process (batches of 32)"
-    return [
-        stamp_cost("host time of a step's stamps, measured alone (three stages)", STEP_US, result["loop_ns"], "step"),
-        stamp_cost("the same with CUDA events", EVENTS_US, result["events_ns"], "step"),
-        stamp_cost(worker, BATCH_US, result["stamps_ns"], "batch"),
-        step_ratio(result["training"], result["pair_steps"], session.device),
-    ]
-
-
-def stamp_cost(what: str, most_us: float, costs_ns: Sequence[float] | None, of: str) -> Figure:
-    """Judge the median of what stamps cost; None where there is no CUDA device."""
-    target = f"≤ {most_us:g} µs a {of}"
-    if costs_ns is None:
-        return Figure(what, target, "no CUDA device here", None)
-    return judge(what, target, [cost / 1000 for cost in costs_ns], digits=1, unit=" µs", counted="pair")
-
-
-def step_ratio(pairs: Sequence[float], steps: int, device: str) -> Figure:
-    """Judge paired step-time ratios on ``cpu`` or ``cuda``, instrumented ÷ bare."""
-    name = "GPU" if device == "cuda" else "CPU"
-    what = f"step time of SRCNN on the {name}, instrumented ÷ bare (batch 16, patch 16)"
-    return judge_ratio(what, RATIO, pairs, f"pairs of {steps} steps")
+    measured = f"{off:+.2f} % ({off - half:+.2f} to {off + half:+.2f}, n = {len(logs)} pairs)"
+    what = "windows of 0.6 s beside one of 6 s by an external clock, 8 workers"
+    return Figure(what, f"within {WINDOW_PCT:g} %", measured, abs(off) <= WINDOW_PCT)

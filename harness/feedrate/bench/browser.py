@@ -3,30 +3,20 @@
 Chromium runs without a window on this machine, the main thread of its pages slowed down as on a phone; the network is
 this machine's own and costs nothing, so the times are those of parsing, laying out and running scripts. Bytes are those
 of every answer, compressed as web servers do it (gzip, level 6); what is compressed already counts as it is.
-
-No machine measured as many cells as Explore is given here: a run's cells stand there again and again, told apart by
-further axes.
 """
 
 from __future__ import annotations
 
 import gzip
 import json
-import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import pandas as pd
-
 from feedrate.bench.session import Figure
-from feedrate.pages import selection
-from feedrate.pages.selection import Selection
-from feedrate.questions.explore import page as explore_page
 from feedrate.schema.errors import EnvironmentFault, FeedrateError
 from feedrate.site.serve import served
 
@@ -59,10 +49,8 @@ _REST = """async ([quiet, most]) => {
 }"""
 """A timer that comes late says that the main thread was busy."""
 EXPLORE = "explore.html"
-CELLS, CHANGES = 20_000, 10
-"""Cells of Explore, and how often a filter is changed."""
-_LEFT_OUT = ("figures", "runs", "suites", "machines")
-_INDEX = re.compile('data-index="[^"]*"')
+CHANGES = 10
+"""How often a filter of Explore is changed."""
 _AFTER = f"""
 const drawn = () => performance.getEntriesByName("fr-explore").length;
 const after = async (press) => {{
@@ -77,17 +65,14 @@ const after = async (press) => {{
 }};
 """
 """Press something and wait until that is drawn and painted; the milliseconds that it took."""
-_SHOW_ALL = f"""async () => {{{_AFTER}
+_FILTER = f"""async (times) => {{{_AFTER}
   document.querySelector("details.fr-explore-filters").open = true;
   for (const all of document.querySelectorAll("details.fr-explore-filters fieldset button")) {{
     if (!all.disabled) await after(() => all.click());
   }}
-  return document.querySelector(".fr-explore-problems").innerText;
-}}"""
-_FILTER = f"""async (times) => {{{_AFTER}
   const took = [];
   for (let each = 0; each < times; each += 1) {{
-    took.push(await after(() => document.querySelector("input[name=storage_format][value=png]").click()));
+    took.push(await after(() => document.querySelector("input[name=storage_format]").click()));
   }}
   return took;
 }}"""
@@ -164,21 +149,22 @@ def opened(browser: Browser, path: str, width: int = WIDE) -> Iterator[Page]:
         raise FeedrateError(f"bench: {path} failed in the browser: {reason}") from error
 
 
-def page_costs(site: Path, paths: Sequence[str], executable: str) -> list[PageCost]:
-    """Open pages of a built site; one that does not load, paints nothing or draws no chart is an error."""
-    found = []
+def page_costs(site: Path, paths: Sequence[str], executable: str, loads: int = LOADS) -> list[PageCost]:
+    """Open pages of a built site; one that does not load, paints nothing or draws no chart is an error.
+
+    Args:
+        site: the built site's folder.
+        paths: pages, from there.
+        executable: Chromium.
+        loads: slow loads of each page; without any, pages are weighed and no times are taken.
+    """
+    costs = []
     with served(site) as origin, started(executable) as browser:
         for path in paths:
             before, after = _weigh(browser, origin, path)
-            paints, blocks = zip(*(_load_slowly(browser, origin, path) for _ in range(LOADS)), strict=True)
-            found.append(PageCost(path, before, after, paints, blocks))
-    return found
-
-
-def weights(site: Path, paths: Sequence[str], executable: str) -> list[PageCost]:
-    """Weigh pages of a built site; no times are taken."""
-    with served(site) as origin, started(executable) as browser:
-        return [PageCost(path, *_weigh(browser, origin, path), (), ()) for path in paths]
+            slow = [_load_slowly(browser, origin, path) for _ in range(loads)]
+            costs.append(PageCost(path, before, after, tuple(ms for ms, _ in slow), tuple(ms for _, ms in slow)))
+    return costs
 
 
 def _weigh(browser: Browser, origin: str, path: str) -> tuple[int, int]:
@@ -244,57 +230,13 @@ def blocking_ms(events: Sequence[Event]) -> float:
     return sum(max(0.0, took / 1000 - 50) for took in took_us)
 
 
-@dataclass(frozen=True)
-class Crowd(Selection):
-    """Runs as if they had measured very many cells: those of one kind again and again, over further axes."""
-
-    count: int = CELLS
-
-    @cached_property
-    def cells(self) -> pd.DataFrame:
-        """As many cells as ``count`` says, each with an id of its own."""
-        own = selection.cells([shown.run for shown in self.every])
-        # Only cells of one kind are drawn together.
-        one = own[own["n"].gt(0) & own["mode"].eq("load") & own["workload"].eq("div2k_standin")]
-        places = [
-            {"replica": at % 9, "read_us": at // 9 % 10, "n_samples": 256 * (1 + at // 90)}
-            for at in range(-(-self.count // len(one)))
-        ]
-        cells = pd.concat([one.assign(**place) for place in places], ignore_index=True).iloc[: self.count]
-        return cells.assign(cell_id=[f"{at:012x}" for at in range(self.count)])
-
-
-def crowd(everyone: Selection, count: int = CELLS) -> Crowd:
-    """Make very many cells of a few runs."""
-    return Crowd(everyone.every, everyone.featured, everyone.detailed, everyone.brief, count=count)
-
-
-def with_explore(site: Path, everyone: Selection, folder: Path) -> Path:
-    """Copy a site, with its page Explore made anew from other runs."""
-    shutil.copytree(site, folder, ignore=shutil.ignore_patterns(*_LEFT_OUT))
-    shutil.rmtree(folder / "explore", ignore_errors=True)
-    page = explore_page.page(everyone)
-    for path, text in page.files.items():
-        (folder / path).parent.mkdir(exist_ok=True)
-        (folder / path).write_text(str(text), encoding="utf-8")
-    address = _INDEX.search("".join(placed.html for placed in page.figures.values()))
-    html = (folder / EXPLORE).read_text(encoding="utf-8")
-    if address is None or not _INDEX.search(html):
-        raise FeedrateError("bench: Explore has no cell")
-    (folder / EXPLORE).write_text(_INDEX.sub(address[0], html), encoding="utf-8")
-    return folder
-
-
-def filter_explore(site: Path, executable: str, count: int = CELLS) -> list[float]:
-    """Show all cells of a crowd on Explore; take away those of one storage format and bring them back, in turns.
+def filter_explore(site: Path, executable: str) -> list[float]:
+    """Show all cells on Explore; take away those of one storage format and bring them back, in turns.
 
     The times are milliseconds from the click until everything was drawn anew and painted, of each change.
     """
     with served(site) as origin, started(executable) as browser, opened(browser, EXPLORE) as page:
         page.goto(origin + EXPLORE)
         page.locator("#fr-explore .fr-explore-live svg").first.wait_for()
-        shown = page.evaluate(_SHOW_ALL)
-        if f"of {count:,} are drawn" not in shown:
-            raise FeedrateError(f"bench: Explore does not hold {count:,} cells: {shown}")
         took: list[float] = page.evaluate(_FILTER, CHANGES)
         return took

@@ -1,4 +1,4 @@
-"""What feedrate promises of itself, measured: speed, accuracy, its own cost, statistics, files of others, its website.
+"""What feedrate promises of itself, measured: accuracy, its own cost, scripts of others, searches, its website.
 
 A figure that misses its target is printed as missed. What was found is written beside the machine's runs, and the page
 "How accurate is feedrate?" is made from it.
@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from feedrate import __version__
-from feedrate.bench import accuracy, scripts, site, speed, statistics, tuning
+from feedrate.bench import accuracy, calibration, cost, scripts, site, tuning
 from feedrate.bench.session import Figure, Session
 from feedrate.machine.identity import describe, software
 from feedrate.machine.probes import gpu
@@ -25,15 +25,12 @@ from feedrate.store import remote, runs
 from feedrate.store.bench_record import SECTIONS, BenchRecord, Promise
 
 MEASURES: dict[str, Callable[[Session], Iterable[Figure]]] = {
-    "speed": speed.measure,
-    "storage": speed.measure_storage,
+    "speed": cost.measure,
     "accuracy": accuracy.measure,
-    "instrumentation": accuracy.measure_instrumentation,
+    "instrumentation": cost.measure_instrumentation,
     "scripts": scripts.measure,
     "tuning": tuning.measure,
-    "statistics": statistics.measure,
-    "calibration": statistics.measure_calibration,
-    "files": site.measure_files,
+    "calibration": calibration.measure,
     "site": site.measure,
     "store": site.measure_store,
 }

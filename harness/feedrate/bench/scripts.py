@@ -1,6 +1,6 @@
 """How accurate is what ``feedrate run`` says of a training script, and what does it cost the script?
 
-Accuracy: planted scripts (``planted_training``) with a clock of their own. They cover what a loader can be: samples
+Accuracy: planted scripts (``planted``) with a clock of their own. They cover what a loader can be: samples
 that sleep, compute or do both; of constant or heavy-tailed costs; map-style and iterable; from no workers to more than
 there are cores, forked or spawned; a step that sleeps or computes. Pace and wait are held against the script's clock
 over the same steps (the script's last ones, as feedrate leaves a warm-up out), the hot line against its share of
@@ -17,7 +17,6 @@ import json
 import random
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,19 +24,18 @@ from functools import cache
 from hashlib import pbkdf2_hmac
 from itertools import chain, product
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from rich.progress import track
 
-from feedrate.analysis.blocks import Floats
 from feedrate.attach.run import run
-from feedrate.bench.session import Figure, Session, judge_ratio
+from feedrate.bench.session import Figure, Session, judge_ratio, run_planted
 from feedrate.schema.errors import TrialError
 from feedrate.schema.words import percent
 from feedrate.store.bench_record import WatchedScript, predictions
 
-SOURCE = Path(__file__).with_name("planted_training.py")
+SOURCE = Path(__file__).with_name("planted.py")
 HOT_LINE = "# the hot line"
 WORKERS, SPAWNED = (0, 1, 2, 4, 8), (1, 2, 8)
 PACE_PCT, WAIT_POINTS, LINE_POINTS = 1.0, 2.0, 5.0
@@ -56,7 +54,7 @@ RATIOS = {"feedrate run --no-lines": 1.01, "feedrate run": 1.03}
 class Costs(NamedTuple):
     """A script but for its workers."""
 
-    said: str
+    label: str
     options: Mapping[str, object]
 
 
@@ -101,36 +99,31 @@ class Planted:
     """The planted script, copied to where nothing shadows the standard library."""
 
     def __init__(self, folder: Path) -> None:
-        self._script = Path(shutil.copy(SOURCE, folder))
+        self.script = Path(shutil.copy(SOURCE, folder))
         self._out = folder / "planted.json"
-        lines = self._script.read_text(encoding="utf-8").splitlines()
+        lines = self.script.read_text(encoding="utf-8").splitlines()
         self.hot_line = next(number for number, line in enumerate(lines, 1) if line.endswith(HOT_LINE))
 
-    def command(self, **options: object) -> list[str]:
-        """How the script is started; what is True is a flag."""
+    def options(self, **options: object) -> list[str]:
+        """Options of the script; what is True is a flag."""
         given = {"per-ms": hashes_per_ms(), "out": self._out, **options}
-        words = [[f"--{name}", *([] if value is True else [str(value)])] for name, value in given.items()]
-        return [sys.executable, "-W", "ignore", str(self._script), *chain.from_iterable(words)]
+        return list(chain.from_iterable((f"--{k}", *([] if v is True else [str(v)])) for k, v in given.items()))
+
+    def command(self, **options: object) -> list[str]:
+        """How the script is started."""
+        return [sys.executable, "-W", "ignore", str(self.script), *self.options(**options)]
 
     def turns(self, costs: Costs, no_lines: bool) -> list[dict[str, list[float]]]:
         """Run a script below ``feedrate run``, which it keeps away in every other epoch: seconds of their steps."""
         script = self.command(**{**costs.options, "step-computes": True})
-        words = ("run", *(("--no-lines",) if no_lines else ()), "--results", str(self._out.parent), "--", *script)
-        done = subprocess.run([sys.executable, "-m", "feedrate", *words], stderr=subprocess.DEVNULL, check=False)
-        self._check(done.returncode)
-        found: list[dict[str, list[float]]] = json.loads(self._out.read_text(encoding="utf-8"))
-        return found
+        options = ("--results", str(self._out.parent), *(("--no-lines",) if no_lines else ()))
+        run_planted("-m", "feedrate", "run", *options, "--", *script)
+        walls: list[dict[str, list[float]]] = self.written()
+        return walls
 
-    def told(self, returncode: int) -> dict[str, Floats]:
-        """What the script's clock said: seconds of each step."""
-        self._check(returncode)
-        return {name: np.array(values) for name, values in json.loads(self._out.read_text(encoding="utf-8")).items()}
-
-    def _check(self, returncode: int) -> None:
-        if returncode in (-signal.SIGINT, -signal.SIGTERM):
-            raise KeyboardInterrupt
-        if returncode:
-            raise TrialError(f"bench: a planted script ended with status {returncode}")
+    def written(self) -> Any:
+        """What the script wrote by its own clock."""
+        return json.loads(self._out.read_text(encoding="utf-8"))
 
 
 def measure(session: Session) -> Iterator[Figure]:
@@ -145,20 +138,24 @@ def measure(session: Session) -> Iterator[Figure]:
     session.console.print("Scripts: with feedrate and without, in turns ...")
     ways = list(product(COSTLY, RATIOS.items()))
     for costs, (how, most) in track(ways, "", console=session.console, transient=True):
-        yield judge_cost(f"{how}; {costs.said}", most, planted.turns(costs, "--no-lines" in how))
+        yield judge_cost(f"{how}; {costs.label}", most, planted.turns(costs, "--no-lines" in how))
 
 
 def watch(planted: Planted, costs: Costs, workers: int, method: str, **options: object) -> WatchedScript:
     """Run a planted script below feedrate, and put what both say side by side."""
     started = {"method": method} if workers else {}
     ended = run(planted.command(**{**costs.options, "workers": workers, "steps": STEPS[workers], **started, **options}))
-    told, pacing = planted.told(ended.returncode), ended.report.pacing
+    if ended.returncode in (-signal.SIGINT, -signal.SIGTERM):
+        raise KeyboardInterrupt
+    if ended.returncode:
+        raise TrialError(f"bench: a planted script ended with status {ended.returncode}")
+    clock, pacing = {name: np.array(seconds) for name, seconds in planted.written().items()}, ended.report.pacing
     if pacing is None or ended.report.predictions is None:
-        raise TrialError(f"bench: feedrate run measured nothing of {costs.said}: {'; '.join(ended.report.notes)}")
-    last = {name: float(seconds[-pacing.steps :].sum()) for name, seconds in told.items()}
+        raise TrialError(f"bench: feedrate run measured nothing of {costs.label}: {'; '.join(ended.report.notes)}")
+    last = {name: float(seconds[-pacing.steps :].sum()) for name, seconds in clock.items()}
     lines = ended.report.lines
     return WatchedScript(
-        costs=costs.said,
+        costs=costs.label,
         num_workers=workers,
         start_method=method if workers else None,
         steps=pacing.steps,
@@ -168,7 +165,7 @@ def watch(planted: Planted, costs: Costs, workers: int, method: str, **options: 
         script_wait_share=last["waits"] / last["walls"],
         hot_first=bool(lines) and lines[0].line == planted.hot_line,
         hot_share=sum(line.share for line in lines if line.line == planted.hot_line),
-        script_hot_share=float(told["hot"].sum() / told["prepared"].sum()),
+        script_hot_share=float(clock["hot"].sum() / clock["prepared"].sum()),
         predicted={each.num_workers: each.steps_per_s.value for each in ended.report.predictions.others},
     )
 
@@ -216,10 +213,10 @@ def judge_predictions(scripts: Sequence[WatchedScript]) -> Figure:
     )
 
 
-def judge_cost(said: str, most: float, turns: Sequence[Mapping[str, Sequence[float]]]) -> Figure:
+def judge_cost(script: str, most: float, turns: Sequence[Mapping[str, Sequence[float]]]) -> Figure:
     """Judge paired ratios of step times with feedrate to those without, each over nine tenths of an epoch."""
     means = [{way: float(np.mean(walls[len(walls) // 10 :])) for way, walls in turn.items()} for turn in turns[WARM:]]
     ratios = [turn["with"] / turn["without"] for turn in means]
     return judge_ratio(
-        f"step time of a script with {said} ÷ without", most, ratios, f"pairs of {len(turns[0]['with']):,} steps"
+        f"step time of a script with {script} ÷ without", most, ratios, f"pairs of {len(turns[0]['with']):,} steps"
     )

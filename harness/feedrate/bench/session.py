@@ -1,16 +1,23 @@
-"""What the sections of a bench share: how a figure is judged, where they write, jobs in forked children."""
+"""What the sections of a bench share: how a figure is judged, jobs in forked children, commands that are watched."""
 
 from __future__ import annotations
 
 import json
+import os
+import signal
 import statistics
+import subprocess
+import sys
+import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import psutil
 from rich.console import Console
 
 from feedrate.analysis.blocks import half_width
@@ -47,7 +54,7 @@ def judge(
 
     Measured is then ``52 ms (48–61, n = 25 loads)`` and the note.
     """
-    sign, number, *_ = bound.replace(",", "").replace("×", "").split()
+    sign, number, *_ = bound.replace(",", "").split()
     median = statistics.median(values)
     n = plural(len(values), counted) if counted else str(len(values))
     measured = f"{median:.{digits}f}{unit} ({min(values):.{digits}f}–{max(values):.{digits}f}, n = {n}){note}"
@@ -61,13 +68,6 @@ def judge_ratio(what: str, most: float, ratios: Sequence[float], counted: str) -
     lo, hi = np.exp(middle - half), np.exp(middle + half)
     measured = f"{np.exp(middle):.4f} ({lo:.4f}–{hi:.4f}, n = {len(logs)} {counted})"
     return Figure(what, f"95 % interval below {most:g}", measured, bool(hi < most))
-
-
-def seconds(action: Callable[[], object]) -> float:
-    """Take the time of an action."""
-    begun = time.perf_counter()
-    action()
-    return time.perf_counter() - begun
 
 
 def cell(device: str, **axes: Value) -> dict[str, Value]:
@@ -92,7 +92,7 @@ class Session:
     scripts: list[WatchedScript] = field(default_factory=list)
     """Scripts that keep a clock of their own; the section scripts adds them."""
     tuned: list[TunedWorkload] = field(default_factory=list)
-    """Workloads that tuners searched; the section tuning adds them."""
+    """Workloads that were tuned; the section tuning adds them."""
 
     def ask(
         self,
@@ -108,3 +108,67 @@ class Session:
         if answer.outcome != "ok":
             raise TrialError(f"bench: a trial ended with {answer.outcome}: {answer.kind}: {answer.message}")
         return answer.result
+
+
+class Ended(NamedTuple):
+    """A command that has ended."""
+
+    status: int
+    took_s: float
+    """With the start of Python."""
+    peak_bytes: int | None
+    """Most memory of the command and all processes below it, at three looks a second; a page that several share
+    counts once. None: nobody looked."""
+    stdout: str
+    stderr: str
+
+
+def run_command(*words: str, memory: bool = False) -> Ended:
+    """Run a command of feedrate as people type it, and watch it to its end."""
+    return run_python("-m", "feedrate", *words, memory=memory)
+
+
+def run_python(*words: str, memory: bool = False, environment: Mapping[str, str] | None = None) -> Ended:
+    """Run a Python and watch it to its end; an interrupt ends it and all that it started."""
+    command, variables = [sys.executable, "-P", *words], {**os.environ, **(environment or {})}
+    # Its output goes to files: a pipe that nobody reads meanwhile would stop a command that says much.
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        begun = time.perf_counter()
+        with subprocess.Popen(command, stdout=out, stderr=err, env=variables, start_new_session=True) as running:
+            try:
+                peak = peak_bytes(running) if memory else None
+                running.wait()
+            finally:
+                if running.poll() is None:
+                    os.killpg(running.pid, signal.SIGKILL)
+        took_s = time.perf_counter() - begun
+        texts = [os.pread(file.fileno(), 1 << 24, 0).decode(errors="replace").strip() for file in (out, err)]
+        return Ended(running.returncode, took_s, peak, *texts)
+
+
+def run_planted(*words: str, environment: Mapping[str, str] | None = None) -> Ended:
+    """Run a Python that must end well.
+
+    Raises:
+        TrialError: it did not; the last line that it printed says why.
+    """
+    ended = run_python("-W", "ignore", *words, environment=environment)
+    if ended.status:
+        last = (ended.stderr.splitlines() or [""])[-1]
+        raise TrialError(f"bench: python {' '.join(words)} ended with status {ended.status}: {last}")
+    return ended
+
+
+def peak_bytes(running: subprocess.Popen[bytes]) -> int:
+    """Watch the memory of a process and of all below it until it ends."""
+    process, peak = psutil.Process(running.pid), 0
+    while running.poll() is None:
+        held = 0
+        with suppress(psutil.Error):  # each of them may end meanwhile
+            for each in (process, *process.children(recursive=True)):
+                with suppress(psutil.Error):
+                    held += each.memory_full_info().pss
+        peak = max(peak, held)
+        with suppress(subprocess.TimeoutExpired):
+            running.wait(0.3)  # the kernel walks all pages of a process for one look
+    return peak

@@ -155,8 +155,7 @@ def bench(
     only: Annotated[
         str,
         typer.Option(
-            help="Sections, by commas: speed, storage, accuracy, instrumentation, scripts, tuning, statistics, "
-            "calibration, files, site, store."
+            help="Sections, by commas: speed, accuracy, instrumentation, scripts, tuning, calibration, site, store."
         ),
     ] = "",
     results: Results = RESULTS,

@@ -4,7 +4,7 @@
 and a cell that no question needs any more is left out of the blocks that follow. A contrast is done when its interval's
 half-width is at most the target, after at least the protocol's fewest blocks; never because of what it shows, which
 would bias it. Looking after every block from 8 on, intervals were simulated to cover 93 to 95 % where noise is normal
-(``analysis.simulate``), and 92, 86, 73 and 45 % under the four other kinds of ``analysis.simulate_noise``. Claims leave
+(``tests/simulations.py``), and 92, 86, 73 and 45 % under four other kinds of noise. Claims leave
 by a rule of their own, because of what they show (``plan.claim_selection``). A half-width of 3 % leaves a true effect
 of 5 % little room over the verdict's margin of 1 %: who claims so little wants about 2.2 %.
 

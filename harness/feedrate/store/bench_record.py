@@ -15,18 +15,15 @@ from feedrate.schema.axes import Value
 
 SECTIONS = (
     "speed",
-    "storage",
     "accuracy",
     "instrumentation",
     "scripts",
     "tuning",
-    "statistics",
     "calibration",
-    "files",
     "site",
     "store",
 )
-"""What can be measured alone, in the order in which it is."""
+"""What can be measured alone, in the order in which it is; records of earlier versions have others."""
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(gt=0)]
@@ -141,7 +138,7 @@ class Advice(_Frozen):
 
 
 class TunedWorkload(_Frozen):
-    """A planted workload that tuners searched, beside what its settings truly take."""
+    """A planted workload that was tuned, beside what its settings truly take."""
 
     costs: str
     """What its samples and its step do."""
@@ -154,10 +151,10 @@ class TunedWorkload(_Frozen):
     bound_pct: float | None
     """How much faster the best setting is at most, as feedrate stated it; None where it stated nothing."""
     feedrate: Advice
-    loadtune: Advice | None
-    """None where it was not to be had."""
+    loadtune: Advice | None = None
+    """Of another tuner, which records of earlier versions asked."""
     stopped: Advice | None = None
-    """What feedrate recommends where it is stopped within the time that loadtune took."""
+    """What feedrate recommended where it was stopped within the time that loadtune took."""
     blocks: Count
     """In which the truth was measured."""
     steps_per_s: dict[str, tuple[Positive, ...]]

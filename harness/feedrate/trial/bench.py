@@ -6,9 +6,9 @@ the endless loader of a window cannot show: short epochs, each with a fresh iter
 CUDA steps that end with a synchronisation. Its cells plant the costs of loading, so that it holds for loaders of every
 kind; it does *not* show how fast any is.
 
-The costs of timing are those of the loop's stamps, of the workers' stamps, and of both in real training. Every cost is
-a difference between two loops that do the same work and take turns in one process, so that what the machine does
-meanwhile falls on both. It does *not* show what the probes of the parent cost; that is on another figure.
+What timing costs is a ratio of real training with the stamps of loop and workers to training without. Both take turns
+in one process, so that what the machine does meanwhile falls on both. It does *not* show what the probes of the parent
+cost; that is on another figure.
 """
 
 from __future__ import annotations
@@ -16,30 +16,23 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
-from itertools import islice, repeat
+from itertools import islice
 from typing import Any, cast
 
 import torch
 from torch.utils.data import DataLoader, Dataset, default_collate
 
-from feedrate.formats import Reader, Sample
+from feedrate.formats import Reader
 from feedrate.schema import plugins
 from feedrate.trial import feed, loader, loop, run, stages
 from feedrate.trial.job import Job, Reporter
 from feedrate.trial.loader import Batch, Fields, Transform
-from feedrate.trial.stages import Stage, Timeline
+from feedrate.trial.stages import Stage
 from feedrate.trial.witness import CLOSES, EPOCHS_BEGIN, EPOCHS_END, OPENS, Witness
 
 EPOCHS = 2
 EPOCH_STEPS = 8
 
-PHASES = ("forward", "backward", "optimizer")
-LOOPS = 20
-LOOP_STEPS = 20_000
-EVENT_STEPS = 2_000
-"""With CUDA events, each of which is an object of the driver's."""
-BATCHES = 200
-BATCH_SIZE = 32
 PAIRS = 400
 LEAST_PAIRS = 20
 TRAINING_S = 40.0
@@ -137,73 +130,24 @@ def run_epochs(source: Iterable[Batch], row: Sequence[Stage], synchronize: Calla
 
 
 def run_instrumentation(job: Job, reporter: Reporter) -> None:
-    """Measure and report ``result``.
+    """Measure and report ``result``: ``training``, step times of the job's cell, instrumented ÷ bare, a value a pair.
 
-    Its lists have a value a pair of turns: ``loop_ns`` (a step with three stages, timed minus bare), ``events_ns`` (the
-    same with CUDA events; null without CUDA), ``stamps_ns`` (a batch of 32 in a worker, stamped minus plain) and
-    ``training`` (step time of the job's cell on the job's device, instrumented ÷ bare).
+    ``pair_steps`` are the steps on each side of a pair.
     """
     torch.manual_seed(job.seed)
-    reporter.send(
-        "result",
-        loop_ns=loop_costs(LOOPS, LOOP_STEPS),
-        events_ns=_event_costs() if job.device == "cuda" else None,
-        stamps_ns=stamp_costs(LOOPS, BATCHES),
-        training=training_ratios(job),
-        pair_steps=PAIR_STEPS,
-    )
+    reporter.send("result", training=training_ratios(job), pair_steps=PAIR_STEPS)
 
 
-def _pass_on(state: Any) -> Any:
-    return state
-
-
-def _bare_ns(
-    batches: Iterator[Any], row: Sequence[Stage], steps: int, synchronize: Callable[[], None] = lambda: None
-) -> int:
+def _bare_ns(batches: Iterator[Any], row: Sequence[Stage], synchronize: Callable[[], None]) -> int:
     """Wall clock of a loop that stamps nothing, the row's three stages written out as a training script has them."""
     forward, backward, optimize = (stage.run for stage in row)
     begun = time.perf_counter_ns()
-    for batch in islice(batches, steps):
+    for batch in islice(batches, PAIR_STEPS):
         loss = forward(batch)
         gradients = backward(loss)
         optimize(gradients)
     synchronize()
     return time.perf_counter_ns() - begun
-
-
-def _timed_ns(
-    batches: Iterator[Batch],
-    row: Sequence[Stage],
-    steps: int,
-    synchronize: Callable[[], None] = lambda: None,
-    opens: Callable[[], None] = lambda: None,
-) -> int:
-    return loop.measure(batches, row, loop.Limits(0, steps, 1, steps), synchronize, opens).wall_ns
-
-
-def loop_costs(
-    pairs: int, steps: int, instrument: Callable[[list[Stage]], list[Stage]] = lambda row: row
-) -> list[float]:
-    """Compare ``loop.measure`` with a bare loop, both over an iterator and three stages that do nothing."""
-    batches = repeat(Batch((), b""))
-    row = [Stage(phase, _pass_on) for phase in PHASES]
-    costs = []
-    for _ in range(pairs):
-        timed = _timed_ns(batches, instrument(row), steps)
-        costs.append((timed - _bare_ns(batches, row, steps)) / steps)
-    return costs
-
-
-def _event_costs() -> list[float]:
-    timeline = Timeline(PHASES)
-
-    def instrument(row: list[Stage]) -> list[Stage]:
-        timeline.reset(EVENT_STEPS)
-        torch.accelerator.synchronize()
-        return timeline.instrument(row)
-
-    return loop_costs(LOOPS, EVENT_STEPS, instrument)
 
 
 class _PlainDataset(Dataset[Fields]):
@@ -222,36 +166,6 @@ class _PlainDataset(Dataset[Fields]):
 
 def _plain_collate(samples: list[Fields]) -> Batch:
     return Batch(tuple(default_collate(samples)), b"")
-
-
-class _EmptyReader(Reader):
-    """Empty samples: reading one costs nothing."""
-
-    def __init__(self) -> None:
-        """There is no folder to open."""
-
-    def read(self, index: int) -> int:
-        return index
-
-    def decode(self, raw: int) -> Sample:  # noqa: ARG002 - the interface of readers
-        return ()
-
-
-def stamp_costs(pairs: int, batches: int) -> list[float]:
-    """Compare the dataset and collation that stamp with plain ones, over samples that cost nothing to read."""
-    reader, fields = _EmptyReader(), (torch.zeros(3, 16, 16), torch.zeros(3, 16, 16))
-    stamped = loader.StampedDataset(reader, lambda _: fields)
-    plain = _PlainDataset(reader, lambda _: fields)
-    collate = loader.StampedCollate(stamped)
-
-    def batches_ns(dataset: Dataset[Fields], collate: Callable[[list[Fields]], Batch]) -> int:
-        """Wall clock of what a worker does for so many batches."""
-        begun = time.perf_counter_ns()
-        for _ in range(batches):
-            collate([dataset[index] for index in range(BATCH_SIZE)])
-        return time.perf_counter_ns() - begun
-
-    return [(batches_ns(stamped, collate) - batches_ns(plain, _plain_collate)) / batches for _ in range(pairs)]
 
 
 def training_ratios(job: Job) -> list[float]:
@@ -283,9 +197,10 @@ def step_ratios(job: Job, row: list[Stage], with_stamps: Iterator[Batch], bare: 
     if copies:  # as a script writes it: model(batch.to(device))
         move, train = copies[0].run, forward.run
         forward = forward._replace(run=lambda batch: train(move(batch)))
+    limits = loop.Limits(0, PAIR_STEPS, 1, PAIR_STEPS)
     turns: list[tuple[str, Callable[[], int]]] = [
-        ("timed", lambda: _timed_ns(with_stamps, timed, PAIR_STEPS, synchronize, opens)),
-        ("bare", lambda: _bare_ns(bare, [forward, backward, optimize], PAIR_STEPS, synchronize)),
+        ("timed", lambda: loop.measure(with_stamps, timed, limits, synchronize, opens).wall_ns),
+        ("bare", lambda: _bare_ns(bare, [forward, backward, optimize], synchronize)),
     ]
     ratios: list[float] = []
     until = time.monotonic() + TRAINING_S

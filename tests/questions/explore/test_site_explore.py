@@ -16,9 +16,9 @@ import pytest
 import visits
 from playwright.sync_api import Browser, Page, expect
 
-from feedrate.bench.browser import with_explore
 from feedrate.pages.runs import load_runs
 from feedrate.pages.selection import select
+from feedrate.questions.explore import page as explore_page
 from feedrate.site.serve import served
 
 NEW = "20260109T030405Z-new"
@@ -167,7 +167,15 @@ def test_an_old_link_means_the_same_after_new_results(
         run_id=NEW, workers=(0, 1, 2, 4), batches=(4, 8, 32, 512), suites=("loader", "storage"), device="cuda"
     )
     fake_run.write(tmp_path / "results", new)
-    folder = with_explore(sites["main"].folder, select(load_runs(tmp_path / "results")), tmp_path / "site")
+    shutil.copytree(sites["main"].folder, folder := tmp_path / "site", ignore=shutil.ignore_patterns("figures", "runs"))
+    made = explore_page.page(select(load_runs(tmp_path / "results")))
+    for path, text in made.files.items():
+        (folder / path).parent.mkdir(exist_ok=True)
+        (folder / path).write_text(str(text), encoding="utf-8")
+    index = re.compile('data-index="[^"]*"')
+    (address,) = index.findall("".join(placed.html for placed in made.figures.values()))[:1]
+    html = (folder / "explore.html").read_text(encoding="utf-8")
+    (folder / "explore.html").write_text(index.sub(address, html), encoding="utf-8")
     with served(folder) as address:
         later = browser.new_page()
         later.goto(address + "explore.html")

@@ -19,7 +19,7 @@ from submitting import printed
 from typer.testing import CliRunner
 
 from feedrate.bench import generated
-from feedrate.bench import site as bench_site
+from feedrate.bench.session import Ended, run_command
 from feedrate.cli import app
 from feedrate.schema import redaction
 from feedrate.schema.columns import TABLES
@@ -214,10 +214,16 @@ def test_time_grows_as_rows_do_and_memory_has_an_end(tmp_path: Path) -> None:
     generated.write_repeated(one, 1_000_000, large)
     peaks: list[int] = []
 
+    def validated(path: Path, rows: int, *, memory: bool = False) -> Ended:
+        ended = run_command("validate", str(path), "--json", memory=memory)
+        (file,) = json.loads(ended.stdout)["files"]
+        assert (file["rows"], file["findings"]) == (rows, [])
+        return ended
+
     def whole() -> float:
-        ended = bench_site.validate(large, 1_000_000, memory=True)
+        ended = validated(large, 1_000_000, memory=True)
         peaks.append(ended.peak_bytes or 0)
         return ended.took_s
 
-    assert times(whole, lambda: bench_site.validate(small, 100_000).took_s, 10) <= 10
+    assert times(whole, lambda: validated(small, 100_000).took_s, 10) <= 10
     assert 1e8 < max(peaks) < 1e9

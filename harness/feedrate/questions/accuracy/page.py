@@ -19,7 +19,6 @@ from feedrate.pages.template import render
 from feedrate.questions.accuracy import chart
 from feedrate.schema import words
 from feedrate.store.bench_record import (
-    SECTIONS,
     Advice,
     BenchRecord,
     PredictedPace,
@@ -45,6 +44,7 @@ _SPOKEN = {
     "site": "This website",
     "store": "A store of very many runs",
 }
+"""Section to its words, those of earlier records too."""
 
 
 def page(benches: Sequence[BenchRecord]) -> Page:
@@ -74,7 +74,7 @@ def page(benches: Sequence[BenchRecord]) -> Page:
         title=TITLE,
         machines=machines,
         steps=sorted({trial.epoch_steps for bench in benches for trial in bench.witnessed}),
-        measured={name for name in SECTIONS if any(bench.section(name) for bench in benches)},
+        measured={name for name in _SPOKEN if any(bench.section(name) for bench in benches)},
     )
     return Page(PATH, TITLE, body, figures, files)
 
@@ -196,7 +196,7 @@ def _advised(workload: TunedWorkload, advice: Advice | None) -> str:
 
 def _promises(newest: Mapping[str, BenchRecord]) -> dict[str, Any]:
     """Rows of what feedrate promises and their count in words; the day stands there where it is the same for all."""
-    made = [(name, promise) for name in SECTIONS if name in newest for promise in newest[name].section(name)]
+    made = [(name, promise) for name in _SPOKEN if name in newest for promise in newest[name].section(name)]
     days = {name: descriptions.day(newest[name].started_at.isoformat()) for name, _ in made}
     several = len(set(days.values())) > 1
     rows = [

@@ -23,7 +23,6 @@ from feedrate.analysis import (
     noise,
     pipeline,
     prediction,
-    simulate_noise,
     variance,
     verdicts,
 )
@@ -36,6 +35,7 @@ from feedrate.pages.markup import Page
 from feedrate.pages.template import render
 from feedrate.plan import claim_selection, schedule, search
 from feedrate.plan.matrix import DEFAULT_PROTOCOL
+from feedrate.questions.methodology import simulations
 from feedrate.questions.runs import telemetry
 from feedrate.questions.runs.page import PARTS
 from feedrate.schema import metrics, plugins, window, words
@@ -52,7 +52,7 @@ from feedrate.sweep import run
 PATH = "methodology.md"
 _MODULES = (
     *(blocks, ceilings, claim_selection, claims, crossfit, diagnosis, gpu, loader, metrics, noise, pipeline),
-    *(loop, plugins, prediction, profiler, run, schedule, search, simulate_noise, telemetry, verdicts, window),
+    *(loop, plugins, prediction, profiler, run, schedule, search, simulations, telemetry, verdicts, window),
 )
 """Those whose constants the prose names."""
 _CAUSES = {
@@ -90,14 +90,14 @@ def tables() -> dict[str, Any]:
         "letters": list(letters),
         "worst_letter": noise.LETTERS[len(letters)],
         "criteria": list(_criteria()),
-        "spreads": words.listed([f"{100 * spread:g}" for spread in simulate_noise.SPREADS]),
+        "spreads": words.listed([f"{100 * spread:g}" for spread in simulations.SPREADS]),
         "worth": [
             (_capital(name), *(f"{100 * share:.1f} %" for share in shares))
-            for name, shares in simulate_noise.SIMULATED.items()
+            for name, shares in simulations.SIMULATED.items()
         ],
         "faults": [
             (_capital(name), blocks, *(f"{100 * share:.1f} %" for share in shares))
-            for (name, blocks), shares in simulate_noise.FAULTS_SIMULATED.items()
+            for (name, blocks), shares in simulations.FAULTS_SIMULATED.items()
         ],
         "flag_rules": list(_flags()),
         "derived": [(_anchor(f"measure-{name}", name), doc) for name, (_, doc) in probed.DERIVED.items()],

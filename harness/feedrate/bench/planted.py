@@ -1,4 +1,4 @@
-"""A training script whose costs are planted and that keeps a clock of its own; ``feedrate run`` knows nothing of it.
+"""A training script whose costs are planted and that keeps a clock of its own; feedrate knows nothing of it.
 
 What it writes at its end (one object of JSON) is what feedrate's report is held against: the seconds of each step and
 those of them that it waited for its batch; the seconds that preparing each batch took, collation included, and those of
@@ -6,6 +6,10 @@ them in the hot line. To compute is to hash so many times as ``--per-ms`` says t
 
 With ``--turns`` it trains for so many epochs. In every other one feedrate is away: its hook is taken out of PyTorch,
 and the processes that watch this one are stopped. The order within each two is random.
+
+``make`` gives loader and step to ``feedrate tune``; ``FEEDRATE_PLANTED`` holds the options then. With ``--settings`` it
+measures what a step truly takes with each of them, in blocks of random order: a window opens once the prefetched stock
+is consumed and closes on a round of the workers. It writes a list a setting, of seconds a step.
 """
 
 from __future__ import annotations
@@ -15,9 +19,10 @@ import inspect
 import json
 import os
 import random
+import shlex
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from hashlib import pbkdf2_hmac
@@ -31,6 +36,8 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, _utils, datal
 
 HOT_SHARE = 0.75
 """Of a sample's planted cost, the part that its hot line takes."""
+WARM_STEPS, LEAST_STEPS = 5, 12
+"""Before and in a window."""
 sleep: Callable[[float], object] = time.sleep
 compute = partial(pbkdf2_hmac, "sha256", b"", b"")
 
@@ -60,6 +67,7 @@ class Samples(Dataset[torch.Tensor]):
 
     def collate(self, samples: list[torch.Tensor]) -> tuple[Any, float, float]:
         """Put samples together to a batch; beside it the seconds that it took, and those of them in the hot line."""
+        compute(1 + int(self.options.collate_ms * self.options.per_ms))
         batch, begun, hot = default_collate(samples), self.begun, self.hot
         self.begun, self.hot = 0.0, 0.0
         return batch, time.perf_counter() - begun, hot
@@ -115,8 +123,8 @@ def alone() -> Iterator[None]:
             setattr(owner, name, function)
 
 
-def main() -> None:
-    """Train, and write what the script's own clock says."""
+def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
+    """Read the options: what is planted, and what is to be done."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--prefetch", type=int, default=2)
@@ -125,55 +133,116 @@ def main() -> None:
     parser.add_argument("--shape", choices=("constant", "heavy"), default="constant")
     parser.add_argument("--computes", type=float, default=0.0, help="share of a sample's cost that is no sleep")
     parser.add_argument("--sample-ms", type=float, default=1.0)
+    parser.add_argument("--collate-ms", type=float, default=0.0, help="computing, a batch")
     parser.add_argument("--step-ms", type=float, default=5.0)
     parser.add_argument("--step-computes", action="store_true")
     parser.add_argument("--per-ms", type=int, default=4000, help="hashes a millisecond")
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--steps", type=int, default=250)
     parser.add_argument("--turns", type=int, default=0)
+    parser.add_argument("--settings", type=json.loads, help="pairs of workers and prefetch factor")
+    parser.add_argument("--blocks", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=1.0, help="of a window")
     parser.add_argument("--out", type=Path, default="/dev/stdout")
-    options = parser.parse_args()
-    samples = Samples(options)
+    return parser.parse_args(words)
+
+
+def train(loader: DataLoader[Any], step: Callable[[], object]) -> dict[str, list[float]]:
+    """Train for an epoch, and give the seconds of each step by the script's own clock."""
     weight = torch.nn.Parameter(torch.zeros(16))
     optimizer = torch.optim.SGD([weight], lr=1e-6)
-    step = (
-        partial(compute, int(options.step_ms * options.per_ms))
-        if options.step_computes
-        else partial(sleep, options.step_ms / 1000)
+    clock: dict[str, list[float]] = {"walls": [], "waits": [], "prepared": [], "hot": []}
+    asked = time.perf_counter()
+    for batch, prepared, hot in loader:
+        got = time.perf_counter()
+        optimizer.zero_grad()
+        (batch @ weight).sum().backward()
+        optimizer.step()
+        step()
+        done = time.perf_counter()
+        for seconds, name in zip((done - asked, got - asked, prepared, hot), clock, strict=True):
+            clock[name].append(seconds)
+        asked = done
+    return clock
+
+
+def planted_step(options: argparse.Namespace) -> Callable[[], object]:
+    """What a step does beside training."""
+    if options.step_computes:
+        return partial(compute, int(options.step_ms * options.per_ms))
+    return partial(sleep, options.step_ms / 1000)
+
+
+def planted_loader(options: argparse.Namespace, workers: int, prefetch: int | None, **more: Any) -> DataLoader[Any]:
+    """The loader with some settings."""
+    samples = Samples(options)
+    return DataLoader(
+        samples if options.kind == "map" else Stream(samples),
+        batch_size=options.batch,
+        num_workers=workers,
+        prefetch_factor=prefetch if workers else None,
+        multiprocessing_context=options.method if workers else None,
+        collate_fn=samples.collate,
+        **more,
     )
 
-    def epoch() -> dict[str, list[float]]:
-        told: dict[str, list[float]] = {"walls": [], "waits": [], "prepared": [], "hot": []}
-        loader = DataLoader(
-            samples if options.kind == "map" else Stream(samples),
-            batch_size=options.batch,
-            num_workers=options.workers,
-            prefetch_factor=options.prefetch if options.workers else None,
-            multiprocessing_context=options.method if options.workers else None,
-            collate_fn=samples.collate,
-        )
-        asked = time.perf_counter()
-        for batch, prepared, hot in loader:
-            got = time.perf_counter()
-            optimizer.zero_grad()
-            (batch @ weight).sum().backward()
-            optimizer.step()
-            step()
-            done = time.perf_counter()
-            for seconds, name in zip((done - asked, got - asked, prepared, hot), told, strict=True):
-                told[name].append(seconds)
-            asked = done
-        return told
 
-    def turn() -> dict[str, list[float]]:
-        walls = {}
+def make() -> tuple[DataLoader[Any], Callable[[Any], object]]:
+    """What ``feedrate tune`` takes."""
+    options = parsed(shlex.split(os.environ["FEEDRATE_PLANTED"]))
+    step = planted_step(options)
+    return planted_loader(options, options.workers, options.prefetch, shuffle=True), lambda _: step()
+
+
+def window(options: argparse.Namespace, workers: int, prefetch: int | None) -> float:
+    """Seconds that a step takes with some settings."""
+    batches, turn = iter(planted_loader(options, workers, prefetch, shuffle=True)), max(1, workers)
+    step = planted_step(options)
+    for _ in range(max(WARM_STEPS, workers * ((prefetch or 0) + 1))):
+        next(batches)
+        step()
+    begun, steps = time.perf_counter(), 0
+    while steps % turn or steps < LEAST_STEPS or time.perf_counter() - begun < options.seconds:
+        next(batches)
+        step()
+        steps += 1
+    return (time.perf_counter() - begun) / steps
+
+
+def truth(options: argparse.Namespace) -> list[list[float]]:
+    """What a step takes with each of the settings that are asked for, block by block."""
+    torch.set_num_threads(1)
+    taken: list[list[float]] = [[] for _ in options.settings]
+    for block in range(options.blocks):
+        for at in random.Random(block).sample(range(len(taken)), len(taken)):
+            taken[at].append(window(options, *options.settings[at]))
+    return taken
+
+
+def turns(options: argparse.Namespace) -> list[dict[str, list[float]]]:
+    """Train with feedrate and without: seconds of the steps of each two epochs."""
+    step, walls = planted_step(options), []
+    for _ in range(options.turns // 2):
+        pair = {}
         for way in random.sample(("with", "without"), 2):
             with nullcontext() if way == "with" else alone():
-                walls[way] = epoch()["walls"]
-        return walls
+                loader = planted_loader(options, options.workers, options.prefetch)
+                pair[way] = train(loader, step)["walls"]
+        walls.append(pair)
+    return walls
 
-    told = [turn() for _ in range(options.turns // 2)] if options.turns else epoch()
-    options.out.write_text(json.dumps(told) + "\n", encoding="utf-8")
+
+def main() -> None:
+    """Do what the options say, and write what the script's own clock says."""
+    options = parsed()
+    if options.settings:
+        seconds: object = truth(options)
+    elif options.turns:
+        seconds = turns(options)
+    else:
+        loader = planted_loader(options, options.workers, options.prefetch)
+        seconds = train(loader, planted_step(options))
+    options.out.write_text(json.dumps(seconds) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
