@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from beside import tried
 
+from feedrate.loaders import Batch, Fields, StampedCollate
 from feedrate.trial import bench
 from feedrate.trial.bench import EPOCH_STEPS, EPOCHS, loop_costs, run_witness_trial, stamp_costs
 from feedrate.trial.job import Job, Reporter
-from feedrate.trial.loader import Batch, Fields, StampedCollate
 from feedrate.trial.plants import LATE_NS
 from feedrate.trial.stages import Stage
 from feedrate.trial.witness import CLOSES, EPOCHS_BEGIN, EPOCHS_END, OPENS, Witness

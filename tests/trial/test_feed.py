@@ -17,12 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feedrate.formats import Reader
+from feedrate.loaders import STAMPS, Batch, Batches, StampedCollate, StampedDataset
 from feedrate.machine.linux import last_level_cache_bytes
 from feedrate.machine.probes.procfs import workers_uss
 from feedrate.trial import feed
 from feedrate.trial.feed import EpochBatches, Epochs
 from feedrate.trial.job import Job
-from feedrate.trial.loader import STAMPS, Batch, Batches, StampedCollate, StampedDataset
 
 COUNT, SIZE = 40, 4
 KINDS = ("list", "numpy", "serialized")
@@ -86,7 +86,7 @@ def test_an_epoch_begins_when_its_first_batch_is_asked_for() -> None:
         {"epoch_steps": 10},
         {"epoch_steps": 3, "num_workers": 2},
         {"epoch_steps": 3, "num_workers": 2, "persistent_workers": True},
-        {"epoch_steps": 3, "num_workers": 2, "worker_kind": "thread"},
+        {"epoch_steps": 3, "num_workers": 2, "loader": "threads"},
         {"epoch_steps": 25, "num_workers": 2, "persistent_workers": True},
     ],
     ids=str,
@@ -182,7 +182,7 @@ def indexed(packed: str, count: int, **cell: object) -> list[bytes]:
     return [batch.fields[0].numpy().tobytes() for batch in islice(opened.batches, count)]
 
 
-@pytest.mark.parametrize("cell", [{}, {"num_workers": 2}, {"num_workers": 2, "worker_kind": "thread"}], ids=str)
+@pytest.mark.parametrize("cell", [{}, {"num_workers": 2}, {"num_workers": 2, "loader": "threads"}], ids=str)
 def test_all_kinds_read_the_same_samples(packed: str, cell: dict[str, object]) -> None:
     """Batch by batch, in one order over all entries; each packed sample as often as it stands for one."""
     found = [indexed(packed, 25, index_kind=kind, index_entries=100, **cell) for kind in KINDS]
