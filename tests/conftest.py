@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import gc
+import os
 import shutil
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from importlib import import_module
+from itertools import islice
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -112,6 +115,36 @@ def steps_of() -> Callable[..., Any]:
 def corpus() -> ModuleType:
     """The module ``tests/share/validation/corpus.py``: files that are not what they should be."""
     return import_module("corpus")
+
+
+@pytest.fixture(scope="session")
+def pack(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
+    """Packs synthetic samples, for tests that share them or below a root of their own; gives the folder."""
+    from feedrate.trial import prepare
+    from feedrate.workloads import DataSpec
+
+    shared = tmp_path_factory.mktemp("packed")
+
+    def make(storage_format: str = "memmap", count: int = 24, size: int = 8, root: Path = shared) -> str:
+        spec = DataSpec("synthetic", count, size, 1)
+        prepare.prepare(spec, storage_format, root, lambda _done, _total: None)
+        return os.fspath(prepare.dataset_root(root, spec, storage_format))
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def fetch() -> Callable[[Any, int], list[Any]]:
+    """Gives copies of the first batches of a trial's feed."""
+    import torch
+
+    from feedrate.trial import feed
+
+    def first(job: Any, count: int) -> list[Any]:
+        batches = islice(feed.open_feed(job, torch.device("cpu")).batches, count)
+        return [batch._replace(fields=tuple(field.clone() for field in batch.fields)) for batch in batches]
+
+    return first
 
 
 @pytest.fixture(scope="session")

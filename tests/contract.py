@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from feedrate.formats import LEAST_IMAGE, Manifest, Reader, ReadOptions, Sample, Stream
+from feedrate.loaders import Batches, LoadOptions, StampedCollate, StampedDataset, StampedStream
 from feedrate.schema.plugins import Traits, load, names, traits
-from feedrate.trial.loader import Batches, StampedCollate, StampedDataset, StampedStream, build
 
 SHAPES = ((16, 14, 3), (9, 11, 1), (5, 7, 3), (1, 2, 1))
 """Two images and two fields that are too small to be one; the last holds the sample's index."""
@@ -139,15 +139,8 @@ def one_pass(opened: Reader | Stream, workers: int) -> list[int]:
     data = dataset(opened)
     stream = isinstance(data, StampedStream)
     batches = None if stream else Batches(len(data), 1, 1, shuffled=True, endless=False)
-    loader = build(
-        data,
-        StampedCollate(data),
-        batches=batches,
-        batch_size=1,
-        num_workers=workers,
-        prefetch_factor=2 if workers else None,
-        pin_memory=False,
-    )
+    options = LoadOptions(batch_size=1, num_workers=workers)
+    loader = load("feedrate.loaders", "torch").build(data, StampedCollate(data), batches, options)
     return [index_of((label.numpy(),)) for batch in loader for label in batch.fields[-1]]
 
 

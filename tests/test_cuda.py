@@ -15,6 +15,7 @@ import pytest
 import torch
 from PIL import Image
 
+from feedrate.loaders import Batch, Fields
 from feedrate.machine.probes import gpu
 from feedrate.schema import columns as schema_columns
 from feedrate.schema.plugins import ROOT
@@ -22,7 +23,6 @@ from feedrate.store import runs
 from feedrate.trial import collate, device_decode, loop, stages
 from feedrate.trial import step as steps
 from feedrate.trial.job import Job
-from feedrate.trial.loader import Batch, Fields
 from feedrate.trial.loop import Limits
 from feedrate.trial.stages import Stage
 from feedrate.trial.step import Step
@@ -73,7 +73,7 @@ AXES = {
             _STEPS | {"vary_shapes": True, "cudnn_benchmark": True},
             _STEPS | {"norm": "batch", "sync_every_step": True},
             _LOADS | {"non_blocking": True, "collate": "fast", "normalize_on": "device", "prefetcher": "stream"},
-            _LOADS | {"worker_kind": "thread"},
+            _LOADS | {"loader": "threads"},
         ]
     },
     "profiles": {"quick": {}},
@@ -160,7 +160,7 @@ def by(frame: pd.DataFrame, axis: str) -> pd.DataFrame:
 
 def test_a_copy_on_its_own_stream_is_hidden(others: pd.DataFrame) -> None:
     """Over the compute stream all of a copy is waited for; over its own, less than it takes."""
-    loads = by(others[others["collate"].eq("totensor") & others["worker_kind"].eq("process")], "prefetcher")
+    loads = by(others[others["collate"].eq("totensor") & others["loader"].eq("torch")], "prefetcher")
     share = loads["device_h2d_exposed_ns"] / loads["device_h2d_ns"]
     assert share[["none", "next_batch"]].to_list() == [1, 1]
     assert share["stream"] < 0.9

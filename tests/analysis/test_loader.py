@@ -216,22 +216,22 @@ def test_startup_compares_cells_that_differ_in_their_workers_only(measured: Tria
     trials = measured(
         ({"start_method": "spawn"}, {"startup_ns": times}),
         ({"num_workers": 0}, {"startup_ns": [2e6] * 3}),
-        ({"worker_kind": "thread"}, {"startup_ns": [3e6, None, 3e6]}),
+        ({"loader": "threads"}, {"startup_ns": [3e6, None, 3e6]}),
         ({"batch_size": 16}, {"startup_ns": [9e6] * 3}),
     )
     found = startup(trials)
     assert found["setting"].nunique() == 1
-    assert [(row.num_workers, row.worker_kind, row.start_method) for row in found.itertuples()] == [
-        (0, "process", "fork"),
-        (2, "process", "spawn"),
-        (2, "thread", "fork"),
+    assert [(row.num_workers, row.loader, row.start_method) for row in found.itertuples()] == [
+        (0, "torch", "fork"),
+        (2, "threads", "fork"),
+        (2, "torch", "spawn"),
     ]
     mean, half = t_interval(list(np.log(np.array(times) / 1e6)))
-    row = found.iloc[1]
+    row = found.iloc[2]
     assert [row["startup_ms"], row["startup_ms_lo"], row["startup_ms_hi"]] == pytest.approx(
         [np.exp(mean), np.exp(mean - half), np.exp(mean + half)]
     )
-    assert list(found["n"]) == [3, 3, 2]
+    assert list(found["n"]) == [3, 2, 3]
 
 
 def test_settings_that_compare_most_come_first(measured: Trials) -> None:
@@ -345,7 +345,7 @@ def test_shared_memory_stands_against_its_limit(measured: Trials) -> None:
         ({"prefetch_factor": 4}, columns),
         ({}, {**columns, "shm_bytes": [9000] * 3}),
         ({"num_workers": 0}, columns),
-        ({"worker_kind": "thread"}, columns),
+        ({"loader": "threads"}, columns),
     )
     found = shared_memory(trials, 16_000)
     assert found["shm_most_bytes"].tolist() == [9000, 8000]

@@ -24,7 +24,7 @@ WAYS: dict[str, dict[str, Value]] = {
     "8 workers, fork": {"num_workers": 8},
     "2 workers, spawn": {"num_workers": 2, "start_method": "spawn"},
     "2 workers, forkserver": {"num_workers": 2, "start_method": "forkserver"},
-    "2 threads": {"num_workers": 2, "worker_kind": "thread"},
+    "2 threads": {"num_workers": 2, "loader": "threads"},
 }
 
 

@@ -40,8 +40,8 @@ from contract import (
 from torch.utils.data import DataLoader
 
 from feedrate.formats import Reader, Stream
+from feedrate.loaders import StampedCollate
 from feedrate.schema.plugins import load, traits
-from feedrate.trial.loader import StampedCollate
 
 
 @pytest.mark.parametrize("count", [1, 33, 40])
@@ -102,7 +102,7 @@ def test_every_sample_once(storage: ModuleType, tmp_path: Path, workers: int) ->
 @pytest.fixture(scope="module")
 def forkserver() -> Iterator[str]:
     """Workers from a server that has imported what they need; it ends with this file."""
-    multiprocessing.set_forkserver_preload(["feedrate.trial.loader"])
+    multiprocessing.set_forkserver_preload(["feedrate.loaders.torch"])
     yield "forkserver"
     multiprocessing.forkserver._forkserver._stop()  # type: ignore[attr-defined]
     multiprocessing.resource_tracker._resource_tracker._stop()  # type: ignore[attr-defined]

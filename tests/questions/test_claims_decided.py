@@ -102,7 +102,7 @@ SAID: dict[str, str] = {
     "d2h-sync": "d2h=none → d2h=pageable: less throughput",
     "pin-custom-batch": "check=pin_custom",
     "excess-workers": "num_workers=2 → num_workers=8: less throughput and num_workers=2 → num_workers=8: more switches",
-    "gil-threads": "worker_kind=process → worker_kind=thread: less throughput",
+    "gil-threads": "loader=torch → loader=threads: less throughput",
     "clean-termination": "check=termination, ends_by=sigkill, guarded=False",
     "worker-memory": "index_kind=list → index_kind=numpy: less workers_memory",
     "slow-dataset-workers": "num_workers: throughput rises and num_workers=8 → num_workers=32: less throughput by 1",

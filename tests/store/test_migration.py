@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from feedrate.schema.axes import cell_id
 from feedrate.schema.columns import NEEDS_FEEDRATE, SCHEMA_VERSION, TABLES
 from feedrate.schema.errors import InputError
 from feedrate.schema.plugins import ROOT
@@ -21,7 +22,7 @@ from feedrate.store import migration
 from feedrate.store import runs as store_runs
 
 GOLDEN = ROOT / "tests" / "golden"
-VERSIONS = (1, 2, 3, 4, 5, 6, 7, 8)
+VERSIONS = (1, 2, 3, 4, 5, 6, 7, 8, 9)
 MOST_BYTES = 100_000
 
 
@@ -53,9 +54,9 @@ def test_golden_files_are_of_their_version_and_small(version: int) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("name", TABLES)
 def test_a_table_has_every_column_whatever_version_wrote_it(version: int, name: str) -> None:
-    """What the file has is read as it stands; what came later is null throughout; both readers agree."""
+    """What the file has is read by the names of today; what came later is null throughout; both readers agree."""
     run = golden(version)
-    raw = pq.read_table(run.folder / f"{name}.parquet")
+    raw = migration.current_table(pq.read_table(run.folder / f"{name}.parquet"), version)
     frame = run.table(name)
     assert list(frame.columns) == [column.name for column in TABLES[name]]
     assert len(frame) == raw.num_rows > 0
@@ -78,12 +79,21 @@ def test_earlier_versions_lack_columns_and_this_one_none() -> None:
         for version in VERSIONS
     }
     assert "evidence" in lacking[1]
-    assert lacking[7] == lacking[6] == {"nodes"}
-    came = {"nodes", "scaled_decode", "first_step_ns", "gpu_energy_ns", "gpu_allocations", "pinned_allocations"}
+    assert lacking[8] == {"loader"}
+    assert lacking[7] == lacking[6] == {"loader", "nodes"}
+    came = {
+        "loader",
+        "nodes",
+        "scaled_decode",
+        "first_step_ns",
+        "gpu_energy_ns",
+        "gpu_allocations",
+        "pinned_allocations",
+    }
     assert lacking[5] == lacking[4] == came
     assert lacking[3] == lacking[4] | {"script", "worker_getitem_ns", "batches_ready"}
     assert lacking[2] == lacking[3] | {"memory_limit_mib", "read_ahead_kib", "ddp_buckets"} < lacking[1]
-    assert not lacking[8]
+    assert not lacking[9]
     assert "tuned" not in written(4)
 
 
@@ -102,6 +112,27 @@ def _within(part: Any, whole: Any) -> bool:
     if isinstance(part, list):
         return len(part) == len(whole) and all(map(_within, part, whole))
     return bool(part == whole)
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.dictionary(pa.int32(), pa.string())], ids=str)
+def test_an_axis_that_was_renamed_is_read_by_its_name_of_today(kind: pa.DataType) -> None:
+    """Its values too, in tables and manifests of before; a table of today keeps what it has, and ids of cells stay."""
+    table = pa.table({"steps": [1, 2, 3], "worker_kind": pa.array(["thread", None, "process"]).cast(kind)})
+    current = migration.current_table(table, 8)
+    assert current.schema == pa.schema({"steps": pa.int64(), "loader": kind})
+    assert current.column("loader").to_pylist() == ["threads", None, "torch"]
+    assert migration.current_table(table, 9) == table
+    before = {
+        "suites": {"workers": [{"mode": ["load"], "worker_kind": ["process", "thread"]}]},
+        "contrasts": [{"axis": "worker_kind", "reason": "thread"}],
+    }
+    assert migration.current_fields(before, 8) == {
+        "suites": {"workers": [{"mode": ["load"], "loader": ["torch", "threads"]}]},
+        "contrasts": [{"axis": "loader", "reason": "thread"}],
+    }
+    axes = {"workload": "synthetic", "mode": "load", "num_workers": 2, "prefetch_factor": 4}
+    assert cell_id({**axes, "loader": "threads"}) == "d97de1d7207f"
+    assert cell_id({**axes, "loader": "torch"}) == cell_id(axes) == "871009ef7f92"
 
 
 def test_what_a_search_found_is_read() -> None:

@@ -272,8 +272,8 @@ def test_rows_made_elsewhere_are_not_looked_for(store: Store) -> None:
 def test_summaries_of_another_version_are_refused(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """A message names the folder to remove; nothing is guessed."""
     store.add()
-    monkeypatch.setattr(dataset, "FORMAT", 2)
-    with pytest.raises(InputError, match="format 1; expected 2"):
+    monkeypatch.setattr(dataset, "FORMAT", 3)
+    with pytest.raises(InputError, match="format 2; expected 3"):
         store.add()
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from dataclasses import asdict
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -14,23 +12,8 @@ import pytest
 import torch
 
 from feedrate.formats import Manifest, Reader, Sample
-from feedrate.trial import feed, prepare, run
+from feedrate.trial import run
 from feedrate.trial.job import Job, Reporter
-from feedrate.trial.loader import Batch
-from feedrate.workloads import DataSpec
-
-
-@pytest.fixture(scope="session")
-def pack(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
-    """Packs synthetic samples, for tests that share them or below a root of their own; gives the folder."""
-    shared = tmp_path_factory.mktemp("packed")
-
-    def make(storage_format: str = "memmap", count: int = 24, size: int = 8, root: Path = shared) -> str:
-        spec = DataSpec("synthetic", count, size, 1)
-        prepare.prepare(spec, storage_format, root, lambda _done, _total: None)
-        return os.fspath(prepare.dataset_root(root, spec, storage_format))
-
-    return make
 
 
 class Answers(Reporter):
@@ -57,17 +40,6 @@ def result() -> Callable[[Job], dict[str, Any]]:
         return answers.sent["result"]
 
     return trial
-
-
-@pytest.fixture(scope="session")
-def fetch() -> Callable[[Job, int], list[Batch]]:
-    """Gives copies of the first batches of a trial's feed."""
-
-    def first(job: Job, count: int) -> list[Batch]:
-        batches = islice(feed.open_feed(job, torch.device("cpu")).batches, count)
-        return [batch._replace(fields=tuple(field.clone() for field in batch.fields)) for batch in batches]
-
-    return first
 
 
 class Numbers(Reader):

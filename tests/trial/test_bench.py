@@ -17,10 +17,10 @@ from beside import tried
 from torch.utils.data import default_collate
 
 from feedrate.formats import Reader, Sample
+from feedrate.loaders import Batch, StampedCollate, StampedDataset
 from feedrate.trial import bench, loop
 from feedrate.trial.bench import EPOCH_STEPS, EPOCHS, run_witness_trial
 from feedrate.trial.job import Job, Reporter
-from feedrate.trial.loader import Batch, StampedCollate, StampedDataset
 from feedrate.trial.plants import LATE_NS
 from feedrate.trial.stages import Stage
 from feedrate.trial.witness import CLOSES, EPOCHS_BEGIN, EPOCHS_END, OPENS, Witness

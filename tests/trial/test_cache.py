@@ -18,11 +18,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from feedrate.loaders import STAMPS, Batch
 from feedrate.schema.errors import InputError
 from feedrate.schema.window import WARM
 from feedrate.trial import cache, feed
 from feedrate.trial.job import Job
-from feedrate.trial.loader import STAMPS, Batch
 
 COUNT, BATCH = 24, 4
 EPOCH = COUNT // BATCH
@@ -33,7 +33,7 @@ ORDERS = [{"access": "sequential"}, {"epoch_steps": 3}, {"index_kind": "numpy", 
 WORKERS = [
     {},
     {"num_workers": 2},
-    {"num_workers": 2, "worker_kind": "thread"},
+    {"num_workers": 2, "loader": "threads"},
     pytest.param({"num_workers": 1, "start_method": "spawn"}, marks=pytest.mark.slow),
     pytest.param({"num_workers": 1, "start_method": "forkserver"}, marks=pytest.mark.slow),
 ]

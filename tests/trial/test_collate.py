@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.data import default_collate
 
+from feedrate.loaders import Batch, Fields, Transform
 from feedrate.schema import plugins
 from feedrate.trial import collate as collation
 from feedrate.trial import feed, stages
 from feedrate.trial.job import Job
-from feedrate.trial.loader import Batch, Fields, Transform
 from feedrate.workloads._crops import Crop, Decoded
 
 WORKLOADS = plugins.names("feedrate.workloads")

@@ -16,9 +16,9 @@ from planned_step import DEPTH, PASSES, Plan, Truth
 
 import feedrate
 from feedrate.analysis.ceilings import bottleneck
+from feedrate.loaders import Batch
 from feedrate.trial import bench, loop, stages
 from feedrate.trial.job import Job
-from feedrate.trial.loader import Batch
 from feedrate.trial.loop import Limits
 from feedrate.trial.run import host_times
 from feedrate.trial.stages import Stage

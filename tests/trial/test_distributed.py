@@ -25,11 +25,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.data import BatchSampler, DistributedSampler
 
+from feedrate.loaders import Batch, Batches
 from feedrate.schema.plugins import ROOT
 from feedrate.trial import distributed, feed, stages
 from feedrate.trial.distributed import fixed_limits, join_windows
 from feedrate.trial.job import Job
-from feedrate.trial.loader import Batch, Batches
 from feedrate.trial.loop import Limits, Window
 from feedrate.trial.rendezvous import Meeting, Rendezvous, meet, serve
 from feedrate.workloads.models import mlp

@@ -17,12 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feedrate.formats import Reader
+from feedrate.loaders import STAMPS, Batch, Batches, StampedCollate, StampedDataset
 from feedrate.machine.linux import last_level_cache_bytes
 from feedrate.machine.probes.procfs import workers_uss
-from feedrate.trial import feed
+from feedrate.trial import feed, index
 from feedrate.trial.feed import EpochBatches, Epochs
 from feedrate.trial.job import Job
-from feedrate.trial.loader import STAMPS, Batch, Batches, StampedCollate, StampedDataset
 
 COUNT, SIZE = 40, 4
 KINDS = ("list", "numpy", "serialized")
@@ -86,7 +86,7 @@ def test_an_epoch_begins_when_its_first_batch_is_asked_for() -> None:
         {"epoch_steps": 10},
         {"epoch_steps": 3, "num_workers": 2},
         {"epoch_steps": 3, "num_workers": 2, "persistent_workers": True},
-        {"epoch_steps": 3, "num_workers": 2, "worker_kind": "thread"},
+        {"epoch_steps": 3, "num_workers": 2, "loader": "threads"},
         {"epoch_steps": 25, "num_workers": 2, "persistent_workers": True},
     ],
     ids=str,
@@ -134,9 +134,9 @@ def test_the_planted_truth_follows_the_order(packed: str) -> None:
 @settings(max_examples=30)
 def test_all_kinds_give_equal_entries(count: int, places: list[float]) -> None:
     """Whatever is looked up, in whatever order, and out of a pickle as spawned workers get it."""
-    expected = list(feed.entries(count))
+    expected = list(index.entries(count))
     for kind in KINDS:
-        found = pickle.loads(pickle.dumps(feed.build_index(kind, count)))
+        found = pickle.loads(pickle.dumps(index.build_index(kind, count)))
         assert len(found) == count
         for place in (int(share * count) for share in places):
             assert found[place] == expected[place]
@@ -154,11 +154,11 @@ def test_packed_samples_stand_for_all_entries_in_turn(dataset: StampedDataset) -
     looked: list[int] = []
 
     class Noted(list):
-        def __getitem__(self, place: int) -> feed.Entry:
+        def __getitem__(self, place: int) -> index.Entry:
             looked.append(place)
             return super().__getitem__(place)
 
-    found = feed.IndexedDataset(dataset, Noted(feed.entries(3 * len(dataset))))
+    found = index.IndexedDataset(dataset, Noted(index.entries(3 * len(dataset))))
     assert len(found) == 3 * len(dataset)
     assert [int(found[place][0]) for place in range(3 * len(dataset))] == list(range(len(dataset))) * 3
     assert looked == list(range(3 * len(dataset)))
@@ -168,7 +168,7 @@ def test_a_lookup_is_part_of_reading(dataset: StampedDataset, monkeypatch: pytes
     """Its time goes into the account of the batch that it is for."""
     now = iter(range(0, 10**9, 1000))
     monkeypatch.setattr(feed.time, "perf_counter_ns", lambda: next(now))
-    plain, found = StampedCollate(dataset), feed.IndexedDataset(dataset, feed.build_index("numpy", len(dataset)))
+    plain, found = StampedCollate(dataset), index.IndexedDataset(dataset, index.build_index("numpy", len(dataset)))
     alone = STAMPS.unpack(plain([dataset[1], dataset[2]]).stamps)
     looked_up = STAMPS.unpack(plain([found[1], found[2]]).stamps)
     assert looked_up[0] == alone[0] + 2 * 1000
@@ -182,7 +182,7 @@ def indexed(packed: str, count: int, **cell: object) -> list[bytes]:
     return [batch.fields[0].numpy().tobytes() for batch in islice(opened.batches, count)]
 
 
-@pytest.mark.parametrize("cell", [{}, {"num_workers": 2}, {"num_workers": 2, "worker_kind": "thread"}], ids=str)
+@pytest.mark.parametrize("cell", [{}, {"num_workers": 2}, {"num_workers": 2, "loader": "threads"}], ids=str)
 def test_all_kinds_read_the_same_samples(packed: str, cell: dict[str, object]) -> None:
     """Batch by batch, in one order over all entries; each packed sample as often as it stands for one."""
     found = [indexed(packed, 25, index_kind=kind, index_entries=100, **cell) for kind in KINDS]
@@ -195,9 +195,9 @@ def test_all_kinds_read_the_same_samples(packed: str, cell: dict[str, object]) -
 @tried
 def test_building_it_is_no_part_of_a_measured_time(packed: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is done before start-up begins, and is taken off the time to the first batch."""
-    build = feed.build_index
+    build = index.build_index
 
-    def slow(kind: str, count: int) -> feed.Index:
+    def slow(kind: str, count: int) -> index.Index:
         until = feed.time.perf_counter() + 0.5
         while feed.time.perf_counter() < until:
             pass
@@ -219,7 +219,7 @@ def test_the_planted_truth_follows_the_entries(packed: str) -> None:
     assert feed.planted_read_ns(entries, 3, 4) != feed.planted_read_ns(plain, 3, 4)
 
 
-def _look_at_all(found: feed.Index, inbox: Any, outbox: Any) -> None:
+def _look_at_all(found: index.Index, inbox: Any, outbox: Any) -> None:
     outbox.put(None)
     inbox.get()
     for place in range(len(found)):
@@ -236,7 +236,7 @@ def test_only_objects_are_copied_into_a_fork_that_looks_at_them(kind: str, least
     """A forked process that looks all entries up comes to own those of a list, and nothing of arrays (MiB)."""
     context = multiprocessing.get_context("fork")
     inbox, outbox = context.SimpleQueue(), context.SimpleQueue()
-    held = feed.build_index(kind, 200_000)
+    held = index.build_index(kind, 200_000)
     worker = context.Process(target=_look_at_all, args=(held, inbox, outbox))
     gc.disable()  # what it moves is no growth
     worker.start()

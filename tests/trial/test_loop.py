@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 import pytest
 from beside import tried
 
-from feedrate.trial.loader import Batch
+from feedrate.loaders import Batch
 from feedrate.trial.loop import Limits, measure
 from feedrate.trial.stages import Stage
 

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from torch.utils.data import default_collate
 
 from feedrate.formats import Reader, Sample
+from feedrate.loaders import STAMPS, Batch, Fields, StampedCollate, StampedDataset
 from feedrate.machine import linux
-from feedrate.trial import feed, loader, plants, stages
+from feedrate.trial import feed, plants, stages
 from feedrate.trial.job import Job
-from feedrate.trial.loader import STAMPS, Batch
 from feedrate.trial.plants import LATE_NS, SLICES, Burn, Wait, waits_ns
 from feedrate.trial.step import RealStep
 
@@ -145,7 +145,7 @@ def test_waits_are_dealt_by_the_seed() -> None:
     assert sorted(first) == sorted(second)
 
 
-def transform(sample: Sample) -> loader.Fields:
+def transform(sample: Sample) -> Fields:
     return tuple(torch.from_numpy(field).float() for field in sample)
 
 
@@ -160,8 +160,8 @@ def test_nothing_planted_is_nothing_added(numbers: Reader) -> None:
 def stamped(numbers: Reader, **cell: object) -> Batch:
     """One batch of all samples as a worker makes it, out of a pickle."""
     job = Job("trial", cell=cell, seed=3)
-    dataset = loader.StampedDataset(plants.reader(job, numbers), plants.transform(job, transform))
-    collate = loader.StampedCollate(dataset, plants.collate(job, default_collate))
+    dataset = StampedDataset(plants.reader(job, numbers), plants.transform(job, transform))
+    collate = StampedCollate(dataset, plants.collate(job, default_collate))
     dataset, collate = pickle.loads(pickle.dumps((dataset, collate)))
     return collate([dataset[index] for index in range(len(dataset))])
 
@@ -197,8 +197,10 @@ def test_a_payload_comes_along_and_is_ignored(numbers: Reader) -> None:
 @pytest.fixture
 def waited(numbers: Reader, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The waits of a feed of numbers, none of which is slept."""
-    fake = SimpleNamespace(open=lambda *_: numbers, transform=transform)
-    monkeypatch.setattr(feed.plugins, "load", lambda *_: fake)
+    fake, load = SimpleNamespace(open=lambda *_: numbers, transform=transform), feed.plugins.load
+    monkeypatch.setattr(
+        feed.plugins, "load", lambda package, name: load(package, name) if package == "feedrate.loaders" else fake
+    )
     waits: list[int] = []
     monkeypatch.setattr(Wait, "__call__", lambda _, ns: waits.append(ns))
     return waits

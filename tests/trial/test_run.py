@@ -158,7 +158,7 @@ def _steps(single: Single) -> np.ndarray:
 WAYS: dict[str, dict[str, Any]] = {
     "no workers": {},
     "processes": TWO,
-    "threads": {**TWO, "worker_kind": "thread"},
+    "threads": {**TWO, "loader": "threads"},
     "a stream": {**TWO, "storage_format": "webdataset"},
     "cached samples": {**TWO, "cache": "sample"},
     "cached batches": {**TWO, "cache": "batch"},

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 from fake_device import FakeDevice
 
+from feedrate.loaders import Batch
 from feedrate.trial import stages
 from feedrate.trial.job import Job
-from feedrate.trial.loader import Batch
 from feedrate.trial.stages import Stage, Timeline, serialize
 
 

@@ -11,10 +11,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from feedrate.loaders import Fields
 from feedrate.trial import stages
 from feedrate.trial import step as steps
 from feedrate.trial.job import Job
-from feedrate.trial.loader import Fields
 from feedrate.trial.step import RealStep, Step, Training
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -10,9 +10,9 @@ import pytest
 import torch
 import torch._dynamo
 
+from feedrate.loaders import Batch
 from feedrate.trial import stages
 from feedrate.trial.job import Job
-from feedrate.trial.loader import Batch
 from feedrate.trial.run import rehearse
 from feedrate.trial.step import CUDA_REHEARSALS
 

@@ -18,10 +18,10 @@ from PIL import Image as PILImage
 from torchvision.io import ImageReadMode, decode_image
 
 from feedrate.formats.decoders import nvjpeg
+from feedrate.loaders import Fields
 from feedrate.schema.errors import DataError, InputError
 from feedrate.trial import feed, prepare, stages
 from feedrate.trial.job import Job
-from feedrate.trial.loader import Fields
 from feedrate.workloads import DataSpec, _crops
 from feedrate.workloads._crops import Crop, draw
 
@@ -56,7 +56,7 @@ def same(left: list[Fields], right: list[Fields]) -> bool:
     [
         {"num_workers": 2},
         {"num_workers": 1, "prefetch_factor": 4},
-        {"num_workers": 2, "worker_kind": "thread"},
+        {"num_workers": 2, "loader": "threads"},
         {"num_workers": 2, "epoch_steps": 3, "persistent_workers": True},
         {"num_workers": 1, "start_method": "spawn"},
         {"storage_format": "lmdb"},

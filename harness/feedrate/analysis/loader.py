@@ -22,10 +22,11 @@ from feedrate.analysis.contrasts import filled
 from feedrate.analysis.estimates import AXIS_NAMES, cells, identities, rows_of
 from feedrate.schema.axes import AXES, BY_NAME
 from feedrate.schema.columns import DEVICE_SPANS, PHASES, WORKER_STAGES
+from feedrate.schema.plugins import loader_traits, names
 
 FETCHING = 0.5
 """Share of the workers' stamped time from which on reading is what holds a loader back."""
-HOW = ("num_workers", "worker_kind", "start_method")
+HOW = ("num_workers", "loader", "start_method")
 """Axes that say which workers there are, and how they begin."""
 
 
@@ -268,7 +269,8 @@ def shared_memory(trials: pd.DataFrame, limit_bytes: int | None = None) -> pd.Da
     """
     ended = successful(trials)
     workers = ended["num_workers"].astype("float64").gt(0).fillna(False)
-    processes = workers & ~ended["worker_kind"].eq("thread").fillna(False)
+    threads = [name for name in names("feedrate.loaders") if loader_traits(name).workers == "threads"]
+    processes = workers & ~ended["loader"].isin(threads)
     ended = ended[processes & ended["shm_bytes"].notna()]
     measured = ended.astype({"batch_bytes": "float64", "shm_bytes": "float64"}).groupby(KEYS)
     numbers = measured[["batch_bytes", "shm_bytes"]].median()

@@ -24,7 +24,7 @@ from feedrate.analysis.estimates import AXIS_NAMES, cells, identities, rows_of
 from feedrate.schema.axes import EMULATED_STEPS
 from feedrate.schema.columns import STEPS
 
-WORKER_AXES = ("num_workers", "prefetch_factor", "worker_kind", "start_method", "persistent_workers")
+WORKER_AXES = ("num_workers", "prefetch_factor", "loader", "start_method", "persistent_workers")
 """Axes that say which workers there are; the cells of a pair differ in nothing else."""
 TRIAL_COLUMNS = (
     *("run_id", "trial_id", "cell_id", "device", "block"),

@@ -79,7 +79,7 @@ def tune(
     """
     options = planted.options(steps=EPOCH_STEPS, **costs.options)
     folder: Path = planted.script.parent
-    words = ("--fresh", "--budget", f"{BUDGET_S:.0f}s", "--results", str(folder), "--json", str(folder / "tuned.json"))
+    words = ("--budget", f"{BUDGET_S:.0f}s", "--results", str(folder), "--json", str(folder / "tuned.json"))
     tune = ("-m", "feedrate", "tune", *words, f"{planted.script}:make")
     ended = run_planted(*tune, environment={"FEEDRATE_PLANTED": shlex.join(options)})
     tuned = json.loads((folder / "tuned.json").read_text(encoding="utf-8"))

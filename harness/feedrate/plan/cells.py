@@ -22,7 +22,7 @@ from feedrate.plan.schedule import PETS_FOLDER, Place, Plan, PlannedCell
 from feedrate.schema import axes, plugins, window
 from feedrate.schema.axes import AXES, Cell, Value, applicable, cell_id
 from feedrate.schema.errors import InputError
-from feedrate.schema.plugins import STREAM_SHARDS, traits
+from feedrate.schema.plugins import STREAM_SHARDS, loader_traits, traits
 from feedrate.store.manifest import Counted, Protocol
 
 MOST_COMBINATIONS = 100_000
@@ -39,6 +39,7 @@ _PLUGINS = {
     "workload": "feedrate.workloads",
     "model": "feedrate.workloads.models",
     "storage_format": "feedrate.formats",
+    "loader": "feedrate.loaders",
     "decoder": "feedrate.formats.decoders",
     "check": "feedrate.trial.checks",
 }
@@ -329,7 +330,7 @@ def _sizes(cell: Cell, place: Place) -> Iterator[str]:
     # Bytes where they leave the worker as such, else float32, or two int64 for each token; and what is planted.
     width = 1 if cell.get("normalize_on") in ("device", "none") else 4 if "patch_size" in cell else 8
     sample_bytes = width * _pixel_bytes(cell) + int(cell.get("payload_bytes", 0))
-    sharing = 0 if cell.get("worker_kind") == "thread" else workers
+    sharing = workers if loader_traits(str(cell.get("loader", ""))).workers == "processes" else 0
     prefetched = sharing * int(cell.get("prefetch_factor", 0)) * batch * sample_bytes * world
     if place.shm_bytes and prefetched > place.shm_bytes:
         yield "prefetched batches would not fit into /dev/shm (lower num_workers, prefetch_factor or batch_size)"

@@ -34,6 +34,7 @@ from feedrate.schema.axis import (
     all_of,
     any_of,
     format_has,
+    loader_has,
     named,
     one_of,
     only,
@@ -231,17 +232,18 @@ LOADING = named(
     prefetch_factor=Axis(
         2, "Batches that each worker prepares ahead.", unit="batches", least=1, idle=NEEDS_WORKERS, of_scripts=True
     ),
-    worker_kind=Axis(
-        "process",
-        "What a worker is: a process, as PyTorch makes them, or a thread of the training process.",
-        choices=one_of("process", "thread"),
+    loader=Axis(
+        "torch",
+        "Which loader makes batches: PyTorch's DataLoader, whose workers are processes, or threads of the training "
+        "process.",
+        choices=lambda: names("feedrate.loaders"),
         idle=all_of(NEEDS_WORKERS, LOADS_ONE_BY_ONE),
     ),
     start_method=Axis(
         "fork",
         "How worker processes are started.",
         choices=one_of("fork", "spawn", "forkserver"),
-        idle=all_of(NEEDS_WORKERS, any_of(only("worker_kind", "process"), OF_A_SCRIPT)),
+        idle=all_of(NEEDS_WORKERS, any_of(loader_has("start_method"), OF_A_SCRIPT)),
         of_scripts=True,
     ),
     epoch_steps=Axis(
@@ -256,7 +258,7 @@ LOADING = named(
         "Whether workers live on from epoch to epoch.",
         idle=any_of(
             only("check", "next_epoch"),
-            all_of(NEEDS_WORKERS, above("epoch_steps"), only("worker_kind", "process")),
+            all_of(NEEDS_WORKERS, above("epoch_steps"), loader_has("persistent_workers")),
             all_of(NEEDS_WORKERS, OF_A_SCRIPT),
         ),
         of_scripts=True,
@@ -315,7 +317,7 @@ NO_KNOBS = frozenset(("mode", "step", "check"))
 KNOBS = frozenset(
     (
         *("storage_format", "decoder", "readahead", "swmr"),
-        *("worker_kind", "num_workers", "prefetch_factor", "start_method", "persistent_workers"),
+        *("loader", "num_workers", "prefetch_factor", "start_method", "persistent_workers"),
         *("collate", "normalize_on", "cache"),
         *("pin_memory", "non_blocking", "prefetcher"),
     )
@@ -373,5 +375,8 @@ def cell_id(cell: Cell) -> str:
     An axis at its default and one that does not apply count the same.
     """
     telling = {name: value for name, value in cell.items() if value != BY_NAME[name].default}
+    if telling.get("loader") == "threads":  # published ids spell it as it was called before schema version 9
+        telling = {**telling, "worker_kind": "thread"}
+        del telling["loader"]
     text = json.dumps(telling, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from feedrate.schema.errors import InputError, expected_one_of
-from feedrate.schema.plugins import declared, samples_of, traits
+from feedrate.schema.plugins import declared, loader_traits, samples_of, traits
 
 Value = bool | int | float | str
 Cell = Mapping[str, Value]
@@ -142,6 +142,16 @@ def format_has(knob: str) -> Idle:
     def idle(cell: Cell, _device: str) -> str | None:
         name = str(cell.get("storage_format", ""))
         return None if name and knob in traits(name).knobs else f"no knob of storage_format = {name or 'none'}"
+
+    return idle
+
+
+def loader_has(knob: str) -> Idle:
+    """The axis is a knob of some loaders only."""
+
+    def idle(cell: Cell, _device: str) -> str | None:
+        name = str(cell.get("loader", ""))
+        return None if name and knob in loader_traits(name).knobs else f"no knob of loader = {name or 'none'}"
 
     return idle
 

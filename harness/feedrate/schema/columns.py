@@ -13,7 +13,7 @@ from typing import Literal
 
 from feedrate.schema.axes import AXES
 
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 """Of the files: columns, names, types, fields of the manifest. ``store/migration.py`` reads the versions before."""
 NEEDS_FEEDRATE = "0.2.0"
 """The oldest feedrate that reads files of this schema version."""

@@ -129,3 +129,19 @@ def traits(storage_format: str) -> Traits:
         given |= declared("feedrate.formats", storage_format, "TRAITS") or {}
     given.setdefault("holds", ("images",) if given["stores"] in ENCODED else ("images", "tokens"))
     return Traits(**given)
+
+
+@dataclass(frozen=True, slots=True)
+class LoaderTraits:
+    """A loader's ``TRAITS``."""
+
+    workers: str
+    """What its workers are: ``processes``, or ``threads`` of the training process."""
+    knobs: tuple[str, ...] = ()
+    """Axes that this loader has and others have not: start_method, persistent_workers."""
+
+
+@cache
+def loader_traits(loader: str) -> LoaderTraits:
+    """Read the traits of a loader by its name; a name that is no loader is left for others to complain of."""
+    return LoaderTraits(**declared("feedrate.loaders", loader, "TRAITS") or {"workers": "processes"})

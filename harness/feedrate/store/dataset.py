@@ -35,7 +35,7 @@ GROUP_ROWS = 100_000
 """Of a merged file's row groups."""
 MEMORY = "400MB"
 """What DuckDB may take before it writes to disk."""
-FORMAT = 1
+FORMAT = 2
 """Of the state and of what the tables mean."""
 _STATE, _LOCK = "state.json", ".lock"
 

@@ -12,6 +12,8 @@ A file says its version in its manifest, which lies inside the file and beside i
   ``pinned_allocations``.
 - Version 7: a run may be one node's part of a cluster's sweep: ``cluster``, and the machine's ``node``.
 - Version 8: trials have the axis ``nodes``.
+- Version 9: the axis ``loader`` stands in the place of ``worker_kind``: ``torch`` was ``process``, ``threads`` was
+  ``thread``. Ids of cells stayed.
 
 Whatever changes a column, a type or a field of the manifest makes a new version. ``tests/golden`` holds files of each
 version and the list of what the newest holds.
@@ -52,6 +54,9 @@ _FIELDS_CAME_WITH: dict[str, tuple[int, bool | set[str]]] = {
     "machine": (7, {"node"}),
 }
 """The same of fields of the manifest; of one that is older the fields in it that came later."""
+RENAMED = "worker_kind", "loader", {"process": "torch", "thread": "threads"}
+"""An axis as it was called before version 9, as it is called now, and its values of then and now."""
+_RENAMED_IN = 9
 _SHOWN = 80
 """Characters of a name that a stranger's file may give to a field."""
 _NEWEST = 9_999
@@ -99,7 +104,28 @@ def _upgraded(fields: dict[str, Any], where: object) -> dict[str, Any]:
     if version > 1 and not _release(fields.get("needs_feedrate")):
         got = "no version of feedrate" if "needs_feedrate" in fields else "missing"
         raise _no_manifest(where, f"needs_feedrate is {got}, which schema version {version} has")
-    return {**fields, "schema_version": SCHEMA_VERSION, "needs_feedrate": NEEDS_FEEDRATE}
+    return {**current_fields(fields, version), "schema_version": SCHEMA_VERSION, "needs_feedrate": NEEDS_FEEDRATE}
+
+
+def current_fields(fields: dict[str, Any], version: int) -> dict[str, Any]:
+    """Give what a manifest says of axes by the names of today."""
+    if version >= _RENAMED_IN:
+        return fields
+    words = {RENAMED[0]: RENAMED[1]}
+    return fields | {name: _respelled(fields[name], words) for name in ("suites", "contrasts") if name in fields}
+
+
+def _respelled(value: Any, words: dict[str, str]) -> Any:
+    """Replace names and texts by those of today; below the axis these are its values."""
+    earlier, _, values = RENAMED
+    if isinstance(value, dict):
+        return {
+            words.get(name, name): _respelled(inner, values if name == earlier else words)
+            for name, inner in value.items()
+        }
+    if isinstance(value, list):
+        return [_respelled(inner, words) for inner in value]
+    return words.get(value, value) if isinstance(value, str) else value
 
 
 def _version(fields: dict[str, Any], where: object) -> int:
@@ -144,13 +170,15 @@ def complete(table: pa.Table, schema: pa.Schema, where: object) -> pa.Table:
     """
     import pyarrow as pa
 
+    if not set(schema.names) <= set(table.column_names):
+        version = _embedded(table, where)
+        table = current_table(table, version)
+        if taken := missing([name for name in schema.names if name not in table.column_names], version):
+            raise InputError(
+                f"{where}: column '{taken[0]}' is missing; expected every column of schema version {version}. The file "
+                "was changed after it was written: leave that run out"
+            )
     there = set(table.column_names)
-    lacking = [field.name for field in schema if field.name not in there]
-    if lacking and (taken := missing(lacking, version := _embedded(table, where))):
-        raise InputError(
-            f"{where}: column '{taken[0]}' is missing; expected every column of schema version {version}. The file "
-            "was changed after it was written: leave that run out"
-        )
     columns = [
         table.column(field.name) if field.name in there else pa.nulls(table.num_rows, field.type) for field in schema
     ]
@@ -161,6 +189,33 @@ def complete(table: pa.Table, schema: pa.Schema, where: object) -> pa.Table:
                 "after it was written: leave that run out"
             )
     return pa.Table.from_arrays(columns, schema=schema)
+
+
+def current_column(name: str, version: int) -> str:
+    """Give a column of a file of a schema version its name of today."""
+    return RENAMED[1] if version < _RENAMED_IN and name == RENAMED[0] else name
+
+
+def stored_columns(columns: Iterable[str]) -> list[str]:
+    """Name the columns under which files of any version hold what is asked for."""
+    return [name for column in columns for name in ((column, RENAMED[0]) if column == RENAMED[1] else (column,))]
+
+
+def current_table(table: pa.Table, version: int) -> pa.Table:
+    """Give the columns of a table of a schema version their names and values of today, plain or in dictionaries."""
+    import pyarrow as pa
+
+    earlier, now, values = RENAMED
+    if version >= _RENAMED_IN or earlier not in table.column_names:
+        return table
+    column, at = table.column(earlier), table.schema.get_field_index(earlier)
+    coded = column.dictionary_encode()
+    words = [[values.get(old, old) for old in chunk.dictionary.to_pylist()] for chunk in coded.chunks]
+    chunks = [
+        pa.DictionaryArray.from_arrays(chunk.indices, pa.array(own, coded.type.value_type))
+        for chunk, own in zip(coded.chunks, words, strict=True)
+    ]
+    return table.set_column(at, now, pa.chunked_array(chunks, coded.type).cast(column.type))
 
 
 def missing(columns: Iterable[str], version: int) -> list[str]:

@@ -462,7 +462,7 @@ def rows(folders: Sequence[Path], columns: Sequence[str], name: str = "trials") 
     def read(folder: Path) -> pa.Table:
         path = folder / f"{name}.parquet"
         with _reading(path), place.opened(path) as source, pq.ParquetFile(source, **CHECKED) as file:
-            table = file.read(list(columns), use_threads=False)
+            table = file.read(migration.stored_columns(columns), use_threads=False)
         return migration.complete(table, schema, path)
 
     return _frame(pa.concat_tables(place.each(read, folders)))

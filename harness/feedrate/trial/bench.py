@@ -23,10 +23,10 @@ import torch
 from torch.utils.data import DataLoader, Dataset, default_collate
 
 from feedrate.formats import Reader
+from feedrate.loaders import Batch, Batches, Fields, Transform
 from feedrate.schema import plugins
-from feedrate.trial import feed, loader, loop, run, stages
+from feedrate.trial import feed, loop, run, stages
 from feedrate.trial.job import Job, Reporter
-from feedrate.trial.loader import Batch, Fields, Transform
 from feedrate.trial.stages import Stage
 from feedrate.trial.witness import CLOSES, EPOCHS_BEGIN, EPOCHS_END, OPENS, Witness
 
@@ -99,19 +99,10 @@ def _measure_window(
     }
 
 
-def _epoch_loader(job: Job) -> DataLoader[Fields]:
+def _epoch_loader(job: Job) -> Iterable[Batch]:
     """The trial's samples in epochs of ``EPOCH_STEPS`` batches, as a training script would load them."""
     manifest, dataset, collate = feed.samples(job)
-    workers = job.value("num_workers")
-    return loader.build(
-        dataset,
-        collate,
-        batches=list(islice(feed.order(job, manifest.count), EPOCH_STEPS)),
-        batch_size=job.value("batch_size"),
-        num_workers=workers,
-        prefetch_factor=job.value("prefetch_factor") if workers else None,
-        pin_memory=False,
-    )
+    return feed.build_loader(job, dataset, collate, list(islice(feed.order(job, manifest.count), EPOCH_STEPS)))
 
 
 def run_epochs(source: Iterable[Batch], row: Sequence[Stage], synchronize: Callable[[], None]) -> list[tuple[int, int]]:
@@ -173,7 +164,7 @@ def training_ratios(job: Job) -> list[float]:
     reader = cast("Reader", feed.open_packed(job))
     plain = _PlainDataset(reader, plugins.load("feedrate.workloads", job.value("workload")).transform)
     _, stamped, collate = feed.samples(job)
-    sampler = loader.Batches(len(plain), job.value("batch_size"), job.seed)
+    sampler = Batches(len(plain), job.value("batch_size"), job.seed)
     with_stamps = iter(DataLoader(stamped, batch_sampler=sampler, collate_fn=collate))
     bare = iter(DataLoader(plain, batch_sampler=sampler, collate_fn=_plain_collate))
     return step_ratios(job, stages.build(job, torch.device(job.device)), with_stamps, bare)

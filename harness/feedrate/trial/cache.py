@@ -29,11 +29,11 @@ from typing import Any, cast
 import torch
 
 from feedrate.formats import Manifest, PixelReader, Reader, ReadOptions, Sample, memmap
+from feedrate.loaders import Batches, Collate, Fields, Transform
 from feedrate.machine import linux
 from feedrate.schema.errors import DataError, InputError
 from feedrate.trial import collate, prepare
 from feedrate.trial.job import Job
-from feedrate.trial.loader import Batches, Collate, Fields, Transform
 
 VERSION = 1
 """Raised when the bytes on disk change."""

@@ -25,10 +25,10 @@ import numpy as np
 import torch
 from torch.utils.data import default_collate, get_worker_info
 
+from feedrate.loaders import Collate, Fields, Transform
 from feedrate.schema import plugins
 from feedrate.trial import device_decode, visits
 from feedrate.trial.job import Job
-from feedrate.trial.loader import Collate, Fields, Transform
 
 
 def buffer(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 
 from feedrate.formats import Image, decoders
+from feedrate.loaders import Fields
 from feedrate.schema import plugins
-from feedrate.trial.loader import Fields
 from feedrate.workloads._crops import resized
 
 COLUMNS = ("end", "top", "left", "height", "width", "flipped", "label_low", "label_high")

@@ -6,136 +6,30 @@ in the wait for the first batch of the next epoch.
 
 Epochs deal out one endless order, each the next part of it. So the batches are the same ones in the same order whatever
 the length of an epoch is, and whether its workers are kept; and an epoch as long as the set is one new permutation.
-
-An index: what a dataset keeps in memory of every sample. A dataset of a million files holds a million paths, labels and
-sizes. Kept as Python objects in a list they are copied, page by page, into every forked worker that looks at them:
-reading an object counts a reference, which is a write. As arrays, or pickled one after the other into one buffer (as
-detectron2's ``NumpySerializedList`` does), they are a few objects, and workers share their pages. Spawned workers get a
-copy of their own at their start either way. The packed samples stand for all entries in turn, so that an index can be
-larger than what a disk has to hold. What an index takes is read from outside (``workers_uss_start_bytes``,
-``workers_uss_end_bytes``); a lookup is part of reading.
 """
 
 from __future__ import annotations
 
 import mmap
-import pickle
 import time
 from collections.abc import Iterable, Iterator
-from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import chain, cycle, islice
 from pathlib import Path
-from typing import Any, Protocol, TypedDict
 
-import numpy as np
 import torch
-from torch.utils.data import Dataset
 
 from feedrate.formats import Manifest, Reader, ReadOptions, Stream
+from feedrate.loaders import Batch, Batches, LoadOptions, StampedCollate, StampedDataset, StampedStream
 from feedrate.machine import linux
 from feedrate.schema import plugins, window
 from feedrate.schema.errors import InputError
-from feedrate.trial import cache, collate, distributed, loader, page_cache, plants, visits
+from feedrate.trial import cache, collate, distributed, page_cache, plants, visits
+from feedrate.trial.index import IndexedDataset, build_index
 from feedrate.trial.job import Job
-from feedrate.trial.loader import Batch, Batches, Fields, StampedDataset, StampedStream
 
 PINNED_BATCHES = 4
 """Pinned batches that a copy alone takes in turn; a device reads memory past the host's cache."""
-LABELS = 1000
-"""Classes among which the entries are dealt; their folders."""
-
-
-class Entry(TypedDict):
-    """What is kept of one sample; ``size`` of its file, in bytes."""
-
-    path: str
-    label: int
-    size: int
-
-
-def entries(count: int) -> Iterator[Entry]:
-    """Make up entries as an image set has them, each of objects of its own."""
-    for place in range(count):
-        label = place * 7919 % LABELS
-        yield {"path": f"train/n{label:08d}/{place:08d}.png", "label": label, "size": 50_000 + place * 104_729 % 90_001}
-
-
-class Index(Protocol):
-    """The entries of a dataset, in order; never changed."""
-
-    def __len__(self) -> int: ...
-    def __getitem__(self, place: int, /) -> Entry: ...
-
-
-class NumpyIndex:
-    """One array a field: paths as fixed-width bytes, labels and sizes as int64."""
-
-    def __init__(self, count: int) -> None:
-        longest = len(f"train/n{0:08d}/{max(count - 1, 0):08d}.png")
-        rows = np.fromiter(
-            ((entry["path"].encode(), entry["label"], entry["size"]) for entry in entries(count)),
-            np.dtype([("path", f"S{longest}"), ("label", np.int64), ("size", np.int64)]),
-            count,
-        )
-        self._paths, self._labels, self._sizes = (rows[name].copy() for name in ("path", "label", "size"))
-
-    def __len__(self) -> int:
-        return len(self._labels)
-
-    def __getitem__(self, place: int) -> Entry:
-        path, label, size = self._paths[place], self._labels[place], self._sizes[place]
-        return {"path": path.decode(), "label": int(label), "size": int(size)}
-
-
-class SerializedIndex:
-    """All entries pickled into one buffer, and where each ends."""
-
-    def __init__(self, count: int) -> None:
-        buffer = bytearray()
-        self._ends = np.zeros(count + 1, np.int64)
-        for place, entry in enumerate(entries(count), start=1):
-            buffer += pickle.dumps(entry, pickle.HIGHEST_PROTOCOL)
-            self._ends[place] = len(buffer)
-        self._buffer = bytes(buffer)
-
-    def __len__(self) -> int:
-        return len(self._ends) - 1
-
-    def __getitem__(self, place: int) -> Entry:
-        begin, end = self._ends[place : place + 2].tolist()
-        entry: Entry = pickle.loads(self._buffer[begin:end])  # noqa: S301 - pickled above
-        return entry
-
-
-def build_index(kind: str, count: int) -> Index:
-    """Make an index in this process; ``list`` is a list of dictionaries."""
-    if kind == "list":
-        return list(entries(count))
-    return NumpyIndex(count) if kind == "numpy" else SerializedIndex(count)
-
-
-class IndexedDataset(Dataset[Fields]):
-    """As many samples as an index has entries: each is looked up first, and is then one of those packed, in turn."""
-
-    def __init__(self, dataset: StampedDataset, index: Index) -> None:
-        self.dataset = dataset
-        self.index = index
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> IndexedDataset:
-        """Threads have datasets of their own and share one index."""
-        return IndexedDataset(deepcopy(self.dataset, memo), self.index)
-
-    def __len__(self) -> int:
-        return len(self.index)
-
-    def __getitem__(self, place: int) -> Fields:
-        begun = time.perf_counter_ns()
-        self.dataset.begun = self.dataset.begun or begun
-        tuple(self.index[place].values())  # as whoever opens the file and sets the label looks at them
-        self.dataset.spent[0] += time.perf_counter_ns() - begun
-        return self.dataset[place % len(self.dataset)]
-
 
 Samples = StampedDataset | StampedStream | IndexedDataset
 
@@ -200,7 +94,7 @@ def open_feed(job: Job, device: torch.device) -> Feed:
         cached = page_cache.settle(window_folder(job), job.value("page_cache"))
     settled_ns = time.perf_counter_ns() - settling
     most_steps = _most_steps(job, manifest.count, dataset) if job.single_pass else None
-    source = _loader(job, dataset, collation, manifest.count)
+    source = build_loader(job, dataset, collation, _batches(job, dataset, manifest.count))
     epochs = Epochs(source) if job.value("epoch_steps") else None
     begun = time.perf_counter_ns()
     batches: Iterator[Batch] = iter(epochs or source)
@@ -212,7 +106,7 @@ def open_feed(job: Job, device: torch.device) -> Feed:
     return Feed(delivered, startup_ns, manifest, _bytes(first), cached, most_steps, settled_ns, epochs)
 
 
-def samples(job: Job) -> tuple[Manifest, Samples, loader.StampedCollate]:
+def samples(job: Job) -> tuple[Manifest, Samples, StampedCollate]:
     """Open the packed samples of a trial, its planted costs around them, and what makes batches of them.
 
     Where the cell asks for a cache, it is filled if it is not there, and stands in their place.
@@ -228,13 +122,13 @@ def samples(job: Job) -> tuple[Manifest, Samples, loader.StampedCollate]:
             )
         buffer = job.value("shuffle_buffer")
         stream = StampedStream(reader, transform, seed=job.seed, buffer=buffer, endless=not job.single_pass)
-        return reader.manifest, stream, loader.StampedCollate(stream, collation)
+        return reader.manifest, stream, StampedCollate(stream, collation)
     items, transform, collation = cache.replace_with_cache(job, plants.reader(job, reader), transform, collation)
     stamped = StampedDataset(items, transform)
     dataset: Samples = stamped
     if job.value("index_kind") != "none":
         dataset = IndexedDataset(stamped, build_index(job.value("index_kind"), job.value("index_entries")))
-    return reader.manifest, dataset, loader.StampedCollate(stamped, collation)
+    return reader.manifest, dataset, StampedCollate(stamped, collation)
 
 
 def open_packed(job: Job) -> Reader | Stream:
@@ -251,29 +145,22 @@ def window_folder(job: Job) -> Path:
     return job.packed_root if job.value("cache") == "none" else cache.folder(job)
 
 
-def _loader(job: Job, dataset: Samples, collation: loader.StampedCollate, count: int) -> Iterable[Batch]:
-    """Assemble the loader that a cell names: threads, or PyTorch's own; an iteration is an epoch, or has no end."""
-    batches: Iterable[list[int]] | None = None
-    if not isinstance(dataset, StampedStream):
-        endless, steps = order(job, count), job.value("epoch_steps")
-        batches = EpochBatches(iter(endless), steps) if steps else endless
-    workers = job.value("num_workers")
-    common: dict[str, Any] = {
-        "batches": batches,
-        "num_workers": workers,
-        "prefetch_factor": job.value("prefetch_factor") if workers else None,
-        "pin_memory": job.value("pin_memory"),
-    }
-    if workers and job.value("worker_kind") == "thread":
-        return loader.build_threads(dataset, collation, **common)
-    return loader.build(
-        dataset,
-        collation,
-        batch_size=job.value("batch_size"),
-        start_method=job.value("start_method"),
-        persistent_workers=job.value("persistent_workers"),
-        **common,
-    )
+def build_loader(
+    job: Job, dataset: Samples, collation: StampedCollate, batches: Iterable[list[int]] | None
+) -> Iterable[Batch]:
+    """Assemble the loader that a cell names, over batches of indices or, without them, over a stream."""
+    options = LoadOptions(**{field.name: job.value(field.name) for field in fields(LoadOptions)})
+    plugin = plugins.load("feedrate.loaders", job.value("loader"))
+    source: Iterable[Batch] = plugin.build(dataset, collation, batches, options)
+    return source
+
+
+def _batches(job: Job, dataset: Samples, count: int) -> Iterable[list[int]] | None:
+    """The order of a trial's samples, an epoch at a time or without end; a stream has its own."""
+    if isinstance(dataset, StampedStream):
+        return None
+    endless, steps = order(job, count), job.value("epoch_steps")
+    return EpochBatches(iter(endless), steps) if steps else endless
 
 
 def order(job: Job, count: int) -> Batches:
@@ -321,14 +208,15 @@ def planted_read_ns(job: Job, before: int, batches: int) -> int | None:
         return None
     count: int = job.value("n_samples")
     waits = plants.read_waits_ns(job, count)
-    return sum(waits[place % count] for batch in islice(order(job, count), before, before + batches) for place in batch)
+    stretch = islice(order(job, count), before, before + batches)
+    return sum(waits[index % count] for batch in stretch for index in batch)
 
 
 def _bytes(batch: Batch) -> int:
     return sum(field.nbytes for field in batch.fields)
 
 
-def _resident(job: Job, device: torch.device, dataset: Samples, collation: loader.StampedCollate) -> list[Batch]:
+def _resident(job: Job, device: torch.device, dataset: Samples, collation: StampedCollate) -> list[Batch]:
     """What comes in turn for ever: one batch on the device (compute), or batches on the host (copy)."""
     size = job.value("batch_size")
     if isinstance(dataset, StampedStream):
@@ -340,8 +228,8 @@ def _resident(job: Job, device: torch.device, dataset: Samples, collation: loade
     count = max(2, linux.last_level_cache_bytes() // _bytes(batch) + 1)
     if pinned := job.value("pin_memory"):
         count = min(count, PINNED_BATCHES)
-    fields = zip(*(_copies(field, count, pinned) for field in batch.fields), strict=True)
-    return [batch._replace(fields=each) for each in fields]
+    copies = zip(*(_copies(field, count, pinned) for field in batch.fields), strict=True)
+    return [batch._replace(fields=tensors) for tensors in copies]
 
 
 def _copies(field: torch.Tensor, count: int, pinned: bool) -> tuple[torch.Tensor, ...]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from feedrate.trial.loader import Batch
+from feedrate.loaders import Batch
 from feedrate.trial.stages import Stage
 
 FASTEST_STEP_NS = 10_000

@@ -29,9 +29,9 @@ import numpy.typing as npt
 import torch
 
 from feedrate.formats import Reader, Sample
+from feedrate.loaders import Collate, Fields, Transform
 from feedrate.machine import linux
 from feedrate.trial.job import Job
-from feedrate.trial.loader import Collate, Fields, Transform
 
 LATE_NS = 4_000_000
 """Most that waits may be behind: about a scheduler's slice, for which another process may hold the core."""

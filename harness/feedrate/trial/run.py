@@ -12,12 +12,12 @@ from typing import Any
 
 import torch
 
+from feedrate.loaders import NOBODY, STAMPS, Batch
 from feedrate.schema import window as windows
 from feedrate.schema.columns import STEPS_KEPT, WORKER_STAGES
-from feedrate.trial import cache, distributed, loader, loop, page_cache, rendezvous, stages
+from feedrate.trial import cache, distributed, loop, page_cache, rendezvous, stages
 from feedrate.trial.feed import Feed, open_feed, planted_read_ns, window_folder
 from feedrate.trial.job import Job, Reporter
-from feedrate.trial.loader import Batch
 from feedrate.trial.stages import Timeline
 from feedrate.trial.step import REHEARSALS, Training, count_shapes
 
@@ -173,12 +173,12 @@ def _worker_stamps(feed: Feed, window: loop.Window) -> tuple[dict[str, int], dic
     """
     if feed.startup_ns is None:
         return {}, {}
-    *stages, begun, ended, workers = zip(*map(loader.STAMPS.unpack, window.tags[: window.steps]), strict=True)
+    *stages, begun, ended, workers = zip(*map(STAMPS.unpack, window.tags[: window.steps]), strict=True)
     steps: dict[str, list[int | None]] = {
         f"worker_{name}_ns": list(times) for name, times in zip(WORKER_STAGES, stages, strict=True)
     }
     columns = {f"worker_{name}_ns": sum(times) for name, times in zip(WORKER_STAGES, stages, strict=True)}
-    steps["worker"] = [None if worker == loader.NOBODY else worker for worker in workers]
+    steps["worker"] = [None if worker == NOBODY else worker for worker in workers]
     for name, moments in (("begun", begun), ("ended", ended)):
         steps[f"worker_{name}_ns"] = [moment - window.stamps[0] for moment in moments]
     return columns, steps

@@ -57,11 +57,11 @@ from typing import Any, NamedTuple
 
 import torch
 
+from feedrate.loaders import Batch, Fields
 from feedrate.machine import linux
 from feedrate.trial import collate, step
 from feedrate.trial.collate import Normalizer
 from feedrate.trial.job import Job
-from feedrate.trial.loader import Batch, Fields
 from feedrate.trial.plants import Wait
 
 COPY = "h2d"

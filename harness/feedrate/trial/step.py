@@ -33,9 +33,9 @@ import torch
 from torch.autograd.profiler import emit_nvtx
 from torch.profiler import ProfilerActivity, profile
 
+from feedrate.loaders import Fields
 from feedrate.schema import plugins
 from feedrate.trial.job import Job
-from feedrate.trial.loader import Fields
 
 LEARNING_RATE = 1e-4
 REHEARSALS = {"compile": 1, "script": 2, "cuda_graphs": 3}

@@ -121,9 +121,10 @@ export class Run {
   // Axes are the same in all rows of a cell: each is read as far as new cells come, and one value a cell is kept.
   async setting(file, name) {
     const { first, of } = this.places;
-    const column = (await file.read([name], first.at(-1) + 1))[name];
+    const { earlier, values: now } = (!file.columns.has(name) && this.given.renamed[name]) || { earlier: name, values: {} };
+    const column = (await file.read([earlier], first.at(-1) + 1))[earlier];
     if (!column) return;
-    const values = first.map((row) => column[row]);
+    const values = first.map((row) => (Object.hasOwn(now, column[row]) ? now[column[row]] : column[row]));
     if (!values.every(isNull)) this.table[name] = new PerCell(values, of);
   }
 

@@ -185,12 +185,14 @@ def reader() -> dict[str, Any]:
     """Everything that the Worker is told: how much it may read, which columns, and by which rules it compares."""
     rules = browser_rules()
     axes = [axis.name for axis in AXES]
+    earlier, now, values = migration.RENAMED
     return {
         "caps": browser_caps(),
         "reads": migration.READ,
         "checksums_since": CHECKSUMS_SINCE,
         "feedrate": __version__,
-        "dtypes": {column.name: column.dtype for column in TRIALS},
+        "dtypes": {column.name: column.dtype for column in TRIALS} | {earlier: "string"},
+        "renamed": {now: {"earlier": earlier, "values": values}},
         "required": REQUIRED,
         "first": [name for name in rules["columns"]["first"] if name not in axes],
         "more": rules["columns"]["more"],

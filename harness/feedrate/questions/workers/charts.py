@@ -102,7 +102,7 @@ def begin(cell: Mapping[Any, Any]) -> str:
     """Name how a cell's workers begin: a key of ``LOOKS``."""
     if not int(cell["num_workers"]):
         return "no workers"
-    return "threads" if cell["worker_kind"] == "thread" else str(cell["start_method"])
+    return "threads" if cell["loader"] == "threads" else str(cell["start_method"])
 
 
 def who(cell: Mapping[Any, Any]) -> str:

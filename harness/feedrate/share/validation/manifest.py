@@ -147,7 +147,7 @@ def _read(text: bytes) -> tuple[dict[str, Any], RunManifest]:
     if own != manifest.machine.machine_id:
         raise MACHINE_ID.refused(where, quote(own), f"{quote(manifest.machine.machine_id)} by its hardware facts")
     version = fields["schema_version"]
-    _compare(fields, migration.fields_of(manifest, version), version > 1, where)
+    _compare(migration.current_fields(fields, version), migration.fields_of(manifest, version), version > 1, where)
     check_fields(fields, where)
     return fields, manifest
 

@@ -194,7 +194,7 @@ class Opened:
                 held.append(batch)
                 waiting += batch.num_rows
                 if waiting >= BATCH_ROWS:
-                    yield Rows(self.table, pa.Table.from_batches(held), self.manifest, first)
+                    yield self._rows(held, first)
                     held, first, waiting = [], first + waiting, 0
         except (OSError, ValueError, pa.ArrowException) as error:
             if isinstance(error, MemoryError):
@@ -204,7 +204,11 @@ class Opened:
             got = f"{self.count - first - waiting} rows too few"
             raise DECODES.refused(self.where, got, f"{self.count}, as it says")
         if held:
-            yield Rows(self.table, pa.Table.from_batches(held), self.manifest, first)
+            yield self._rows(held, first)
+
+    def _rows(self, held: list[pa.RecordBatch], first: int) -> Rows:
+        table = migration.current_table(pa.Table.from_batches(held), self.fields["schema_version"])
+        return Rows(self.table, table, self.manifest, first)
 
 
 def read(path: Path, most: caps.Cap = caps.FILE_BYTES) -> bytes:
@@ -242,7 +246,7 @@ def open_table(data: bytes, table: str, where: str) -> Opened:
         _check_counts(metadata, caps.ROWS_OF[table], where)
         there = _check_columns(plain.schema_arrow, table, where)
         _check_chunks(metadata, len(data) - _TAIL - size, where)
-        texts = [column.name for column in TABLES[table] if column.dtype == "string" and column.name in there]
+        texts = [name for name in there if _types(table)[name] == pa.string()]
         file = pq.ParquetFile(pa.BufferReader(data), metadata=metadata, read_dictionary=texts, **_OPTIONS)
         text = (metadata.metadata or {}).get(migration.MANIFEST_KEY, b"")
     except (OSError, ValueError, pa.ArrowException) as error:
@@ -252,8 +256,12 @@ def open_table(data: bytes, table: str, where: str) -> Opened:
     fields, manifest = read_manifest(text, where)
     if fields["schema_version"] >= CHECKSUMS_SINCE:
         _check_checksums(data, metadata, where)
-    lacking = (column.name for column in TABLES[table] if column.name not in there)
-    if missing := migration.missing(lacking, fields["schema_version"]):
+    version = fields["schema_version"]
+    current = {migration.current_column(name, version) for name in there}
+    if len(current) < len(there) or not current <= _types(table).keys() - {migration.RENAMED[0]}:
+        raise COLUMN.refused(where, f"column {quote(migration.RENAMED[0])}", "columns of its schema version alone")
+    lacking = (column.name for column in TABLES[table] if column.name not in current)
+    if missing := migration.missing(lacking, version):
         raise COLUMN.refused(f"{where} column '{missing[0]}'", "no such column", "every column of its schema version")
     return Opened(where, table, manifest, fields, metadata.num_rows, file)
 
@@ -298,7 +306,9 @@ def _check_columns(schema: pa.Schema, table: str, where: str) -> set[str]:
 
 @cache
 def _types(table: str) -> dict[str, pa.DataType]:
-    return {field.name: field.type for field in migration.arrow_schema(TABLES[table])}
+    types = {field.name: field.type for field in migration.arrow_schema(TABLES[table])}
+    earlier, now, _ = migration.RENAMED
+    return types | ({earlier: types[now]} if now in types else {})
 
 
 def _check_chunks(metadata: pq.FileMetaData, end: int, where: str) -> None:

@@ -1,0 +1,236 @@
+"""The promises of every loader, whatever its workers are; streams that workers share, and orders of samples."""
+
+from __future__ import annotations
+
+import gc
+import pickle
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+import torch
+from torch.utils.data import default_collate
+
+from feedrate.formats import Manifest, Reader, Sample, Stream
+from feedrate.loaders import (
+    NOBODY,
+    STAMPS,
+    Batch,
+    Batches,
+    Fields,
+    LoadOptions,
+    StampedCollate,
+    StampedDataset,
+    StampedStream,
+)
+from feedrate.schema import plugins
+from feedrate.schema.axes import BY_NAME
+from feedrate.schema.errors import DataError
+from feedrate.trial import feed
+from feedrate.trial.job import Job
+
+pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")  # more workers than cores
+COUNT, SHARDS, SIZE = 60, 6, 5
+LOADERS = plugins.names("feedrate.loaders")
+WITH_WORKERS = [(loader, workers) for loader in LOADERS for workers in (1, 3)]
+DEFAULT = BY_NAME["loader"].default
+QUICK_TO_FAIL = [(DEFAULT, 0), *(case for case in WITH_WORKERS if case != (DEFAULT, 3))]
+"""After an error the DataLoader takes 5 s to end each worker."""
+READ_ONE_BY_ONE = [name for name in plugins.names("feedrate.formats") if not plugins.traits(name).streamed]
+PLANTED = {"read_us": 1, "decode_us": 1, "collate_us": 1, "payload_bytes": 8, "read_shape": "jittered"}
+
+
+class Pictures(Reader):
+    """Samples of two shapes that tell their number; some take longer, and one may be damaged."""
+
+    def __init__(self, damaged: int | None = None) -> None:
+        self.root = Path("pictures")
+        self.manifest = Manifest(COUNT, ((2, 3, 1), (1,)), 0, "", 1, 1, 0.0)
+        self._damaged = damaged
+
+    def read(self, index: int) -> int:
+        time.sleep(0.004 * (index % 7 == 0))
+        return index
+
+    def decode(self, raw: int) -> Sample:
+        if raw == self._damaged:
+            raise DataError("pixels.bin: damaged")
+        return np.full((2, 3, 1), raw, np.uint8), np.full(1, raw, np.uint8)
+
+
+def fields(sample: Sample) -> Fields:
+    return torch.from_numpy(sample[0]).float() / 255, torch.from_numpy(sample[1]).long()[0]
+
+
+def loaded(
+    loader: str, workers: int, order: Iterable[list[int]], *, damaged: int | None = None, **knobs: Any
+) -> Iterable[Batch]:
+    """Build a loader over pictures."""
+    dataset = StampedDataset(Pictures(damaged), fields)
+    options = LoadOptions(batch_size=SIZE, num_workers=workers, **knobs)
+    return plugins.load("feedrate.loaders", loader).build(dataset, StampedCollate(dataset), order, options)  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def nothing_left() -> Iterator[None]:
+    """After each test there is no thread and no process more than before, once nobody holds the traceback."""
+
+    def alive() -> set[Any]:
+        return {*threading.enumerate(), *psutil.Process().children(recursive=True)}
+
+    before = alive()
+    yield
+    gc.collect()
+    until = time.monotonic() + 5
+    while not alive() <= before and time.monotonic() < until:
+        time.sleep(0.01)
+    assert alive() <= before
+
+
+@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.parametrize(("loader", "workers"), [(DEFAULT, 0), *WITH_WORKERS])
+def test_an_epoch_is_what_a_plain_loop_makes_of_it(loader: str, workers: int) -> None:
+    """Every sample once, in the order that was asked for, of the same shapes and types; epoch after epoch."""
+    order = list(Batches(COUNT, SIZE, seed=1, endless=False))
+    expected = [default_collate([fields(Pictures()[index]) for index in indices]) for indices in order]
+    assert sorted(index for _, labels in expected for index in labels.tolist()) == list(range(COUNT))
+    source = loaded(loader, workers, order)
+    for _ in range(2):
+        for batch, tensors in zip(source, expected, strict=True):
+            assert [field.dtype for field in batch.fields] == [torch.float32, torch.int64]
+            assert all(map(torch.equal, batch.fields, tensors))
+            *spent, begun, ended, worker = STAMPS.unpack(batch.stamps)
+            assert 0 < sum(spent) <= ended - begun
+            assert worker in (range(workers) if workers else [NOBODY])
+
+
+@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.parametrize(("loader", "workers"), QUICK_TO_FAIL)
+def test_an_error_is_raised_where_its_batch_is_waited_for(loader: str, workers: int) -> None:
+    """After the batches before it, of its own class, with the line that raised it."""
+    source, batches = loaded(loader, workers, [[0], [1], [2], [3]], damaged=2), []
+    with pytest.raises(DataError, match=r"pixels\.bin: damaged") as caught:
+        batches.extend(source)  # what came before the error is kept
+    assert [batch.fields[1].item() for batch in batches] == [0, 1]
+    assert not workers or "in decode" in str(caught.value)
+
+
+@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.parametrize(("loader", "workers"), WITH_WORKERS)
+def test_an_iterator_that_is_dropped_leaves_nothing(loader: str, workers: int) -> None:
+    """Without end, with work dealt and work under way: its workers end once nobody asks any more."""
+    batches = iter(loaded(loader, workers, Batches(COUNT, SIZE, 0), prefetch_factor=4))
+    list(islice(batches, 5))
+    assert len(psutil.Process().children()) + threading.active_count() > workers
+    del batches
+
+
+@pytest.mark.parametrize("storage_format", READ_ONE_BY_ONE)
+def test_every_loader_gives_the_same_batches(
+    job: Callable[..., Job], fetch: Callable[[Job, int], list[Batch]], storage_format: str
+) -> None:
+    """For every format that is read one by one, all workers opening it at once."""
+
+    def pixels(**axes: object) -> list[bytes]:
+        return [batch.fields[0].numpy().tobytes() for batch in fetch(job(storage_format=storage_format, **axes), 12)]
+
+    expected = pixels(num_workers=0)
+    for loader in LOADERS if storage_format == "lmdb" else set(LOADERS) - {DEFAULT}:
+        assert pixels(loader=loader, num_workers=4, prefetch_factor=1) == expected
+
+
+class Numbers(Stream):
+    """A stream whose samples are their own numbers, ten a shard."""
+
+    def __init__(self) -> None:
+        self.root = Path("numbers")
+        self.manifest = Manifest(COUNT, ((1, 1, 1),), 0, "", 1, 1, 0.0)
+
+    @property
+    def shards(self) -> int:
+        return SHARDS
+
+    def records(self, shard: int) -> Iterator[int]:
+        yield from range(shard * 10, shard * 10 + 10)
+
+    def decode(self, raw: Any) -> Sample:
+        return (np.full((1, 1, 1), raw, np.uint8),)
+
+
+def tensors(sample: Sample) -> tuple[torch.Tensor, ...]:
+    return tuple(torch.from_numpy(field) for field in sample)
+
+
+def stream(*, workers: int = 0, endless: bool = False, buffer: int = 0, seed: int = 1) -> Iterator[list[int]]:
+    dataset = StampedStream(Numbers(), tensors, seed=seed, buffer=buffer, endless=endless)
+    options = LoadOptions(batch_size=5, num_workers=workers)
+    for batch in plugins.load("feedrate.loaders", "torch").build(dataset, StampedCollate(dataset), None, options):
+        yield batch.fields[0].flatten().tolist()
+
+
+@pytest.mark.parametrize("workers", [0, 1, 3])
+@pytest.mark.parametrize("buffer", [0, 7, 1000])
+def test_a_pass_over_a_stream_has_every_sample_once(workers: int, buffer: int) -> None:
+    """However many workers share the shards, and however they are shuffled."""
+    assert sorted(number for batch in stream(workers=workers, buffer=buffer) for number in batch) == list(range(COUNT))
+
+
+def test_a_stream_goes_on_for_ever_in_new_orders() -> None:
+    """Each pass has every sample once and takes the shards in another order; a shard's own order stays."""
+    numbers = [number for batch in islice(stream(endless=True), 3 * COUNT // 5) for number in batch]
+    passes = [numbers[start : start + COUNT] for start in range(0, 3 * COUNT, COUNT)]
+    assert all(sorted(one) == list(range(COUNT)) for one in passes)
+    orders = [tuple(number // 10 for number in one[::10]) for one in passes]
+    assert len(set(orders)) == 3
+    assert all(one[place] + 1 == one[place + 1] for one in passes for place in range(COUNT - 1) if (place + 1) % 10)
+
+
+def test_a_shuffle_buffer_mixes_within_its_reach_and_is_seeded() -> None:
+    """No sample comes earlier than the buffer allows; the same seed gives the same order, another another."""
+    plain = [number for batch in stream() for number in batch]
+    mixed = [number for batch in stream(buffer=7) for number in batch]
+    assert mixed != plain
+    assert any(mixed.index(number) < COUNT // 2 for number in plain[:7])
+    assert all(plain.index(number) <= place + 7 for place, number in enumerate(mixed))
+    assert mixed == [number for batch in stream(buffer=7) for number in batch]
+    assert mixed != [number for batch in stream(buffer=7, seed=2) for number in batch]
+
+
+def test_batches_are_new_permutations_or_come_as_they_lie_on_disk() -> None:
+    """Incomplete ones are left out; pass after pass without end, or one pass for a trial that reads nothing twice."""
+    passes = list(islice(Batches(10, 3, seed=5), 6))
+    first, second = [i for batch in passes[:3] for i in batch], [i for batch in passes[3:] for i in batch]
+    assert first != second
+    assert len(set(first)) == len(set(second)) == 9
+    assert list(Batches(10, 3, seed=5, endless=False)) == passes[:3]
+    assert list(islice(Batches(7, 3, 0, shuffled=False), 4)) == [[0, 1, 2], [3, 4, 5], [0, 1, 2], [3, 4, 5]]
+
+
+@pytest.mark.parametrize("storage_format", plugins.names("feedrate.formats"))
+def test_all_that_a_worker_needs_survives_a_pickle(job: Callable[..., Job], storage_format: str) -> None:
+    """Of every format, with planted costs and an index where they can be, opened before or not."""
+    access = {"access": "sequential"} if storage_format in ("tfrecord", "webdataset") else {"index_kind": "numpy"}
+    cell = {"storage_format": storage_format, "index_entries": 48, **access, **PLANTED}
+    _, *pair = feed.samples(job(**cell))
+
+    def batch(dataset: Any, collate: Any) -> bytes:
+        stream = isinstance(dataset, StampedStream)
+        taken = list(islice(dataset, 3)) if stream else [dataset[i] for i in (0, 5, 23)]
+        return collate(taken).fields[0].numpy().tobytes()
+
+    expected = batch(*pickle.loads(pickle.dumps(pair)))
+    assert batch(*pair) == expected
+    assert batch(*pickle.loads(pickle.dumps(pair))) == expected
+
+
+@pytest.mark.parametrize("workload", plugins.names("feedrate.workloads"))
+def test_transforms_survive_a_pickle(workload: str) -> None:
+    """Of every workload, as the same function in the worker."""
+    transform = plugins.load("feedrate.workloads", workload).transform
+    assert pickle.loads(pickle.dumps(transform)) is transform

@@ -1,0 +1,122 @@
+"""Workers that are threads: dealt to in turn, ahead by no more than asked, each with an account of its own."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from feedrate.loaders import STAMPS, Batch, LoadOptions
+from feedrate.loaders.threads import ThreadLoader, build
+from feedrate.trial import feed
+from feedrate.trial.job import Job
+
+
+def numbered(indices: list[int]) -> Batch:
+    """A batch that holds its samples' indices, and the thread that made it."""
+    return Batch((torch.tensor(indices),), threading.current_thread().name.encode())
+
+
+def delivered(found: Iterator[Batch]) -> list[list[int]]:
+    return [batch.fields[0].tolist() for batch in found]
+
+
+@given(
+    batches=st.lists(st.lists(st.integers(0, 99), min_size=1, max_size=3), max_size=12),
+    workers=st.integers(1, 4),
+    ahead=st.integers(1, 3),
+)
+@settings(max_examples=40)
+def test_what_is_dealt_is_delivered_in_order(batches: list[list[int]], workers: int, ahead: int) -> None:
+    """Every batch once, in the sampler's order, dealt to the workers in turn; then the iteration ends."""
+    made = list(ThreadLoader([numbered] * workers, batches, ahead))
+    assert delivered(iter(made)) == batches
+    assert [batch.stamps for batch in made] == [f"loader worker {i % workers}".encode() for i in range(len(batches))]
+
+
+def test_no_more_than_the_stock_is_prepared_ahead() -> None:
+    """Before the first batch is taken: ``ahead`` batches a worker; with each that is taken one more."""
+    begun: list[int] = []
+
+    def noted(indices: list[int]) -> Batch:
+        begun.extend(indices)
+        return numbered(indices)
+
+    batches = iter(ThreadLoader([noted] * 3, ([i] for i in range(1000)), 2))
+    for taken in range(1, 5):
+        next(batches)
+        until = time.monotonic() + 5
+        while len(begun) < 6 + taken and time.monotonic() < until:
+            time.sleep(0.001)
+        time.sleep(0.01)
+        assert sorted(begun) == list(range(6 + taken))
+    del batches
+
+
+def test_workers_compute_with_one_thread_and_the_training_keeps_its_own() -> None:
+    """As PyTorch's worker processes do; the training process' threads stay as many as they were."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        counted = ThreadLoader([lambda _: Batch((), bytes([torch.get_num_threads()]))] * 3, [[0]] * 6, 1)
+        assert {batch.stamps for batch in counted} == {b"\x01"}
+        assert torch.get_num_threads() == 2
+        later: list[int] = []  # autograd's and other threads that begin after the workers
+        beginner = threading.Thread(target=lambda: later.append(torch.get_num_threads()))
+        beginner.start()
+        beginner.join()
+        assert later == [2]
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_pinning_is_done_by_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every tensor of a batch, and only where the cell asks for it."""
+    by: list[str] = []
+
+    def pinned(tensor: torch.Tensor) -> torch.Tensor:
+        by.append(threading.current_thread().name)
+        return tensor + 1
+
+    monkeypatch.setattr(torch.Tensor, "pin_memory", pinned)
+    samples: Any = [torch.zeros(1), torch.ones(1)]
+    whole: Any = lambda found: Batch((torch.cat(found),), b"")  # noqa: E731
+
+    def first(pin: bool) -> Batch:
+        (batch,) = build(samples, whole, [[0, 1]], LoadOptions(batch_size=2, num_workers=1, pin_memory=pin))
+        return batch
+
+    assert first(pin=False).fields[0].tolist() == [0, 1]
+    assert by == []
+    assert first(pin=True).fields[0].tolist() == [1, 2]
+    assert by == ["loader worker 0"]
+
+
+def test_a_batch_has_an_account_of_its_own(job: Callable[..., Job]) -> None:
+    """Threads that read at the same time do not book on each other's batches: each has what was planted into it."""
+    _, dataset, collate = feed.samples(job(read_us=3000, collate_us=4000))
+    batches = [[index] for index in range(24)]
+    source = build(dataset, collate, batches, LoadOptions(batch_size=1, num_workers=3))
+    accounts = [STAMPS.unpack(batch.stamps) for batch in source]
+    assert len(accounts) == 24
+    assert min(account[0] for account in accounts) >= 1_500_000  # half of a wait may be taken off for one before it
+    assert sorted(account[3] for account in accounts)[12] >= 4_000_000
+    assert dataset.spent == [0, 0, 0]
+
+
+def test_every_thread_has_a_dataset_of_its_own(job: Callable[..., Job]) -> None:
+    """Copied together with the collation that closes its account; an index, which never changes, is shared."""
+    _, indexed, collate = feed.samples(job(index_kind="list", index_entries=50))
+    made = build(indexed, collate, [[0]], LoadOptions(batch_size=1, num_workers=2))._workers
+    first, second = ((worker._dataset, worker._collate) for worker in made)  # type: ignore[attr-defined]
+    assert first[0].dataset is first[1]._dataset
+    assert second[0].dataset is second[1]._dataset
+    assert first[0].dataset is not second[0].dataset
+    assert first[0].dataset._reader is not second[0].dataset._reader
+    assert first[0].index is second[0].index is indexed.index
