@@ -33,7 +33,7 @@ from feedrate.schema.errors import EnvironmentFault, FeedrateError, InputError
 from feedrate.schema.redaction import KIND_MOST, scrub
 from feedrate.store import archive, remote, runs
 from feedrate.store.manifest import Dataset
-from feedrate.sweep import snapshot
+from feedrate.sweep import forecast, manifest, snapshot
 from feedrate.sweep.launcher import Answer, Template
 from feedrate.sweep.run import ActiveRun
 from feedrate.sweep.screen import Screen
@@ -144,8 +144,9 @@ def _finish(active: ActiveRun, reason: str) -> runs.StoredRun | None:
     if not active.trials:
         runs.discard(active.folder)
         return None
-    manifest = active.manifest(reason)
-    return runs.write_run(active.folder, manifest, map(snapshot.rows, runs.journal_chunks(active.folder)))
+    return runs.write_run(
+        active.folder, manifest.assemble(active, reason), map(snapshot.rows, runs.journal_chunks(active.folder))
+    )
 
 
 def _hand_in(stored: runs.StoredRun | None, local: LocalPlan, screen: Screen) -> runs.StoredRun | None:
@@ -155,8 +156,8 @@ def _hand_in(stored: runs.StoredRun | None, local: LocalPlan, screen: Screen) ->
     except EnvironmentFault as fault:
         screen.say(str(fault))
         return stored
-    places = {path.name: path for path in handed}
-    return stored and replace(stored, folder=places.get(stored.folder.name, stored.folder))
+    folders = {path.name: path for path in handed}
+    return stored and replace(stored, folder=folders.get(stored.folder.name, stored.folder))
 
 
 def _measure(active: ActiveRun, kept_in: Path | None) -> str:
@@ -172,7 +173,7 @@ def _measure(active: ActiveRun, kept_in: Path | None) -> str:
             if active.meeting:
                 if not active.meeting.begin(block, active.plan_digest()):
                     return "budget"
-            elif block > first and budget and active.elapsed_s() + active.block_s(block, order) > budget:
+            elif block > first and budget and active.elapsed_s() + forecast.block_s(active, block, order) > budget:
                 return "budget"
             if block == first:
                 active.screen.say("Starting: importing torch takes a few seconds.")
@@ -199,10 +200,10 @@ def _ask(template: Template, job: dict[str, Any], watch: Any = lambda *_: None, 
 def _confirm_device(active: ActiveRun, template: Template) -> None:
     """The child, which may ask CUDA, must agree with the plan, which asked NVML."""
     facts = _ask(template, {"kind": "facts"}).result
-    planned, found = active.local.plan.place.device, facts["device"]
-    if found != planned:
+    planned, device = active.local.plan.place.device, facts["device"]
+    if device != planned:
         raise EnvironmentFault(
-            f"by the driver (NVML) the plan says {planned}, PyTorch says {found}; expected them to agree. Install a "
+            f"by the driver (NVML) the plan says {planned}, PyTorch says {device}; expected them to agree. Install a "
             "PyTorch built for this driver; or, where PyTorch finds the GPU and NVML does not, nvidia-ml-py, and see "
             "that the driver's libnvidia-ml.so.1 can be loaded (a container needs the driver's capability utility); or "
             "set CUDA_VISIBLE_DEVICES= to measure the CPU"
@@ -265,26 +266,26 @@ def _run_block(
     """Run every trial of the block that the journal does not hold yet."""
     plan, machine_id = active.local.plan, active.local.machine.machine_id
     done = {trial["position"] for trial in active.trials if trial["block"] == block}
-    forecast = active.forecast(block, order)
-    for place, cell in enumerate(order):
-        if place in done:
+    later = forecast.following(active, block, order)
+    for position, cell in enumerate(order):
+        if position in done:
             continue
-        meeting = active.meeting and active.meeting.gate(block, place)
+        meeting = active.meeting and active.meeting.gate(block, position)
         if active.meeting and (not meeting or meeting.turn >= int(cell.axes.get("nodes", 1))):
             continue
-        active.screen.trial(cell, active.progress(block, place, order, forecast))
+        active.screen.trial(cell, forecast.progress(active, block, position, order, later))
         growth = cell.axes.get("index_kind", "none") != "none"
         observer = Observer(active.host, active.gpu, active.origin_ns, active.screen.tick, growth=growth)
         answer = _run_trial(active, cell, block, template, observer, meeting)
         identity = {
             "run_id": active.run_id,
-            "trial_id": f"{active.run_id}-{block:03d}-{place:04d}",
+            "trial_id": f"{active.run_id}-{block:03d}-{position:04d}",
             "cell_id": cell.cell_id,
             "machine_id": machine_id,
             "suite": cell.suite,
             "role": cell.role,
             "block": block,
-            "position": place,
+            "position": position,
             "device": plan.place.device,
             "protocol_version": PROTOCOL_VERSION,
         }
@@ -310,9 +311,9 @@ def _run_trial(
         group = observer.group = stack.enter_context(memory_limit.group(limit_mib)) if limit_mib else None
         if ahead_kib:
             stack.enter_context(read_ahead.limit(active.local.options.data_root, ahead_kib))
-        job = active.met(active.job("trial", cell, block), cell, meeting)
+        job = active.with_meeting(active.job("trial", cell, block), cell, meeting)
         job |= {"memory_group": str(group.entry) if group else None}
-        answer = template.run(json.dumps(job), timeout_s=active.timeout_s(cell, block), watch=observer)
+        answer = template.run(json.dumps(job), timeout_s=active.durations.timeout_s(cell, block), watch=observer)
         if group and answer.outcome != "ok" and group.killed():
             full = f"the kernel killed a process of the trial, whose memory is limited to {limit_mib} MiB"
             answer = replace(answer, outcome="oom", kind="MemoryLimit", message=full)
