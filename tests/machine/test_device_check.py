@@ -10,7 +10,7 @@ import pytest
 from feedrate.machine import identity
 from feedrate.schema.errors import EnvironmentFault
 from feedrate.share.validation import findings
-from feedrate.sweep import sweep
+from feedrate.sweep import preparation
 from feedrate.sweep.launcher import Answer
 
 
@@ -20,7 +20,7 @@ def confirm(planned: str, found: str, probe: SimpleNamespace | None = None) -> S
     running = SimpleNamespace(local=local, gpu=probe, runtime={})
     facts = {"device": found, "cuda": None, "cudnn": None, "torch_threads": 2, "uuid": "u" if found == "cuda" else None}
     template = SimpleNamespace(run=lambda *_, **__: Answer("ok", result=facts))
-    sweep._confirm_device(running, template)
+    preparation.confirm_device(running, template)
     return running
 
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from feedrate.schema import plugins, redaction
 from feedrate.schema.redaction import EVIDENCE_MOST, KIND_MOST, MOST, scrub
 from feedrate.sweep.launcher import Answer
-from feedrate.sweep.sweep import Observer
+from feedrate.sweep.observer import Observer
 from feedrate.trial.checks import Finding, run_check
 from feedrate.trial.job import Job, Reporter
 

@@ -18,7 +18,7 @@ from feedrate.machine.probes.procfs import descendants
 from feedrate.schema.window import READ_LEAST, UNREAD_MOST, consumed_samples, needed_bytes, unread_in_memory
 from feedrate.store import runs
 from feedrate.sweep.launcher import Answer
-from feedrate.sweep.sweep import Observer, require_page_cache
+from feedrate.sweep.observer import Observer, require_page_cache
 
 CELL = {
     "workload": "synthetic",

@@ -13,10 +13,9 @@ import pytest
 
 from feedrate.machine.probes.host import HostProbe
 from feedrate.schema.columns import MEASURED, TELEMETRY, TRIALS
-from feedrate.sweep import sweep
 from feedrate.sweep.launcher import Answer
+from feedrate.sweep.observer import Observer
 from feedrate.sweep.snapshot import rows
-from feedrate.sweep.sweep import Observer
 
 PSI = "some avg10=0.00 avg60=0.00 avg300=0.00 total={}\n"
 
@@ -184,7 +183,7 @@ def test_what_workers_come_to_own_is_read_twice(
     Where the warm-up was over before the workers were read, the first is no number, as it may lie in a window.
     """
     read = iter([1, 2])
-    monkeypatch.setattr(sweep, "workers_uss", lambda pid: next(read))
+    monkeypatch.setattr("feedrate.sweep.observer.workers_uss", lambda pid: next(read))
     observer = Observer(machine.probe, None, 0, ignored, growth=growth)
     observer("first_batch", trial, {})
     answer = answered()

@@ -20,6 +20,7 @@ from feedrate.plan.duration import TEMPLATE_S
 from feedrate.questions.claims import terminal as claims_terminal
 from feedrate.schema.errors import InputError
 from feedrate.store import runs
+from feedrate.sweep.forecast import block_s
 from feedrate.sweep.run import ActiveRun
 from feedrate.trial.rendezvous import Meeting
 
@@ -191,11 +192,11 @@ def test_windows_of_an_open_claim_near_no_difference_grow(running: ActiveRun) ->
         for cell in cells:
             longer = more if cell.cell_id in near else 0
             assert run.job("trial", cell, GROWS_AFTER)["window_s"] == pytest.approx(short + longer)
-            assert run.timeout_s(cell, GROWS_AFTER) == pytest.approx(limit + longer)
-        assert run.block_s(GROWS_AFTER, cells) == pytest.approx(TEMPLATE_S + len(cells) + more * len(near))
+            assert run.durations.timeout_s(cell, GROWS_AFTER) == pytest.approx(limit + longer)
+        assert block_s(run, GROWS_AFTER, cells) == pytest.approx(TEMPLATE_S + len(cells) + more * len(near))
     play(running, range(GROWS_AFTER, GROWS_AFTER + 2), 1.5, CERTAIN, effect=3.0)
-    found = running.block_s(GROWS_AFTER + 2, [cell for cell in cells if cell.cell_id in near])
-    assert found == pytest.approx(TEMPLATE_S + 1.5 * len(near))
+    seconds = block_s(running, GROWS_AFTER + 2, [cell for cell in cells if cell.cell_id in near])
+    assert seconds == pytest.approx(TEMPLATE_S + 1.5 * len(near))
     resumed.close()
 
 
@@ -206,7 +207,7 @@ def test_nodes_that_load_by_themselves_read_other_samples(running: ActiveRun) ->
 
     def seeds(**axes: Any) -> set[int]:
         planned, told = replace(cell, axes={**cell.axes, **axes}), run.job("trial", cell, 1)
-        jobs = [run.met(dict(told), planned, Meeting("", node, 3, 1)) for node in range(3)]
+        jobs = [run.with_meeting(dict(told), planned, Meeting("", node, 3, 1)) for node in range(3)]
         assert all((job.get("meeting") is None) is (axes["nodes"] == 1) for job in jobs)
         return {job["seed"] for job in jobs}
 

@@ -13,7 +13,7 @@ from sweeping import Place, printed_by
 from feedrate.analysis.contrasts import contrasts
 from feedrate.schema import columns as schema_columns
 from feedrate.store import runs
-from feedrate.sweep.sweep import without_names
+from feedrate.sweep.preparation import without_names
 
 pytestmark = pytest.mark.slow
 """Real sweeps; tests/test_end_to_end.py runs one in make test."""

@@ -31,7 +31,7 @@ from feedrate.trial import distributed, feed, stages
 from feedrate.trial.distributed import fixed_limits, join_windows
 from feedrate.trial.job import Job
 from feedrate.trial.loop import Limits, Window
-from feedrate.trial.rendezvous import Meeting, Rendezvous, meet, serve
+from feedrate.trial.rendezvous import Meeting, Rendezvous, meet
 from feedrate.workloads.models import mlp
 
 if TYPE_CHECKING:  # ranks load this file too, without the tests beside it
@@ -178,11 +178,13 @@ def trained(folder: Path, *jobs: dict[str, Any]) -> list[list[torch.Tensor]]:
 @pytest.fixture
 def two_nodes() -> Iterator[list[dict[str, Any]]]:
     """Where two nodes meet before a trial: the part of each node's job that says so."""
-    server = Rendezvous(2, None)
-    url, end = serve(server, "127.0.0.1")
+    server = Rendezvous(2, None, "127.0.0.1")
     with ThreadPoolExecutor(2) as pool:
-        yield [{"meeting": asdict(each)} for each in pool.map(lambda node: Meeting(url, node, 2).gate(0, 0), range(2))]
-    end()
+        yield [
+            {"meeting": asdict(each)}
+            for each in pool.map(lambda node: Meeting(server.url, node, 2).gate(0, 0), range(2))
+        ]
+    server.close()
 
 
 def agree(found: list[torch.Tensor], wanted: list[torch.Tensor]) -> None:

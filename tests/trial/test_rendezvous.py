@@ -16,7 +16,7 @@ import pytest
 
 from feedrate.schema.errors import EnvironmentFault, InputError, TrialError
 from feedrate.trial import rendezvous
-from feedrate.trial.rendezvous import BLOCK, Meeting, Rendezvous, meet, serve
+from feedrate.trial.rendezvous import BLOCK, Meeting, Rendezvous, meet
 
 SOON_S = 10.0
 """How long anything that is not held up may take."""
@@ -30,8 +30,8 @@ class Nodes:
     """As many nodes as a sweep has, each with a thread for whatever it waits for."""
 
     def __init__(self, count: int, budget_s: float | None = None) -> None:
-        self.server = Rendezvous(count, budget_s)
-        self.url, self._end = serve(self.server, "127.0.0.1")
+        self.server = Rendezvous(count, budget_s, "127.0.0.1")
+        self.url = self.server.url
         self.all = [Meeting(self.url, node, count) for node in range(count)]
         self._pool = ThreadPoolExecutor(4 * count)
 
@@ -53,7 +53,7 @@ class Nodes:
 
     def end(self) -> None:
         """End the server and all that wait."""
-        self._end()
+        self.server.close()
         self._pool.shutdown()
 
 
@@ -68,8 +68,8 @@ def nodes() -> Iterator[Callable[..., Nodes]]:
         return made[-1]
 
     yield make
-    for each in made:
-        each.end()
+    for group in made:
+        group.end()
 
 
 def results(futures: list[Future[Any]]) -> list[Any]:
@@ -99,9 +99,8 @@ def test_a_gate_opens_when_all_have_come(nodes: Callable[..., Nodes]) -> None:
     assert {each.endpoint.partition(":")[0] for each in meetings} == {"127.0.0.1"}
     assert len({each.endpoint for each in meetings}) == 1
     results(three.begin(1))
-    endpoints = three.server._endpoints
-    (now,) = {each.endpoint for each in three.meetings(1, 0)}
-    assert now == endpoints[1] != endpoints[0]
+    (endpoint,) = {meeting.endpoint for meeting in three.meetings(1, 0)}
+    assert endpoint == three.server._last[1].endpoint != three.server._last[0].endpoint
 
 
 def test_a_node_that_has_left_is_not_waited_for(nodes: Callable[..., Nodes]) -> None:
@@ -152,7 +151,7 @@ def test_a_node_that_dies_at_a_gate_comes_twice(nodes: Callable[..., Nodes], cap
     with socket.create_connection((host, int(port))) as dead:
         dead.sendall(f"POST {path} HTTP/1.0\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
         dead.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # a reset, as of a node that is gone
-        while two.server._at[1] != (0, 1):
+        while two.server._last[1].gate != (0, 1):
             time.sleep(0.01)
     assert results(two.begin(0, range(1, 2))) == [True]
     (waiting,) = two.gate(0, 1, range(1))
@@ -319,7 +318,7 @@ def test_who_does_not_know_the_path_gets_nothing(nodes: Callable[..., Nodes]) ->
         assert caught.value.errcode == 404
     with pytest.raises(KeyboardInterrupt):
         replace(two.all[0], url=f"{base}/{secret[:-1]}").gate(0, 0)
-    assert two.server._at == {0: (0, BLOCK), 1: (0, BLOCK)}
+    assert [last.gate for last in two.server._last.values()] == [(0, BLOCK)] * 2
 
 
 def test_a_server_that_is_not_there_ends_the_node(nodes: Callable[..., Nodes]) -> None:

@@ -11,7 +11,7 @@ from PIL import Image as PILImage
 
 from feedrate.formats import Sample
 from feedrate.schema.errors import InputError
-from feedrate.sweep.sweep import without_names
+from feedrate.sweep.preparation import without_names
 from feedrate.workloads import DataSpec, Source, pets
 
 pytestmark = pytest.mark.usefixtures("one_thread")

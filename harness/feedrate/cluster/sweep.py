@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import secrets
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,7 +27,7 @@ from feedrate.schema import words
 from feedrate.store import place, runs
 from feedrate.store.clusters import ClusterFolder, NodeStatus
 from feedrate.store.manifest import Membership
-from feedrate.trial.rendezvous import Rendezvous, serve
+from feedrate.trial.rendezvous import Rendezvous
 
 __all__ = ["Asked", "run"]
 
@@ -57,8 +56,6 @@ class Watched:
     """Number of a node to what is to be said of its job."""
     rendezvous: Rendezvous | None = None
     """Where the nodes meet, if they do."""
-    end: Callable[[], None] = lambda: None
-    """Ends that."""
     _unseen: set[int] = field(default_factory=set)
     """Nodes whose job was missing at the last look: missing twice, it is lost."""
 
@@ -126,7 +123,8 @@ def run(options: Options, asked: Asked, console: Console) -> list[NodeStatus]:
         raise
     finally:
         watched.engine.cancel()
-        watched.end()
+        if watched.rendezvous:
+            watched.rendezvous.close()
     _say_how(watched, console)
     what = "how many are fed at once" if asked.together else "whether they are alike"
     console.print(f"Next: feedrate results nodes says {what}; make site shows the run of each.")
@@ -142,8 +140,7 @@ def _submit(options: Options, asked: Asked, minutes: int, budget_s: float | None
     engine = engines.make(asked, minutes, folder.jobs)
     names = engine.nodes()
     folder.create()
-    rendezvous = Rendezvous(len(names), budget_s) if asked.together else None
-    url, end = serve(rendezvous, engine.host) if rendezvous else ("", lambda: None)
+    rendezvous = Rendezvous(len(names), budget_s, engine.host) if asked.together else None
     jobs = {}
     for node, name in enumerate(names):
         member = Membership(sweep=folder.sweep, node=node, nodes=len(names), together=asked.together)
@@ -153,7 +150,7 @@ def _submit(options: Options, asked: Asked, minutes: int, budget_s: float | None
             seed=seed,
             cluster=member,
             node=folder.label(name),
-            meets_at=url,
+            meets_at=rendezvous.url if rendezvous else "",
             one_machine=engine.one_machine,
         )
         folder.tell(NodeStatus(node=node, name=name))
@@ -163,7 +160,7 @@ def _submit(options: Options, asked: Asked, minutes: int, budget_s: float | None
         f"{', '.join(jobs.values())}. Ctrl-C ends them; what they print lies in {_near(folder.jobs)}.",
         highlight=False,
     )
-    return Watched(folder, engine, jobs, rendezvous=rendezvous, end=end)
+    return Watched(folder, engine, jobs, rendezvous=rendezvous)
 
 
 def _watch(watched: Watched, console: Console) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from feedrate.store import archive, runs
+from feedrate.sweep import manifest
 from feedrate.sweep.run import ActiveRun
 
 Entry = dict[str, Any]
@@ -20,7 +21,7 @@ def keep(active: ActiveRun, entry: Entry, kept_in: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="feedrate-") as scratch:
         folder = Path(scratch) / active.local.machine.machine_id / active.run_id
         entries: Iterator[list[Entry]] = chain(runs.journal_chunks(active.folder), [[entry]])
-        runs.write_run(folder, active.manifest("interrupted"), map(rows, entries))
+        runs.write_run(folder, manifest.assemble(active, "interrupted"), map(rows, entries))
         archive.pack_run(kept_in, folder)
 
 

@@ -9,41 +9,27 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 import secrets
-import time
-from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from feedrate.machine import memory_limit, quiet, read_ahead
-from feedrate.machine.identity import environment
-from feedrate.machine.probes import gpu, noise
-from feedrate.machine.probes.host import HostProbe, TrialCounters, difference
-from feedrate.machine.probes.procfs import descendants, memory, workers_uss
 from feedrate.plan.request import LocalPlan
 from feedrate.plan.schedule import PlannedCell
-from feedrate.schema import window, words
-from feedrate.schema.axes import Cell
+from feedrate.schema import words
 from feedrate.schema.columns import PROTOCOL_VERSION
-from feedrate.schema.errors import EnvironmentFault, FeedrateError, InputError
-from feedrate.schema.redaction import KIND_MOST, scrub
+from feedrate.schema.errors import EnvironmentFault, InputError
 from feedrate.store import archive, remote, runs
-from feedrate.store.manifest import Dataset
-from feedrate.sweep import snapshot
+from feedrate.sweep import forecast, manifest, preparation, snapshot
 from feedrate.sweep.launcher import Answer, Template
+from feedrate.sweep.observer import Observer
 from feedrate.sweep.run import ActiveRun
 from feedrate.sweep.screen import Screen
 from feedrate.trial.rendezvous import Meeting
 
 SERVES = 16
 """Trials of a tuned sweep, whose blocks are short, after which it starts another template."""
-PREPARE_TIMEOUT_S = 24 * 3600.0
-_SKIPPED = re.compile(r"^skipped .*: ")
-_ERRORS: dict[str | None, type[FeedrateError]] = {"InputError": InputError, "EnvironmentFault": EnvironmentFault}
 
 
 def run(local: LocalPlan, screen: Screen, kept_in: Path | None = None) -> runs.StoredRun | None:
@@ -144,8 +130,9 @@ def _finish(active: ActiveRun, reason: str) -> runs.StoredRun | None:
     if not active.trials:
         runs.discard(active.folder)
         return None
-    manifest = active.manifest(reason)
-    return runs.write_run(active.folder, manifest, map(snapshot.rows, runs.journal_chunks(active.folder)))
+    return runs.write_run(
+        active.folder, manifest.assemble(active, reason), map(snapshot.rows, runs.journal_chunks(active.folder))
+    )
 
 
 def _hand_in(stored: runs.StoredRun | None, local: LocalPlan, screen: Screen) -> runs.StoredRun | None:
@@ -155,8 +142,8 @@ def _hand_in(stored: runs.StoredRun | None, local: LocalPlan, screen: Screen) ->
     except EnvironmentFault as fault:
         screen.say(str(fault))
         return stored
-    places = {path.name: path for path in handed}
-    return stored and replace(stored, folder=places.get(stored.folder.name, stored.folder))
+    folders = {path.name: path for path in handed}
+    return stored and replace(stored, folder=folders.get(stored.folder.name, stored.folder))
 
 
 def _measure(active: ActiveRun, kept_in: Path | None) -> str:
@@ -172,7 +159,7 @@ def _measure(active: ActiveRun, kept_in: Path | None) -> str:
             if active.meeting:
                 if not active.meeting.begin(block, active.plan_digest()):
                     return "budget"
-            elif block > first and budget and active.elapsed_s() + active.block_s(block, order) > budget:
+            elif block > first and budget and active.elapsed_s() + forecast.block_s(active, block, order) > budget:
                 return "budget"
             if block == first:
                 active.screen.say("Starting: importing torch takes a few seconds.")
@@ -180,83 +167,12 @@ def _measure(active: ActiveRun, kept_in: Path | None) -> str:
                 stack.close()
                 template, served = stack.enter_context(Template()), 0
             if block == first:
-                _confirm_device(active, template)
-                _prepare(active, template)
+                preparation.confirm_device(active, template)
+                preparation.pack(active, template)
                 active.begin_blocks()
             _run_block(active, block, order, template, kept_in)
             block, served = block + 1, served + len(order)
     return "budget" if active.live(block) else "target" if active.answered(block) else "blocks"
-
-
-def _ask(template: Template, job: dict[str, Any], watch: Any = lambda *_: None, timeout_s: float = 120.0) -> Answer:
-    """Run a job that must not fail."""
-    answer = template.run(json.dumps(job), timeout_s=timeout_s, watch=watch)
-    if answer.outcome != "ok":
-        raise _ERRORS.get(answer.kind, FeedrateError)(answer.message or f"{job['kind']}: {answer.outcome}")
-    return answer
-
-
-def _confirm_device(active: ActiveRun, template: Template) -> None:
-    """The child, which may ask CUDA, must agree with the plan, which asked NVML."""
-    facts = _ask(template, {"kind": "facts"}).result
-    planned, found = active.local.plan.place.device, facts["device"]
-    if found != planned:
-        raise EnvironmentFault(
-            f"by the driver (NVML) the plan says {planned}, PyTorch says {found}; expected them to agree. Install a "
-            "PyTorch built for this driver; or, where PyTorch finds the GPU and NVML does not, nvidia-ml-py, and see "
-            "that the driver's libnvidia-ml.so.1 can be loaded (a container needs the driver's capability utility); or "
-            "set CUDA_VISIBLE_DEVICES= to measure the CPU"
-        )
-    if active.gpu and facts["uuid"] and not active.gpu.follow(facts["uuid"]):
-        raise EnvironmentFault(
-            "PyTorch's first CUDA device is none that the driver (NVML) lists; expected it there, to be watched. "
-            "Name the GPU by its identifier (nvidia-smi -L lists them) in CUDA_VISIBLE_DEVICES; in a container, see "
-            "that it is given the same GPUs for compute and for utility"
-        )
-    active.runtime = {name: facts[name] for name in ("cuda", "cudnn", "torch_threads")} | environment()
-    if active.gpu:
-        active.runtime |= {name: value for name, value in active.gpu.facts().items() if name != "memory_bytes"}
-
-
-def _prepare(active: ActiveRun, template: Template) -> None:
-    """Pack every set that a cell reads, once."""
-    readers = [cell for cell in active.local.plan.all_cells if cell.axes["mode"] != "check"]
-    first_readers = {active.data_key(cell): cell for cell in reversed(readers)}
-    printed: set[str] = set()
-    for key, cell in reversed(first_readers.items()):
-        axes = dict(key)
-        name = f"{words.sized(axes['workload'], axes.get('patch_size'), ' ')} {axes['storage_format']}"
-
-        def watch(event: str, _: int, fields: dict[str, Any], name: str = name) -> None:
-            if event == "progress":
-                active.screen.preparing(name, fields["done"], fields["total"])
-
-        answer = _ask(template, active.job("prepare", cell), watch, PREPARE_TIMEOUT_S).result
-        active.packed[key] = answer["packed"]
-        _require_same_data(active, key, answer["data_hash"])
-        for note in answer["notes"]:
-            if note not in printed:
-                active.screen.say(f"{axes['workload']}: {note}")
-            printed.add(note)
-        fields = {field: answer[field] for field in Dataset.model_fields}
-        active.datasets.append(Dataset(**fields | {"notes": without_names(answer["notes"])}))
-
-
-def _require_same_data(active: ActiveRun, key: tuple[tuple[str, Any], ...], data_hash: str) -> None:
-    """A resumed run must go on with the pixels that it began with."""
-    readers = {cell.cell_id for cell in active.local.plan.all_cells if active.data_key(cell) == key}
-    before = {trial.get("data_hash") for trial in active.trials if trial["cell_id"] in readers}
-    if before - {None, data_hash}:
-        raise InputError(
-            f"run {active.run_id}: the data changed since it began ({dict(key)['workload']}); expected the same "
-            "samples to the end. --fresh closes that run as far as it came and begins anew"
-        )
-
-
-def without_names(notes: list[str]) -> tuple[str, ...]:
-    """Notes as they may be published: how many files were skipped and why, not what a user's photographs are called."""
-    counts = Counter(_SKIPPED.sub("skipped a file: ", note) for note in notes)
-    return tuple(f"{scrub(note)} (× {count})" if count > 1 else scrub(note) for note, count in counts.items())
 
 
 def _run_block(
@@ -265,26 +181,26 @@ def _run_block(
     """Run every trial of the block that the journal does not hold yet."""
     plan, machine_id = active.local.plan, active.local.machine.machine_id
     done = {trial["position"] for trial in active.trials if trial["block"] == block}
-    forecast = active.forecast(block, order)
-    for place, cell in enumerate(order):
-        if place in done:
+    later = forecast.following(active, block, order)
+    for position, cell in enumerate(order):
+        if position in done:
             continue
-        meeting = active.meeting and active.meeting.gate(block, place)
+        meeting = active.meeting and active.meeting.gate(block, position)
         if active.meeting and (not meeting or meeting.turn >= int(cell.axes.get("nodes", 1))):
             continue
-        active.screen.trial(cell, active.progress(block, place, order, forecast))
+        active.screen.trial(cell, forecast.progress(active, block, position, order, later))
         growth = cell.axes.get("index_kind", "none") != "none"
         observer = Observer(active.host, active.gpu, active.origin_ns, active.screen.tick, growth=growth)
         answer = _run_trial(active, cell, block, template, observer, meeting)
         identity = {
             "run_id": active.run_id,
-            "trial_id": f"{active.run_id}-{block:03d}-{place:04d}",
+            "trial_id": f"{active.run_id}-{block:03d}-{position:04d}",
             "cell_id": cell.cell_id,
             "machine_id": machine_id,
             "suite": cell.suite,
             "role": cell.role,
             "block": block,
-            "position": place,
+            "position": position,
             "device": plan.place.device,
             "protocol_version": PROTOCOL_VERSION,
         }
@@ -312,171 +228,10 @@ def _run_trial(
         group = observer.group = stack.enter_context(memory_limit.group(limit_mib)) if limit_mib else None
         if ahead_kib:
             stack.enter_context(read_ahead.limit(active.local.options.data_root, ahead_kib))
-        job = active.met(active.job("trial", cell, block), cell, meeting)
+        job = active.with_meeting(active.job("trial", cell, block), cell, meeting)
         job |= {"memory_group": str(group.entry) if group else None}
-        answer = template.run(json.dumps(job), timeout_s=active.timeout_s(cell, block), watch=observer)
+        answer = template.run(json.dumps(job), timeout_s=active.durations.timeout_s(cell, block), watch=observer)
         if group and answer.outcome != "ok" and group.killed():
             full = f"the kernel killed a process of the trial, whose memory is limited to {limit_mib} MiB"
             answer = replace(answer, outcome="oom", kind="MemoryLimit", message=full)
     return answer
-
-
-def require_page_cache(answer: Answer, read_bytes: int | None, memory_used: float, cell: Cell) -> Answer:
-    """Make a trial one that failed whose page cache was not cold, or not full, although its cell says so.
-
-    Args:
-        answer: of a trial, however it ended.
-        read_bytes: what its processes caused to be read in its window; None where that cannot be observed.
-        memory_used: share of its memory limit that was used when its window opened.
-        cell: its axes.
-    """
-    state = cell.get("page_cache")
-    if answer.outcome != "ok" or state not in ("cold", "full"):
-        return answer
-    problem: str | None
-    if read_bytes is None:
-        problem = "what a process reads from storage cannot be observed here (/proc/PID/io): leave it out"
-    elif state == "cold":
-        problem = _not_cold(answer.result["row"], read_bytes, cell)
-    else:
-        problem = _not_full(answer.result["row"], read_bytes, memory_used)
-    if not problem:
-        return answer
-    kind, message = f"Not{state.capitalize()}", f"page_cache {state}: {problem}"
-    return replace(answer, outcome="error", result={}, kind=kind, message=message)
-
-
-def _not_cold(row: dict[str, Any], read_bytes: int, cell: Cell) -> str | None:
-    """Why a window was not cold: too few bytes were read in it, or what was not read lies in memory."""
-    count, batch, workers, ahead = (
-        int(cell.get(axis, 0)) for axis in ("n_samples", "batch_size", "num_workers", "prefetch_factor")
-    )
-    needed = window.needed_bytes(row["stored_bytes"], row["samples"], count)
-    if read_bytes < window.READ_LEAST * needed:
-        return (
-            f"{read_bytes:,} bytes were read from storage in the window, whose samples take {needed:,.0f} bytes there; "
-            f"expected {window.READ_LEAST:.0%} of that or more. The rest had been read ahead: raise n_samples, or "
-            "lower read_ahead_kib"
-        )
-    if cell["access"] != "random" or cell.get("memory_limit_mib"):
-        return None
-    consumed = window.consumed_samples(row["warmup_steps"] + row["steps"], batch, workers, ahead)
-    unread = window.unread_in_memory(row["cached_after_pct"], consumed, count)
-    if unread <= window.UNREAD_MOST:
-        return None
-    return (
-        f"{read_bytes / needed:.2f} times the bytes of its samples were read from storage in the window, but "
-        f"{unread:.0%} of the {count - consumed:,} samples that were not read lies in memory; expected "
-        f"{window.UNREAD_MOST:.0%} at most. It was read with other samples: raise n_samples, or lower read_ahead_kib"
-    )
-
-
-def _not_full(row: dict[str, Any], read_bytes: int, memory_used: float) -> str | None:
-    """Why memory was not full: there was room when the window opened, or nothing had to be read in it."""
-    if memory_used < window.FULL:
-        return (
-            f"{memory_used:.0%} of memory_limit_mib was used when the window opened; expected {window.FULL:.0%} or "
-            "more: raise n_samples, or lower memory_limit_mib"
-        )
-    if not read_bytes or row["cached_after_pct"] >= 100:
-        return "nothing was read from storage in the window: raise n_samples, or lower memory_limit_mib"
-    return None
-
-
-class Observer:
-    """Watches one trial from outside and turns its answer into a row: hand it to ``Template.run``, ask for the entry.
-
-    Counters are read when the child says that its window opens and closes; telemetry in between, ten times a second;
-    memory, which is costly, once and after the window, while the trial's workers still live. Who else computes on the
-    GPU is asked before the child is there and when its window closes.
-    """
-
-    def __init__(
-        self,
-        host: HostProbe,
-        device: gpu.GpuProbe | None,
-        origin_ns: int,
-        tick: Callable[[dict[str, Any]], None],
-        *,
-        growth: bool = False,
-    ) -> None:
-        self._host = host
-        self._gpu = device
-        self._origin_ns = origin_ns
-        self._tick = tick
-        self._started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
-        self._samples: list[dict[str, Any]] = []
-        self._before: TrialCounters | None = None
-        self._energy: tuple[float | None, int] = None, 0
-        """What the GPU had used when the window opened, in joules, and when that was read."""
-        self._computing = device.computing() if device else None
-        self._columns: dict[str, Any] = {}
-        self._growth = growth
-        self._memory_used = 0.0
-        self.group: memory_limit.Group | None = None
-        """The group that limits the trial's memory."""
-        self._read_ns = 0
-        """When the workers' memory had been read at the first batch."""
-
-    def __call__(self, event: str, pid: int, fields: dict[str, Any]) -> None:
-        """Take note of an event of the child, or of a tick."""
-        if event == "first_batch" and self._growth:
-            self._columns["workers_uss_start_bytes"] = workers_uss(pid)
-            self._read_ns = time.perf_counter_ns()
-        elif event == "window_opens":
-            self._memory_used = self.group.used() if self.group else 0.0
-            self._before = self._host.counters(pid)
-            if self._gpu:
-                self._energy = self._gpu.energy_j(), time.perf_counter_ns()
-        elif event == "window_closes" and self._before is not None:
-            self._columns |= difference(self._before, self._host.counters(pid))
-            self._close_gpu(pid)
-        elif event == "result" and "fact" not in fields.get("row", {}):  # a check of a fact has no loop of its own
-            self._columns |= memory(pid)
-            if self._growth:
-                self._columns["workers_uss_end_bytes"] = workers_uss(pid)
-        elif event == "tick":
-            sample = {"t_ns": time.perf_counter_ns(), **self._host.sample(pid)}
-            if self._gpu:
-                sample |= self._gpu.sample()
-            self._samples.append(sample)
-            self._tick(sample)
-
-    def _close_gpu(self, pid: int) -> None:
-        if not self._gpu:
-            return
-        before_j, read_ns = self._energy
-        if before_j is not None and (now_j := self._gpu.energy_j()) is not None:
-            self._columns |= {"gpu_energy_j": now_j - before_j, "gpu_energy_ns": time.perf_counter_ns() - read_ns}
-        ours = {pid, *descendants(pid)}
-        self._columns["gpu_foreign_processes"] = self._gpu.foreign_processes(self._computing, ours)
-
-    def entry(self, answer: Answer, identity: dict[str, Any], cell: Cell) -> dict[str, Any]:
-        """The trial for the journal: its row, ``steps`` (column to values) and ``telemetry`` (rows)."""
-        answer = require_page_cache(answer, self._columns.get("read_bytes"), self._memory_used, cell)
-        started, ended = answer.result.get("started_ns", 0), answer.result.get("ended_ns", 0)
-        if started < self._read_ns:  # the warm-up was over before the memory was read: no number from inside a window
-            self._columns["workers_uss_start_bytes"] = None
-        if self._gpu and started:
-            self._columns |= gpu.window(self._samples, started, ended)
-        row = {
-            **identity,
-            **cell,
-            "started_at": self._started_at,
-            "outcome": answer.outcome,
-            "error_kind": scrub(answer.kind, KIND_MOST) if answer.kind else None,
-            "error_message": scrub(answer.message) if answer.message else None,
-            **answer.result.get("row", {}),
-            **self._columns,
-            "trial_wall_ns": answer.over_ns - answer.ordered_ns,
-            "left_processes": answer.left_processes,
-            "left_shm_segments": answer.left_shm_segments,
-        }
-        if answer.first_batch_ns is not None:
-            row["first_batch_ns"] = answer.first_batch_ns - answer.ordered_ns
-        row["flags"] = noise.flags(row)
-        telemetry = [
-            {**sample, "t_ns": sample["t_ns"] - self._origin_ns, "in_window": started <= sample["t_ns"] <= ended}
-            for sample in self._samples
-        ]
-        return {"trial": row, "steps": answer.result.get("steps", {}), "telemetry": telemetry}

@@ -5,7 +5,8 @@ trial (``Meeting.gate``), so that none prepares a trial while another is measure
 more when they have warmed up (``meet``), so that their windows begin together. Which nodes take part in a trial moves
 on by one from block to block: every node is among few and among many.
 
-XML-RPC of the standard library carries it. What nodes send is data; the path is a secret that only they are told.
+XML-RPC of the standard library carries it. PyTorch's ``TCPStore`` needs torch in the process that submits, which loads
+none, and its waits know nothing of nodes that left. What nodes send is data; the path is a secret that only they know.
 """
 
 from __future__ import annotations
@@ -15,21 +16,24 @@ import socket
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from http.client import HTTPConnection
 from socketserver import ThreadingMixIn
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 from xmlrpc.client import Error, ServerProxy, Transport
 from xmlrpc.server import SimpleXMLRPCRequestHandler, SimpleXMLRPCServer
 
 from feedrate.schema.errors import EnvironmentFault, InputError, TrialError
 
+Gate = tuple[int, int]
+"""Block and position of a trial."""
 BLOCK = -1
 """The position of the gate before a block."""
-Place = tuple[int, int]
-"""Block and position of a trial."""
-_WHY = ("budget", "differs", "closed")
+BEGUN = "begun"
+_ENDS = ("budget", "differs", "closed")
 """Why no gate opens any more."""
 ALIVE_S = 60
 """A connection that waits is tried so often: networks forget those that are silent, and a machine may be gone."""
@@ -39,7 +43,10 @@ LONG_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """A node's way to the others; of a trial, too, once the gate before it has opened."""
+    """A node's way to the others; of a trial, too, once the gate before it has opened.
+
+    Its waits raise KeyboardInterrupt when the sweep ends, EnvironmentFault where the server cannot be reached.
+    """
 
     url: str
     """Of the server."""
@@ -69,150 +76,141 @@ class Meeting:
         return f"{self.block}-{self.position}"
 
     def begin(self, block: int, plan: str) -> bool:
-        """Wait until all nodes have come to a block: whether the budget has room for it.
+        """Wait until all nodes are at a block with the same digest of their plan: whether the budget has room for it.
 
-        Args:
-            block: from 0.
-            plan: a digest of what the node will run.
-
-        Raises:
-            KeyboardInterrupt: the sweep ends.
-            EnvironmentFault: the server cannot be reached.
-            InputError: the nodes do not plan the same.
+        Raises an InputError where the plans differ.
         """
-        answer = _call(self.url, "gate", self.node, block, BLOCK, "", plan)
+        with _server(self.url) as server:
+            answer = server.gate(self.node, block, BLOCK, "", plan)
         if answer == "differs":
             raise InputError(
                 "--together: the nodes do not plan the same cells; expected nodes that are equipped alike. make plan "
                 "on two of them says in what they differ"
             )
+        if answer == "closed":
+            raise KeyboardInterrupt
         return answer != "budget"
 
     def gate(self, block: int, position: int) -> Meeting | None:
-        """Wait until all nodes have come to a trial.
-
-        Returns:
-            The meeting of the trial; None where the others went on without this node.
-
-        Raises:
-            KeyboardInterrupt: the sweep ends.
-            EnvironmentFault: the server cannot be reached.
-        """
-        address = self.address or _own_address(self.url)
-        answer = _call(self.url, "gate", self.node, block, position, f"{address}:{_free_port(address)}", "")
+        """Wait until all nodes are at a trial: its meeting; None where the others went on without this node."""
+        with _server(self.url) as server:
+            address, port = _free_address(self.url)
+            answer = str(server.gate(self.node, block, position, f"{address}:{port}", ""))
+        if answer in _ENDS:  # where this node was thought lost, the others may have ended with the budget
+            raise KeyboardInterrupt
         if answer == "gone":
             return None
-        if answer in _WHY:  # the others ended while this node was thought lost
-            raise KeyboardInterrupt
         return replace(self, block=block, position=position, address=address, endpoint=answer)
 
 
 def meet(meeting: Meeting, nodes: int) -> None:
-    """Wait, in a trial's own process, until all its nodes have warmed up.
-
-    Raises:
-        TrialError: one of them will not.
-    """
+    """Wait, in a trial's process, until all its nodes have warmed up; a TrialError says that one of them will not."""
     try:
-        why = _call(meeting.url, "start", meeting.node, meeting.block, meeting.position, nodes)
+        with _server(meeting.url) as server:
+            answer = str(server.start(meeting.node, meeting.block, meeting.position, nodes))
     except KeyboardInterrupt:
-        why = "the sweep ends"
+        answer = "the sweep ends"
     except EnvironmentFault:  # which names a machine: this message is a published row's
-        why = "the others cannot be reached"
-    if why:
-        raise TrialError(f"the window did not begin on all {nodes} nodes: {why}")
+        answer = "the others cannot be reached"
+    if answer != BEGUN:
+        raise TrialError(f"the window did not begin on all {nodes} nodes: {answer}")
 
 
-class Rendezvous:
-    """Knows where the nodes of a sweep are; any thread may ask."""
+class _Arrival(NamedTuple):
+    """When a node came to a gate, and with what."""
 
-    def __init__(self, nodes: int, budget_s: float | None) -> None:
+    gate: Gate = (0, BLOCK - 1)
+    since: float = 0.0
+    endpoint: str = ""
+    plan: str = ""
+
+
+class Rendezvous(ThreadingMixIn, SimpleXMLRPCServer):
+    """Knows where the nodes of a sweep are, which reach this machine as ``host``; any thread may ask."""
+
+    daemon_threads = True
+    request_queue_size = 128  # nodes come at the same moment
+
+    def __init__(self, nodes: int, budget_s: float | None, host: str) -> None:
+        path = f"/{secrets.token_hex(16)}"
+        handler = type("Handler", (SimpleXMLRPCRequestHandler,), {"rpc_paths": (path,)})
+        super().__init__(("", 0), handler, logRequests=False)
+        self.url = f"http://{host}:{self.server_address[1]}{path}"
         self._changed = threading.Condition()
         self._nodes, self._budget_s = nodes, budget_s
         self._going = set(range(nodes))
-        self._at: dict[int, Place] = {}
-        """The gate at which each node is, or was last."""
-        self._opened: Place = (0, BLOCK - 1)
-        """The last gate that has opened."""
-        self._begun: list[float] = []
-        """When each block began; the first with its first trial, as what comes before it comes once."""
-        self._plans: dict[int, str] = {}
-        self._endpoints: dict[int, str] = {}
-        self._waits: dict[int, float] = {}
-        """Since when each node has waited at a gate."""
-        self._ready: defaultdict[Place, set[int]] = defaultdict(set)
-        """Nodes whose process of a trial has warmed up."""
-        self._met: set[Place] = set()
-        """Trials whose windows have begun."""
-        self._why = ""
-        """One of ``_WHY``, once the sweep ends."""
+        self._last = dict.fromkeys(range(nodes), _Arrival())
+        self._opened = _Arrival().gate  # the last gate that has
+        self._blocks: list[float] = []  # when each began; the first with its first trial, as packing comes once
+        self._warm: defaultdict[Gate, set[int]] = defaultdict(set)  # trial to nodes
+        self._begun: set[Gate] = set()  # trials whose windows have
+        self._end = ""  # one of _ENDS, once the sweep ends
+        self.register_function(self.gate)  # type: ignore[arg-type] # typeshed knows no five arguments
+        self.register_function(self.start)  # type: ignore[arg-type]
+        threading.Thread(target=self.serve_forever, daemon=True).start()
 
     def gate(self, node: int, block: int, position: int, endpoint: str, plan: str) -> str:
         """Wait at a gate: where the trial's first node listens, else why there is no trial."""
-        place = block, position
+        gate = block, position
         with self._changed:
-            self._at[node], self._endpoints[node] = place, endpoint
-            self._ready[self._opened].discard(node)  # where it was lost, its process of the trial is, too
-            if position == BLOCK:
-                self._plans[node] = plan
-            self._waits[node] = time.monotonic()
+            self._last[node] = _Arrival(gate, time.monotonic(), endpoint, plan)
+            self._warm[self._opened].discard(node)  # where it was lost, its process of the trial is, too
             self._changed.notify_all()
-            while not (self._why or self._opened >= place):
-                if all(self._at.get(each) == place for each in self._going):
-                    self._open(place)
-                else:
-                    self._changed.wait()
-            self._waits.pop(node, None)
-            if self._why:
-                return self._why
-            if self._opened > place or self._at[node] != place:
-                return "gone"
-            return self._endpoints.get(block % self._nodes, "")
+            self._changed.wait_for(lambda: self._is_open(gate))
+            missed = self._opened > gate or self._last[node].gate != gate
+            return self._end or ("gone" if missed else self._last[block % self._nodes].endpoint)
 
-    def _open(self, place: Place) -> None:
-        self._opened = place
-        if place[1] == BLOCK:
-            self._begun.append(time.monotonic())
-            took = (self._begun[-1] - self._begun[0]) / max(1, len(self._begun) - 1)
-            if len({self._plans.get(node) for node in self._going}) > 1:
-                self._why = "differs"
-            elif self._budget_s and len(self._begun) * took > self._budget_s:
-                self._why = "budget"
-        elif len(self._begun) == 1 and place[1] == 0:
-            self._begun[0] = time.monotonic()
+    def _is_open(self, gate: Gate) -> bool:
+        """Whether nobody need wait at a gate any more; who asks when all are there opens it."""
+        if self._end or self._opened >= gate:
+            return True
+        arrivals = [self._last[node] for node in self._going]
+        if any(arrival.gate != gate for arrival in arrivals):
+            return False
+        self._opened, now = gate, time.monotonic()
+        if gate[1] == BLOCK:
+            self._blocks.append(now)
+            block_s = (now - self._blocks[0]) / max(1, len(self._blocks) - 1)
+            if len({arrival.plan for arrival in arrivals}) > 1:
+                self._end = "differs"
+            elif self._budget_s and len(self._blocks) * block_s > self._budget_s:
+                self._end = "budget"
+        elif gate[1] == 0 and len(self._blocks) == 1:
+            self._blocks[0] = now
         self._changed.notify_all()
+        return True
 
     def start(self, node: int, block: int, position: int, nodes: int) -> str:
-        """Wait until a trial has warmed up on all its nodes: why it will not; empty where it has."""
-        place = block, position
-        wanted = {(block + turn) % self._nodes for turn in range(nodes)}
+        """Wait until a trial has warmed up on all its nodes: ``BEGUN``, else why it will not begin."""
+        trial = block, position
+        team = {(block + turn) % self._nodes for turn in range(nodes)}
         with self._changed:
-            if place in self._met:  # the node was lost in between
+            if trial in self._begun:  # the node was lost in between
                 return "the others began without it"
-            self._ready[place].add(node)
-            while place not in self._met:
-                if why := self._hopeless(place, wanted):
-                    return why
-                if wanted <= self._ready[place]:
-                    self._met.add(place)
-                    self._changed.notify_all()
-                else:
-                    self._changed.wait()
-        return ""
+            self._warm[trial].add(node)
+            self._changed.notify_all()
+            return self._changed.wait_for(lambda: self._outcome(trial, team))
 
-    def _hopeless(self, place: Place, wanted: set[int]) -> str:
-        """Why a trial will not begin; empty where it still may."""
-        if self._why:
+    def _outcome(self, trial: Gate, team: set[int]) -> str:
+        """``BEGUN``, or why a trial will not begin; empty while that is open."""
+        if trial in self._begun:
+            return BEGUN
+        if self._end:
             return "the sweep ends"
-        moved_on = [node for node in wanted if self._at.get(node, place) > place]
-        absent = (wanted - self._going) or moved_on  # others may have moved on because of one that left
-        return f"that of node {min(absent)} ended before" if absent else ""
+        # Others may have moved on because of one that left: name that one.
+        if absent := team - self._going or {node for node in team if self._last[node].gate > trial}:
+            return f"that of node {min(absent)} ended before"
+        if not team <= self._warm[trial]:
+            return ""
+        self._begun.add(trial)
+        return BEGUN
 
     def behind(self) -> set[int]:
         """Nodes for which another has waited at a gate for more than ``LONG_S``."""
         with self._changed:
-            long = any(time.monotonic() - since > LONG_S for since in self._waits.values())
-            return self._going - self._waits.keys() if long else set()
+            since = {node: last.since for node, last in self._last.items() if last.gate > self._opened}
+            long = not self._end and any(time.monotonic() - moment > LONG_S for moment in since.values())
+            return self._going - since.keys() if long else set()
 
     def leave(self, node: int) -> None:
         """Go on without a node."""
@@ -221,46 +219,15 @@ class Rendezvous:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Open no gate any more."""
+        """Open no gate any more, and end the server."""
         with self._changed:
-            self._why = self._why or "closed"
+            self._end = self._end or "closed"
             self._changed.notify_all()
-
-
-class _Server(ThreadingMixIn, SimpleXMLRPCServer):
-    daemon_threads = True
-    request_queue_size = 128  # nodes come at the same moment
+        self.shutdown()
+        self.server_close()
 
     def handle_error(self, *_: object) -> None:
         """Say nothing of a node that was lost while it waited."""
-
-
-def serve(rendezvous: Rendezvous, host: str) -> tuple[str, Callable[[], None]]:
-    """Let nodes come to a rendezvous over the network.
-
-    Args:
-        rendezvous: where they meet.
-        host: under which they reach this machine.
-
-    Returns:
-        Its URL, which is a secret, and what ends it.
-    """
-    path = f"/{secrets.token_hex(16)}"
-
-    class Handler(SimpleXMLRPCRequestHandler):
-        rpc_paths = (path,)
-
-    server = _Server(("", 0), Handler, logRequests=False)
-    server.register_function(rendezvous.gate)  # type: ignore[arg-type] # typeshed knows no five arguments
-    server.register_function(rendezvous.start)  # type: ignore[arg-type]
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-
-    def end() -> None:
-        rendezvous.close()
-        server.shutdown()
-        server.server_close()
-
-    return f"http://{host}:{server.server_address[1]}{path}", end
 
 
 class _Waiting(Transport):
@@ -274,48 +241,26 @@ class _Waiting(Transport):
         return connection
 
 
-def _call(url: str, name: str, *arguments: Any) -> str:
-    """Ask the server, however long it takes.
-
-    Raises:
-        KeyboardInterrupt: it is closed, or gone.
-        EnvironmentFault: it cannot be reached from here.
-    """
+@contextmanager
+def _server(url: str) -> Iterator[ServerProxy]:
+    """Ask the server, however long it takes; one that is gone ends the caller as Ctrl-C does."""
     try:
         with ServerProxy(url, _Waiting()) as server:
-            answer = str(getattr(server, name)(*arguments))
+            yield server
     except (ConnectionRefusedError, ConnectionResetError, Error) as error:
         raise KeyboardInterrupt from error
     except OSError as error:
-        raise _unreachable(url, error) from error
-    if answer == "closed":
-        raise KeyboardInterrupt
-    return answer
+        raise EnvironmentFault(
+            f"--together: {urlsplit(url).netloc} cannot be reached: {error}; expected that nodes can open connections "
+            "to the machine where the sweep was typed"
+        ) from error
 
 
-def _where(url: str) -> str:
-    return url.removeprefix("http://").partition("/")[0]
-
-
-def _unreachable(url: str, error: OSError) -> EnvironmentFault:
-    return EnvironmentFault(
-        f"--together: {_where(url)} cannot be reached: {error}; expected that nodes can open connections to the "
-        "machine where the sweep was typed"
-    )
-
-
-def _own_address(url: str) -> str:
-    """The address of this machine in the network through which it reaches the server."""
-    host, _, port = _where(url).partition(":")
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:  # sends nothing
-        try:
-            asked.connect((host, int(port)))
-        except OSError as error:
-            raise _unreachable(url, error) from error
-        return str(asked.getsockname()[0])
-
-
-def _free_port(address: str) -> int:
-    with socket.socket() as free:
-        free.bind((address, 0))
-        return int(free.getsockname()[1])
+def _free_address(url: str) -> tuple[str, int]:
+    """This machine's address in the network through which it reaches the server, and a port that is free there."""
+    server = urlsplit(url)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way, socket.socket() as free:
+        way.connect((server.hostname, server.port))  # sends nothing
+        free.bind((way.getsockname()[0], 0))
+        address, port = free.getsockname()
+        return address, port

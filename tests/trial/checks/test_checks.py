@@ -55,8 +55,8 @@ def test_the_axis_names_them() -> None:
 
 def test_a_finding_becomes_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     """A check reports its fact, its value and its evidence, in columns of the table, and nothing that was timed."""
-    found = Finding(False, 0.25, "A quarter of it.")
-    monkeypatch.setattr(plugins.load("feedrate.trial.checks", "next_epoch"), "check", lambda job: found)
+    finding = Finding(False, 0.25, "A quarter of it.")
+    monkeypatch.setattr(plugins.load("feedrate.trial.checks", "next_epoch"), "check", lambda job: finding)
     answer = reported(check="next_epoch")
     assert answer["event"] == "result"
     assert answer["row"] == {"fact": False, "fact_value": 0.25, "evidence": "A quarter of it."}
@@ -79,6 +79,7 @@ def test_checks_run_as_trials(tmp_path: Path) -> None:
         ({"check": "next_epoch", "persistent_workers": True}, True),
         ({"check": "termination", "ends_by": "sigint", "guarded": False}, False),
         ({"check": "hdf5_fork", "guarded": False}, False),
+        ({"check": "lmdb_resize"}, False),
         ({"check": "pin_everything"}, None),
     )
     with Template() as template:
@@ -122,9 +123,9 @@ def test_persistent_workers_keep_the_old_state_and_fresh_ones_see_the_new(
     persistent: bool, stale: int, words: str
 ) -> None:
     """Workers that live on deliver the whole second epoch from the state that they were started with."""
-    found = next_epoch.check(Job("trial", cell={"mode": "check", "persistent_workers": persistent}))
-    assert (found.fact, found.value) == (persistent, stale)
-    assert words in found.evidence
+    finding = next_epoch.check(Job("trial", cell={"mode": "check", "persistent_workers": persistent}))
+    assert (finding.fact, finding.value) == (persistent, stale)
+    assert words in finding.evidence
 
 
 @pytest.mark.parametrize("persistent", [False, True])
@@ -146,11 +147,11 @@ SMALL = 208
 def test_hdf5_reads_what_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One sample of a file leaves nearly all of it on disk, and the file is removed afterwards."""
     monkeypatch.setattr(hdf5_memory, "SAMPLES", SMALL)
-    found = hdf5_memory.check(Job("trial", cell={"mode": "check"}, data_root=str(tmp_path / "data")))
-    assert not found.fact
-    assert found.value < 0.25
-    assert "from the middle of an HDF5 file of 41 MB" in found.evidence
-    assert str(tmp_path) not in found.evidence
+    finding = hdf5_memory.check(Job("trial", cell={"mode": "check"}, data_root=str(tmp_path / "data")))
+    assert not finding.fact
+    assert finding.value < 0.25
+    assert "from the middle of an HDF5 file of 41 MB" in finding.evidence
+    assert str(tmp_path) not in finding.evidence
     assert list((tmp_path / "data").iterdir()) == []
 
 
@@ -162,10 +163,10 @@ def test_a_file_held_in_memory_is_seen(tmp_path: Path) -> None:
         page_cache.settle(tmp_path, "cold")
         return file
 
-    found = measure(tmp_path, write(tmp_path, SMALL, 0), core)
-    assert found.fact
-    assert 0.9 < found.value < 1.3
-    assert "brought 0.0 % of it" in found.evidence
+    finding = measure(tmp_path, write(tmp_path, SMALL, 0), core)
+    assert finding.fact
+    assert 0.9 < finding.value < 1.3
+    assert "brought 0.0 % of it" in finding.evidence
 
 
 def test_a_file_in_the_page_cache_alone_is_seen(tmp_path: Path) -> None:
@@ -177,10 +178,10 @@ def test_a_file_in_the_page_cache_alone_is_seen(tmp_path: Path) -> None:
                 pass
         return h5py.File(path)
 
-    found = measure(tmp_path, write(tmp_path, SMALL, 0), through)
-    assert found.fact
-    assert found.value == pytest.approx(1, abs=0.01)
-    assert "brought 100.0 % of it into the page cache" in found.evidence
+    finding = measure(tmp_path, write(tmp_path, SMALL, 0), through)
+    assert finding.fact
+    assert finding.value == pytest.approx(1, abs=0.01)
+    assert "brought 100.0 % of it into the page cache" in finding.evidence
 
 
 @pytest.fixture
@@ -198,7 +199,7 @@ def pretended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("cuda"))
 
 
-def finding() -> Finding:
+def pinned() -> Finding:
     return pin_custom.check(Job("trial", device="cuda", cell={"mode": "check", "check": "pin_custom"}))
 
 
@@ -209,23 +210,23 @@ def test_a_custom_class_is_left_unpinned() -> None:
         "Pinned came: tensor, dictionary, tuple, a class with pin_memory(); left in pageable memory: a class without "
         "pin_memory()."
     )
-    assert finding() == Finding(True, 1.0, evidence)
+    assert pinned() == Finding(True, 1.0, evidence)
 
 
 @pytest.mark.usefixtures("pretended")
 def test_a_class_with_the_method_flips_the_fact(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same class, given pin_memory(), is pinned like all others: the fact is gone."""
     monkeypatch.setattr(Custom, "pin_memory", Pinnable.pin_memory, raising=False)
-    assert not finding().fact
-    assert finding().value == 0
-    assert "left in pageable memory: none" in finding().evidence
+    assert not pinned().fact
+    assert pinned().value == 0
+    assert "left in pageable memory: none" in pinned().evidence
 
 
 def test_nothing_pinned_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where not even a tensor is pinned (no CUDA), the check could not be made: an error, not a finding."""
     monkeypatch.setattr(pin_custom, "_is_pinned", lambda *_: False)
     with pytest.raises(TrialError, match="expected a CUDA device"):
-        finding()
+        pinned()
 
 
 class Inherited:
@@ -234,18 +235,18 @@ class Inherited:
     def __init__(self, stored: Any, wrong: str) -> None:
         self._stored, self._wrong, self._lock, self._pid = stored, wrong, threading.Lock(), os.getpid()
 
-    def __getitem__(self, place: str | int) -> Any:
-        if isinstance(place, str):
+    def __getitem__(self, index: str | int) -> Any:
+        if isinstance(index, str):
             return self
         if os.getpid() == self._pid:
             with self._lock:
                 time.sleep(0.01)  # a fork falls into it
-                return self._stored[place]
+                return self._stored[index]
         if self._wrong == "lost":
             self._lock.acquire()
         if self._wrong == "failed":
             raise OSError("somebody else has moved the file's position")
-        return self._stored[place - (self._wrong == "wrong")]
+        return self._stored[index - (self._wrong == "wrong")]
 
     def close(self) -> None:
         """Nothing is open."""
@@ -273,7 +274,7 @@ def test_hdf5_through_a_fork(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gu
     """Every read of every process counts; with this h5py none goes wrong, and the file is removed."""
     monkeypatch.setattr(hdf5_fork, "ROUNDS", 1)
     monkeypatch.setattr(hdf5_fork, "SAMPLES", 16)
-    found = hdf5_fork.check(Job("trial", cell={"mode": "check", "guarded": guarded}, data_root=str(tmp_path)))
-    assert (found.fact, found.value) == (False, 0.0)
-    assert int(found.evidence.split()[1]) > hdf5_fork.PROCESSES * hdf5_fork.READS
+    finding = hdf5_fork.check(Job("trial", cell={"mode": "check", "guarded": guarded}, data_root=str(tmp_path)))
+    assert (finding.fact, finding.value) == (False, 0.0)
+    assert int(finding.evidence.split()[1]) > hdf5_fork.PROCESSES * hdf5_fork.READS
     assert list(tmp_path.iterdir()) == []

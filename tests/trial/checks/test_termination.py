@@ -60,8 +60,8 @@ FORGETS = "[os.kill(pid, 9) for pid in workers]; time.sleep(0.7)"
 def ended(worker: str, end: str, ends_by: str, limit_s: float = 3.0) -> tuple[Ending, list[psutil.Process]]:
     """How such a script ended, and which of its processes are still there."""
     before = set(psutil.Process().children(recursive=True))
-    found = watch(script(worker, end), ends_by, limit_s)
-    return found, sorted(set(psutil.Process().children(recursive=True)) - before, key=lambda process: process.pid)
+    ending = watch(script(worker, end), ends_by, limit_s)
+    return ending, list(set(psutil.Process().children(recursive=True)) - before)
 
 
 @tried
@@ -70,10 +70,10 @@ def test_workers_that_ignore_death_are_left_behind(ends_by: str) -> None:
     """Workers that stay when their parent ends make the claim true, are timed up to the limit, and then killed."""
     ending, left = ended(STAYS, "os._exit(0)", ends_by, limit_s=0.6)
     assert ending.outlived_s == (None, None)
-    found = conclude(ending, ends_by, guarded=False)
-    assert found.fact
-    assert found.value == 0.6
-    assert "2 of its 2 workers were still there 0.6 s later" in found.evidence
+    finding = conclude(ending, ends_by, guarded=False)
+    assert finding.fact
+    assert finding.value == 0.6
+    assert "2 of its 2 workers were still there 0.6 s later" in finding.evidence
     assert left == []
 
 
@@ -81,10 +81,10 @@ def test_workers_that_ignore_death_are_left_behind(ends_by: str) -> None:
 def test_workers_that_die_with_their_parent_are_not() -> None:
     """The same workers, bound to their parent, are gone at once after the same SIGKILL: the verdict flips."""
     ending, left = ended(DIES, "", "sigkill")
-    found = conclude(ending, "sigkill", guarded=True)
-    assert not found.fact
-    assert found.value < termination.SEEN_S
-    assert "2 ended as orphans, whose status was asked for at once" in found.evidence
+    finding = conclude(ending, "sigkill", guarded=True)
+    assert not finding.fact
+    assert finding.value < termination.SEEN_S
+    assert "2 ended as orphans, whose status was asked for at once" in finding.evidence
     assert left == []
 
 
@@ -92,10 +92,10 @@ def test_workers_that_die_with_their_parent_are_not() -> None:
 def test_a_parent_that_takes_its_workers_down_leaves_none() -> None:
     """Workers that are gone before their parent are not left behind, and lay defunct no longer than a look takes."""
     ending, _ = ended(STAYS, REAPS, "return")
-    found = conclude(ending, "return", guarded=False)
-    assert not found.fact
-    assert found.value < 0.1
-    assert "none lay defunct" in found.evidence
+    finding = conclude(ending, "return", guarded=False)
+    assert not finding.fact
+    assert finding.value < 0.1
+    assert "none lay defunct" in finding.evidence
 
 
 @pytest.mark.slow
@@ -104,9 +104,9 @@ def test_defunct_workers_are_seen() -> None:
     """Workers that are dead while their parent does not ask for their status lie defunct: it is told for how long."""
     ending, left = ended(STAYS, FORGETS, "return")
     assert min(ending.defunct_s) > 0.5
-    found = conclude(ending, "return", guarded=False)
-    assert not found.fact
-    assert re.search(r"2 lay defunct for up to \d\.\d s", found.evidence)
+    finding = conclude(ending, "return", guarded=False)
+    assert not finding.fact
+    assert re.search(r"2 lay defunct for up to \d\.\d s", finding.evidence)
     assert left == []
 
 
@@ -150,11 +150,11 @@ def test_a_script_that_does_not_end_is_killed() -> None:
 def test_every_ending(ends_by: str, guarded: bool) -> None:
     """Real workers: plain PyTorch's live on for seconds after SIGTERM and SIGKILL alone; none is left behind."""
     job = Job("trial", cell={"mode": "check", "ends_by": ends_by, "guarded": guarded})
-    found = termination.check(job)
-    assert not found.fact, found.evidence
+    finding = termination.check(job)
+    assert not finding.fact, finding.evidence
     outlived = not guarded and ends_by in ("sigterm", "sigkill")
-    assert (0.5 < found.value < termination.LIMIT_S) == outlived, found.evidence
+    assert (0.5 < finding.value < termination.LIMIT_S) == outlived, finding.evidence
     if guarded and ends_by == "sigkill":
-        assert found.value < termination.SEEN_S
-        assert found.evidence.startswith("After SIGKILL to the training process alone (workers die with their parent")
-        assert "nothing was left in shared memory" in found.evidence
+        assert finding.value < termination.SEEN_S
+        assert finding.evidence.startswith("After SIGKILL to the training process alone (workers die with their parent")
+        assert "nothing was left in shared memory" in finding.evidence

@@ -8,7 +8,11 @@ finds the opposite of its claim is a good trial.
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from feedrate.schema import plugins
 from feedrate.schema.redaction import EVIDENCE_MOST, scrub
@@ -32,3 +36,12 @@ def run_check(job: Job, reporter: Reporter) -> None:
     finding: Finding = plugins.load("feedrate.trial.checks", job.value("check")).check(job)
     evidence = scrub(finding.evidence, EVIDENCE_MOST)  # a sentence may quote what a library said
     reporter.send("result", row={"fact": finding.fact, "fact_value": finding.value, "evidence": evidence})
+
+
+@contextmanager
+def scratch(job: Job) -> Iterator[Path]:
+    """Give an empty folder on the disk of the data, and remove it."""
+    root = Path(job.data_root)
+    root.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="check-", dir=root) as folder:
+        yield Path(folder)

@@ -19,17 +19,19 @@ which none went wrong is no proof that none can.
 from __future__ import annotations
 
 import multiprocessing
-import tempfile
+import os
+import select
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from multiprocessing.connection import Connection
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 
 import h5py
 import numpy as np
 
-from feedrate.trial.checks import Finding
+from feedrate.trial.checks import Finding, scratch
 from feedrate.trial.job import Job
 
 REQUIRES: dict[str, str] = {"h5py": "h5py"}
@@ -41,20 +43,19 @@ ROUNDS = 5
 SAMPLES = 128
 """About 25 MB."""
 HANG_S = 5.0
-"""A read that takes longer does not return, nor do those that should have followed."""
+"""When nothing was read for so long, the reads that are missing do not return."""
 _SHAPE = (3, 256, 256)
 
 
 def check(job: Job) -> Finding:
     """Write the file, read it in five processes at once, and count what went wrong."""
-    root, guarded = Path(job.data_root), job.value("guarded")
-    root.mkdir(parents=True, exist_ok=True)
+    guarded = job.value("guarded")
     seen: Counter[str] = Counter()
-    with tempfile.TemporaryDirectory(prefix="check-hdf5-", dir=root) as folder:
-        path = Path(folder) / "noise.h5"
+    with scratch(job) as folder:
+        path = folder / "noise.h5"
         sums = write(path, job.seed)
         for turn in range(ROUNDS):
-            seen += read_at_once(path, sums, job.seed + turn * (PROCESSES + 1), guarded)
+            seen += read_at_once(path, sums, job.seed + turn * (PROCESSES + 1), guarded=guarded)
     bad, total = seen.total() - seen["right"], seen.total()
     way = "each through a handle of its own" if guarded else "through one inherited handle"
     return Finding(
@@ -73,62 +74,61 @@ def write(path: Path, seed: int) -> list[int]:
     return [int(sample.sum(dtype=np.int64)) for sample in noise]
 
 
-def read_at_once(path: Path, sums: Sequence[int], seed: int, guarded: bool) -> Counter[str]:
-    """Fork processes that read while this one does; says how many reads were right, wrong, failed and lost."""
+def read_at_once(path: Path, sums: Sequence[int], seed: int, *, guarded: bool) -> Counter[str]:
+    """Fork processes that read while a thread of this one does; says how many reads were right, wrong, failed, lost."""
     shared = None if guarded else h5py.File(path, "r")
-    seen: Counter[str] = Counter()
+    here: Counter[str] = Counter()
     over = threading.Event()
 
     def read_on() -> None:
         for outcome in _reads(path, shared, sums, seed):
-            seen[outcome] += 1
+            here[outcome] += 1
             if over.is_set():
                 return
 
+    def report(number: int, pipe: int) -> None:
+        for outcome in islice(_reads(path, shared, sums, seed + number), READS):
+            os.write(pipe, f"{outcome} ".encode())
+
     thread = threading.Thread(target=read_on, daemon=True)
-    context = multiprocessing.get_context("fork")
-    ends, processes = [], []
     if shared:
         thread.start()
-    for number in range(PROCESSES):
-        mine, theirs = context.Pipe(duplex=False)
-        work = (path, shared, sums, seed + 1 + number, theirs)
-        processes.append(context.Process(target=_report, args=work, daemon=True))
-        processes[-1].start()
-        theirs.close()
-        ends.append(mine)
-    if not shared:
-        thread.start()
-    try:
-        found = sum(map(_outcomes, ends), Counter[str]())
+    with _forked(report) as pipe:
+        if not shared:
+            thread.start()
+        seen = _reported(pipe)
         over.set()
         thread.join(HANG_S)
+    seen["lost"] = PROCESSES * READS - seen.total() + thread.is_alive()
+    if shared and not thread.is_alive():
+        shared.close()
+    return seen + here
+
+
+@contextmanager
+def _forked(report: Callable[[int, int], None]) -> Iterator[int]:
+    """Fork processes, each with its number from 1 and the same pipe to write to; gives its other end."""
+    reading, writing = os.pipe()
+    fork = multiprocessing.get_context("fork").Process
+    processes = [fork(target=report, args=(number, writing), daemon=True) for number in range(1, PROCESSES + 1)]
+    for process in processes:
+        process.start()
+    os.close(writing)
+    try:
+        yield reading
     finally:
+        os.close(reading)
         for process in processes:
             process.kill()
             process.join()
-    if thread.is_alive():
-        return found + seen + Counter(lost=1)
-    if shared:
-        shared.close()
-    return found + seen
 
 
-def _outcomes(end: Connection) -> Counter[str]:
-    """What a process reports, read by read; of one that dies or hangs the rest is lost."""
-    seen: Counter[str] = Counter()
-    try:
-        while seen.total() < READS and end.poll(HANG_S):
-            seen[end.recv()] += 1
-    except EOFError:
-        pass
-    seen["lost"] = READS - seen.total()
-    return seen
-
-
-def _report(path: Path, shared: h5py.File | None, sums: Sequence[int], seed: int, end: Connection) -> None:
-    for _, outcome in zip(range(READS), _reads(path, shared, sums, seed), strict=False):
-        end.send(outcome)
+def _reported(reading: int) -> Counter[str]:
+    """What comes through a pipe until all who write to it have ended, or hang."""
+    words = b""
+    while select.select([reading], [], [], HANG_S)[0] and (more := os.read(reading, 1 << 16)):
+        words += more
+    return Counter(words.decode().split())
 
 
 def _reads(path: Path, shared: h5py.File | None, sums: Sequence[int], seed: int) -> Iterator[str]:
@@ -136,8 +136,8 @@ def _reads(path: Path, shared: h5py.File | None, sums: Sequence[int], seed: int)
     stored = (shared or h5py.File(path, "r"))["samples"]
     random = np.random.default_rng(seed)
     while True:
-        place = int(random.integers(len(sums)))
+        index = int(random.integers(len(sums)))
         try:
-            yield "right" if int(stored[place].sum(dtype=np.int64)) == sums[place] else "wrong"
+            yield "right" if int(stored[index].sum(dtype=np.int64)) == sums[index] else "wrong"
         except (OSError, RuntimeError, KeyError, ValueError):
             yield "failed"

@@ -12,7 +12,6 @@ memory.
 from __future__ import annotations
 
 import ctypes
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ import h5py
 import numpy as np
 
 from feedrate.trial import page_cache
-from feedrate.trial.checks import Finding
+from feedrate.trial.checks import Finding, scratch
 from feedrate.trial.job import Job
 
 REQUIRES: dict[str, str] = {"h5py": "h5py"}
@@ -30,27 +29,19 @@ MOST = 0.5
 SAMPLES = 1024
 """About 200 MB."""
 _SHAPE = (3, 256, 256)
-_AT_ONCE = 32
 
 
 def check(job: Job) -> Finding:
     """Write the file, read one sample of it, and look at memory before and after."""
-    root = Path(job.data_root)
-    root.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="check-hdf5-", dir=root) as folder:
-        size = write(Path(folder), SAMPLES, job.seed)
-        return measure(Path(folder), size)
+    with scratch(job) as folder:
+        return measure(folder, write(folder, SAMPLES, job.seed))
 
 
 def write(folder: Path, samples: int, seed: int) -> int:
     """Write an HDF5 file of noise into an empty folder; gives its size in bytes."""
-    noise = np.random.default_rng(seed)
     path = folder / "noise.h5"
     with h5py.File(path, "w") as file:
-        stored = file.create_dataset("samples", (samples, *_SHAPE), np.uint8)
-        for start in range(0, samples, _AT_ONCE):
-            count = min(_AT_ONCE, samples - start)
-            stored[start : start + count] = noise.integers(0, 256, (count, *_SHAPE), np.uint8)
+        file["samples"] = np.random.default_rng(seed).integers(0, 256, (samples, *_SHAPE), np.uint8)
     return path.stat().st_size
 
 

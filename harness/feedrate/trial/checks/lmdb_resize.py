@@ -7,13 +7,12 @@ fact, that enlarging failed or a value was lost.
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
+from contextlib import suppress
 
 import lmdb
 import numpy as np
 
-from feedrate.trial.checks import Finding
+from feedrate.trial.checks import Finding, scratch
 from feedrate.trial.job import Job
 
 REQUIRES: dict[str, str] = {"lmdb": "lmdb"}
@@ -23,20 +22,15 @@ _VALUE_BYTES = 64 << 10
 
 def check(job: Job) -> Finding:
     """Fill a map, enlarge it, write as much again and read everything."""
-    root = Path(job.data_root)
-    root.mkdir(parents=True, exist_ok=True)
     noise = np.random.default_rng(job.seed)
     values: list[bytes] = []
-    with (
-        tempfile.TemporaryDirectory(prefix="check-lmdb-", dir=root) as folder,
-        lmdb.open(folder, map_size=MAP_BYTES) as database,
-    ):
+    with scratch(job) as folder, lmdb.open(str(folder), map_size=MAP_BYTES) as database:
         _fill(database, noise, values)
         before = len(values)
         database.set_mapsize(4 * MAP_BYTES)
         _fill(database, noise, values, most=2 * before)
         with database.begin() as transaction:
-            same = sum(transaction.get(_key(place)) == value for place, value in enumerate(values))
+            same = sum(transaction.get(b"%06d" % index) == value for index, value in enumerate(values))
     grew = len(values) >= 2 * before and same == len(values)
     return Finding(
         not grew,
@@ -46,17 +40,11 @@ def check(job: Job) -> Finding:
     )
 
 
-def _key(place: int) -> bytes:
-    return b"%06d" % place
-
-
 def _fill(database: lmdb.Environment, noise: np.random.Generator, values: list[bytes], most: int = 1 << 20) -> None:
     """Write values of noise until the map is full, or there are enough."""
-    while len(values) < most:
-        value = noise.bytes(_VALUE_BYTES)
-        try:
+    with suppress(lmdb.MapFullError):
+        while len(values) < most:
+            value = noise.bytes(_VALUE_BYTES)
             with database.begin(write=True) as transaction:
-                transaction.put(_key(len(values)), value)
-        except lmdb.MapFullError:
-            return
-        values.append(value)
+                transaction.put(b"%06d" % len(values), value)
+            values.append(value)

@@ -26,9 +26,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import psutil
 import torch
@@ -41,7 +40,7 @@ from feedrate.trial.checks import Finding
 from feedrate.trial.job import Job
 
 LIMIT_S = 10.0
-"""How long to wait for each: the training process after the order to end, and its workers after its end; twice the
+"""How long to wait for the training process after the order to end, and for its workers after its end; twice the
 interval at which workers look for their parent."""
 SEEN_S = 0.1
 """A worker that is gone so soon went with its parent."""
@@ -54,23 +53,19 @@ STEP_S = 0.01
 _READY_AFTER = 5
 """Steps until every worker has delivered."""
 
-_HOW = {
+_BY_ITSELF = {
     "return": "After the training script returned in the middle of an epoch",
     "exception": "After an exception in the training process",
-    "sigint": "After SIGINT to the training process alone",
-    "sigterm": "After SIGTERM to the training process alone",
-    "sigkill": "After SIGKILL to the training process alone",
 }
 _GUARDS = {False: "plain PyTorch", True: "workers die with their parent, SIGTERM ends in order"}
 
 
 @dataclass(slots=True)
 class Worker:
-    """One worker, watched."""
+    """One worker, watched; moments are on the monotonic clock, in seconds."""
 
     process: psutil.Process
     ended: float | None = None
-    """When it had ended, on the monotonic clock in seconds."""
     gone: float | None = None
     """When nothing of it was left."""
     orphan: bool = False
@@ -84,11 +79,11 @@ class Worker:
         try:
             if self.process.status() != psutil.STATUS_ZOMBIE:
                 return
-            self.ended = self.ended or now
             with contextlib.suppress(ChildProcessError):  # still the training process' own, or asked already
                 self.orphan = os.waitpid(self.process.pid, os.WNOHANG)[0] != 0
         except psutil.NoSuchProcess:
-            self.ended = self.ended or now
+            pass
+        self.ended = self.ended or now
         if not self.process.is_running():
             self.gone = now
 
@@ -108,12 +103,7 @@ class Ending:
     """How many ended after the training process: defunct until whoever adopts them asks for their status."""
     segments: int
     """Files in shared memory that their dead makers left; removed."""
-    limit_s: float = LIMIT_S
-
-    @property
-    def last_s(self) -> float:
-        """Seconds until the last worker was gone; the limit for one that stayed."""
-        return max((self.limit_s if outlived is None else outlived for outlived in self.outlived_s), default=0.0)
+    limit_s: float
 
 
 def check(job: Job) -> Finding:
@@ -125,23 +115,25 @@ def check(job: Job) -> Finding:
 
 def conclude(ending: Ending, ends_by: str, *, guarded: bool) -> Finding:
     """Put what was seen into a finding."""
-    stayed, count = sum(outlived is None for outlived in ending.outlived_s), len(ending.outlived_s)
-    lay = sum(defunct > SEEN_S for defunct in ending.defunct_s)
-    ended = f"{_HOW[ends_by]} ({_GUARDS[guarded]}), it ended within {ending.main_s:.2f} s"
+    count, stayed = len(ending.outlived_s), ending.outlived_s.count(None)
+    last_s = max(ending.limit_s if outlived is None else outlived for outlived in ending.outlived_s)
     if stayed:
         fate = f"{stayed} of its {count} workers were still there {ending.limit_s:g} s later"
-    elif ending.last_s <= SEEN_S:
+    elif last_s <= SEEN_S:
         fate = f"its {count} workers were gone by then"
     else:
-        fate = f"the last of its {count} workers was gone {ending.last_s:.1f} s later"
+        fate = f"the last of its {count} workers was gone {last_s:.1f} s later"
+    lay = sum(defunct > SEEN_S for defunct in ending.defunct_s)
     defunct = f"{lay} lay defunct for up to {max(ending.defunct_s):.1f} s" if lay else "none lay defunct"
     if ending.orphans:
         defunct += f" ({ending.orphans} ended as orphans, whose status was asked for at once)"
     files = {0: "nothing was", 1: "1 file was"}.get(ending.segments, f"{ending.segments} files were")
+    how = _BY_ITSELF.get(ends_by, f"After {ends_by.upper()} to the training process alone")
     return Finding(
         stayed > 0,
-        max(0.0, ending.last_s),
-        f"{ended}; {fate}, {defunct}, and {files} left in shared memory.",
+        max(0.0, last_s),
+        f"{how} ({_GUARDS[guarded]}), it ended within {ending.main_s:.2f} s; {fate}, {defunct}, and {files} left in "
+        "shared memory.",
     )
 
 
@@ -154,67 +146,52 @@ def watch(script: Sequence[str], ends_by: str, limit_s: float = LIMIT_S) -> Endi
     before = shm_segments()
     pipe = subprocess.PIPE
     workers: list[Worker] = []
-    with subprocess.Popen(script, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as main:
+    with subprocess.Popen(script, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, bufsize=0) as main:
         try:
             _await_ready(main)
             workers += map(Worker, psutil.Process(main.pid).children(recursive=True))
-            main_s, ended = _end(main, ends_by, workers, limit_s)
-            while any(worker.gone is None for worker in workers) and time.monotonic() < ended + limit_s:
-                for worker in workers:
-                    worker.look()
-                time.sleep(_LOOK_S)
-            now = time.monotonic()
-            outlived = tuple(None if worker.gone is None else worker.gone - ended for worker in workers)
-            defunct = tuple((w.gone or now) - w.ended if w.ended else 0.0 for w in workers)
+            ordered = time.monotonic()
+            if ends_by in _BY_ITSELF and main.stdin:
+                main.stdin.write(b"\n")
+            else:
+                main.send_signal(signal.Signals[ends_by.upper()])
+            ended = _look_until(lambda: main.poll() is not None, workers, ordered + limit_s)
+            if main.poll() is None:
+                raise TrialError(f"the training script had not ended after {limit_s:g} s; it was killed")
+            now = _look_until(lambda: all(worker.gone for worker in workers), workers, ended + limit_s)
+            outlived = tuple(worker.gone and worker.gone - ended for worker in workers)
+            defunct = tuple((worker.gone or now) - worker.ended if worker.ended else 0.0 for worker in workers)
         finally:
             main.kill()
             main.wait()
-            _clear(workers)
+            for worker in workers:
+                if worker.gone is None:
+                    with contextlib.suppress(psutil.NoSuchProcess):
+                        worker.process.kill()
+                        worker.process.wait(LIMIT_S)
     removed = remove_segments(shm_segments() - before, {main.pid, *(worker.process.pid for worker in workers)})
-    return Ending(main_s, outlived, defunct, sum(worker.orphan for worker in workers), removed, limit_s)
+    return Ending(ended - ordered, outlived, defunct, sum(worker.orphan for worker in workers), removed, limit_s)
 
 
-def _await_ready(main: subprocess.Popen[str]) -> None:
-    output: Any = main.stdout
-    ready, _, _ = select.select([output], [], [], START_S)
-    if not ready or output.readline() != "ready\n":
-        main.kill()
-        main.wait()
-        errors: Any = main.stderr
-        # What is there, not until its end: workers hold the pipe too.
-        there = select.select([errors], [], [], 0)[0]
-        text = os.read(errors.fileno(), 1 << 16).decode(errors="replace") if there else ""
-        last_line = text.strip().rpartition("\n")[2]
-        raise TrialError(f"the training script did not begin to train within {START_S:g} s: {last_line}")
+def _await_ready(main: subprocess.Popen[bytes]) -> None:
+    output = b""
+    while b"ready\n" not in output:
+        more = b""
+        if main.stdout and select.select([main.stdout], [], [], START_S)[0]:
+            more = os.read(main.stdout.fileno(), 1 << 16)
+        if not more:
+            last_line = output.decode(errors="replace").strip().rpartition("\n")[2]
+            raise TrialError(f"the training script did not begin to train within {START_S:g} s: {last_line}")
+        output += more
 
 
-def _end(main: subprocess.Popen[str], ends_by: str, workers: list[Worker], limit_s: float) -> tuple[float, float]:
-    """Have the training process end, and look at its workers meanwhile; gives how long that took, and when it ended."""
-    ordered = time.monotonic()
-    if ends_by in ("return", "exception"):
-        order: Any = main.stdin
-        order.write("\n")
-        order.flush()
-    else:
-        main.send_signal(signal.Signals[ends_by.upper()])
-    while main.poll() is None:
+def _look_until(over: Callable[[], bool], workers: Sequence[Worker], deadline: float) -> float:
+    """Look at the workers until something is over, or its time is up; gives when that was."""
+    while not over() and time.monotonic() < deadline:
         for worker in workers:
             worker.look()
-        if time.monotonic() > ordered + limit_s:
-            raise TrialError(f"the training script had not ended after {limit_s:g} s; it was killed")
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            main.wait(_LOOK_S)
-    ended = time.monotonic()
-    return ended - ordered, ended
-
-
-def _clear(workers: list[Worker]) -> None:
-    """Kill and reap what is left."""
-    for worker in workers:
-        if worker.gone is None:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                worker.process.kill()
-                worker.process.wait(LIMIT_S)
+        time.sleep(_LOOK_S)
+    return time.monotonic()
 
 
 class _Numbers(Dataset[torch.Tensor]):
@@ -246,7 +223,7 @@ def _train(batches: Iterator[torch.Tensor], ends_by: str) -> None:
         time.sleep(STEP_S)
         if step == _READY_AFTER:
             print("ready", flush=True)  # noqa: T201 - the word that the check waits for
-            if ends_by in ("return", "exception"):
+            if ends_by in _BY_ITSELF:
                 sys.stdin.readline()
             if ends_by == "return":
                 return
