@@ -54,7 +54,7 @@ export LABEL NOTE WHY
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup plan sweep gpu-reference summarise site figures serve test test-all lint bench div2k pets readme lock clean chromium slurm submit withdraw label data-release check-submission compare nodes validate run top
+.PHONY: help setup plan sweep gpu-reference compact site figures serve test test-all lint bench div2k pets readme lock clean chromium slurm submit withdraw label data-release check-submission compare nodes validate run top
 # With VENV=0 commands take the Python that is there (PYTHON=), as where a machine's own torch drives its GPU.
 HERE = PYTHONPATH="$(CURDIR)/harness$${PYTHONPATH:+:$$PYTHONPATH}" $(PYTHON) -m feedrate
 FEEDRATE = $(if $(filter 0,$(VENV)),$(HERE),$(CURDIR)/.venv/bin/feedrate)
@@ -115,8 +115,8 @@ tune: $(READY) ## Find the loader settings that feed a script of yours best (CMD
 top: $(READY) ## The same of a training that already runs (PID=)
 	@$(FEEDRATE) top $(PID)
 
-summarise: $(READY) ## Sum up all runs in results/summaries/, for a store of very many; then make site shows the newest in full
-	@$(FEEDRATE) summarise $(AT)
+compact: $(READY) ## Put the cells of all runs into results/compact/, for a store of very many; make site then opens only what is new
+	@$(FEEDRATE) compact $(AT)
 
 site: .venv/ready ## Build the website from all results into build/site
 	@$(FEEDRATE) site $(AT)

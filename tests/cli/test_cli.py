@@ -120,7 +120,7 @@ def test_the_command_line_explains_itself(arguments: list[str], names: tuple[str
     assert [name for name in names if name not in done.stdout] == []
 
 
-@pytest.mark.parametrize("target", ["plan", "sweep", "nodes", "site", "serve", "summarise", "bench", "readme", "run"])
+@pytest.mark.parametrize("target", ["plan", "sweep", "nodes", "site", "serve", "compact", "bench", "readme", "run"])
 def test_a_target_knows_where_results_lie(target: str) -> None:
     """RESULTS= reaches the command of every target that reads or writes runs."""
     done = subprocess.run(

@@ -266,7 +266,7 @@ class Crowd(Selection):
 
 def crowd(everyone: Selection, count: int = CELLS) -> Crowd:
     """Make very many cells of a few runs."""
-    return Crowd(everyone.every, everyone.featured, everyone.detailed, everyone.brief, count=count)
+    return Crowd(everyone.every, everyone.featured, count=count)
 
 
 def with_explore(site: Path, everyone: Selection, folder: Path) -> Path:
