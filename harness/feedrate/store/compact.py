@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 FOLDER = "compact"
 TOGETHER = 1_000
 """New runs that are estimated together and committed at once."""
-MANY, SMALL_BYTES = 32, 8 * 2**20
-"""So many files below this size are merged."""
+MANY, SMALL_BYTES = 32, 2**20
+"""So many files below this size are merged: rows of all are in memory meanwhile, some ten times as large."""
 GROUP_ROWS = 100_000
 MEMORY = "400MB"
 """What DuckDB may take before it writes to disk."""
