@@ -1,4 +1,4 @@
-"""Which runs are shown in full: the newest, and the reference runs that others come after."""
+"""Which runs home, suites and claims draw on: the newest, and the reference runs that others come after."""
 
 from __future__ import annotations
 
@@ -46,28 +46,24 @@ def runs(count: int, name: str, machine: str = "", **what: str) -> list[Any]:
     return [Stub(f"{name}{at}", machine or f"{name}{at}", **what) for at in range(count)]
 
 
-OF_OTHER_SUITES = runs(selection.DETAILED, "stored", suite="storage")
-
-
 @pytest.mark.parametrize(
     "newer", [runs(selection.RUNS, "quick", "old"), runs(selection.MACHINES, "other"), runs(120, "more")]
 )
 def test_a_reference_run_is_not_pushed_off(newer: list[Any]) -> None:
-    """Newer sweeps of its machine, or of others, take the full page of a self-reported run, and of no reference run."""
+    """Newer sweeps of its machine, or of others, take the place of a self-reported run, and of no reference run."""
     for tier in marks.TIERS:
         old = Stub("old", "old", tier=tier)
-        everyone = selection.select([*OF_OTHER_SUITES, *newer, old])
-        assert (old in everyone.featured) is (old in everyone.detailed) is (tier == REFERENCE)
+        assert (old in selection.select([*newer, old]).featured) is (tier == REFERENCE)
 
 
 def test_reference_runs_that_are_kept_are_so_many() -> None:
-    """However many there are, what is shown in full is bounded; reference runs of other suites have no such right."""
+    """However many there are, their number is bounded; reference runs of other suites have no such right."""
     many = [run for at in range(100) for run in runs(10, f"m{at}-", f"m{at}", tier=REFERENCE)]
     stored = runs(2 * selection.MACHINES, "vouched", suite="storage", tier=REFERENCE)
-    everyone = selection.select([*OF_OTHER_SUITES, *stored, *many])
+    everyone = selection.select([*stored, *many])
     kept = [shown for shown in everyone.featured if shown.suite == MAIN]
     assert kept == [run for at in range(selection.MACHINES) for run in many[10 * at : 10 * at + selection.RUNS]]
-    assert not set(stored) & set(everyone.detailed)
+    assert len([shown for shown in everyone.featured if shown in stored]) == selection.MACHINES
 
 
 def test_runs_on_one_device_push_off_none_on_the_other() -> None:

@@ -16,7 +16,6 @@ from feedrate.questions.machines import page as machines_page
 from feedrate.questions.reference import page as reference_page
 from feedrate.questions.runs import facts
 from feedrate.questions.runs import page as run_page
-from feedrate.site import brief
 from feedrate.site import build as site_build
 from feedrate.store import marks
 from feedrate.store import runs as store_runs
@@ -46,12 +45,12 @@ def test_a_withdrawn_run_is_shown_nowhere_else(results: Path) -> None:
     """No list, no chart, no number draws on it, and one line leads to its page."""
     everyone = select(load_runs(results))
     assert [view.manifest.run_id for view in everyone.withdrawn] == [GONE]
-    for runs in (everyone.every, everyone.featured, everyone.detailed, everyone.brief):
+    for runs in (everyone.every, everyone.featured):
         assert GONE not in [view.manifest.run_id for view in runs]
     assert set(everyone.cells["run_id"]) == {STAYS}
     explored = explore_page.page(everyone)
     assert GONE not in explored.body + "".join(map(str, explored.files.values()))
-    listed = brief.with_notes(reference_page.runs_page(everyone.detailed), everyone).body
+    listed = site_build._noted(reference_page.runs_page(everyone.every), everyone, None).body
     assert listed.count(GONE) == 2  # the link and its text
     assert f"runs/{GONE}.html" in listed
 
@@ -76,9 +75,7 @@ def test_every_table_names_the_tier(results: Path) -> None:
     for body in (
         reference_page.runs_page([view]).body,
         run_page.page(view).body,
-        brief.run_page(view, []).body,
-        brief.machine_page([(view, [])]).body,
-        machines_page.index_page(everyone.detailed).body,
+        machines_page.index_page(everyone.every).body,
     ):
         assert "contribute.html#tiers" in body
         assert ">reference</a>" in body

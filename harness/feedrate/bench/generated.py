@@ -9,7 +9,6 @@ and they are written nowhere but into a temporary folder.
 from __future__ import annotations
 
 import json
-import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -19,21 +18,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from feedrate import __version__
 from feedrate.machine.identity import Machine, Software
-from feedrate.pages.summaries import summarised
+from feedrate.pages.compact import estimated
 from feedrate.schema.axes import AXES, Value, applicable, cell_id
 from feedrate.schema.columns import PROTOCOL_VERSION, TABLES
-from feedrate.store import summaries
+from feedrate.store import compact
 from feedrate.store.manifest import Dataset, Protocol, RunManifest
 from feedrate.store.migration import MANIFEST_KEY
 from feedrate.store.runs import CHECKED, GROUP_ROWS, encoding, folders, schema
-from feedrate.store.summaries import Summary
 
 BLOCKS = 8
 STEPS = 40
@@ -48,8 +45,8 @@ _CORES = (2, 4, 8, 16, 32, 64, 96, 128)
 _GPU_EVERY = 3
 """One machine of so many has a GPU."""
 RUNS_A_MACHINE = 10
-"""Where only their summaries are made."""
-_PATTERNS, _AT_ONCE, _SOON, _LONG_AGO_NS = 48, 20_000, timedelta(minutes=1), 10**18
+"""Where only their rows are made."""
+_PATTERNS, _AT_ONCE, _SOON = 48, 20_000, timedelta(minutes=1)
 _SOFTWARE = Software(python="3.11.7", torch="2.15.0", torchvision="0.29.2")
 _DATASET = Dataset(
     name="div2k_standin-p16-x2-n1024",
@@ -132,57 +129,36 @@ def cells(device: str) -> list[dict[str, Value]]:
     ]
 
 
-def write_summaries(results: Path, count: int) -> None:
-    """Make the summaries of a store of very many runs, ``RUNS_A_MACHINE`` a machine, without the runs themselves.
+def write_compact(results: Path, count: int) -> None:
+    """Make the compact data set of very many runs, ``RUNS_A_MACHINE`` a machine, without the runs themselves.
 
-    They are those of a few runs as ``write`` makes them, again and again under other names and dates; the folders of
-    machines are there and empty.
+    Rows are those of a few runs as ``write`` makes them, again and again under other names and dates. An empty file in
+    place of each run's folder says that it is there.
     """
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder), _PATTERNS)
-        few = summarised(folders(Path(folder)))
-    rows = len(few.cells) // _PATTERNS
+        few = estimated(folders(Path(folder)))
+    rows, generator = len(few) // _PATTERNS, np.random.default_rng(7)
     for begin in range(0, count, _AT_ONCE):
         runs = np.arange(begin, min(begin + _AT_ONCE, count))
-        pattern = runs // RUNS_A_MACHINE % _PATTERNS
-        places = np.add.outer(pattern * rows, np.arange(rows)).ravel()
-        machines = [f"made-up-{number:06d}" for number in np.unique(runs // RUNS_A_MACHINE)]
-        cells = _renamed(_slower(few.cells.take(places), np.repeat(runs, rows)), np.repeat(runs, rows))
-        summary = Summary(cells, _renamed(few.runs.take(pattern), runs))
-        summaries.put(summary, {name: _made(results / name) for name in machines}, results)
-
-
-def _slower(cells: pa.Table, numbers: npt.NDArray[np.int64]) -> pa.Table:
-    """Make the cells of each run slower or faster, by the run's number: no two of one pattern are the same."""
-    log = np.random.default_rng([7, int(numbers[0])]).normal(0, 0.3, int(numbers[-1] - numbers[0]) + 1)
-    by = log[numbers - numbers[0]]
-    changed = {name: pc.multiply(cells[name], np.exp(by)) for name in ("samples_per_s", "lo", "hi")}
-    for name, values in {**changed, "mean_log": pc.add(cells["mean_log"], by)}.items():
-        cells = cells.set_column(cells.column_names.index(name), name, values)
-    return cells
-
-
-def _renamed(table: pa.Table, numbers: npt.NDArray[np.int64]) -> pa.Table:
-    """Say of each row that it is of the run of a number."""
-    unique, places = np.unique(numbers, return_inverse=True)
-    own = unique.tolist()
-    began = [_FIRST - (1 + number) * _SOON for number in own]
-    stamps = [f"{moment:%Y%m%dT%H%M%SZ}" for moment in began]
-    names = {
-        "machine_id": [f"made-up-{number // RUNS_A_MACHINE:06d}" for number in own],
-        "run_id": [f"{stamp}-{number % 2**16:04x}" for stamp, number in zip(stamps, own, strict=True)],
-        "started_at": [moment.isoformat() for moment in began],
-    }
-    for name, values in names.items():
-        table = table.set_column(table.column_names.index(name), name, pa.array(values).take(pa.array(places)))
-    return table
-
-
-def _made(folder: Path) -> int:
-    """Make a machine's folder, long ago, and give its time."""
-    folder.mkdir(parents=True, exist_ok=True)
-    os.utime(folder, ns=(_LONG_AGO_NS, _LONG_AGO_NS))
-    return folder.stat().st_mtime_ns
+        table = few.take(np.add.outer(runs // RUNS_A_MACHINE % _PATTERNS * rows, np.arange(rows)).ravel())
+        began = [_FIRST - (1 + number) * _SOON for number in runs.tolist()]
+        names = {
+            "machine_id": [f"made-up-{number // RUNS_A_MACHINE:06d}" for number in runs],
+            "run_id": [f"{at:%Y%m%dT%H%M%SZ}-{number % 2**16:04x}" for at, number in zip(began, runs, strict=True)],
+            "started_at": [at.isoformat() for at in began],
+        }
+        of_run = np.repeat(np.arange(len(runs)), rows)
+        changed = {name: pa.array(values).take(pa.array(of_run)) for name, values in names.items()}
+        by = np.exp(generator.normal(0, 0.3, len(runs)))[of_run]
+        changed |= {name: pc.multiply(table[name], by) for name in ("samples_per_s", "lo", "hi")}
+        for name, column in changed.items():
+            table = table.set_column(table.column_names.index(name), name, column)
+        compact.put(table, results / compact.FOLDER)
+        for machine_id, run_id in zip(names["machine_id"], names["run_id"], strict=True):
+            path = results / machine_id / run_id
+            path.parent.mkdir(exist_ok=True)
+            path.touch()
 
 
 def _write_run(results: Path, number: int) -> int:

@@ -5,7 +5,7 @@ last a million rows of trials. They keep every rule, so all of each is read. Com
 start of Python included. Home, claims and suites are pages of pictures, which must be light and quick. Explore is a
 tool: what counts there is how long a change takes.
 
-Of a store of a million runs it has their summaries, and the folders of the newest alone.
+Of a store of a million runs it has the rows of all, and the folders of the newest alone.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from feedrate.store import runs
 
 MACHINES = (1, 100, 10_000)
 FEW_S, MANY_S, PEAK_GB = 20, 120, 2
-SUMMED_UP, NEW, ADD_S, ADD_GB = 1_000_000, 1_000, 30, 1
-"""Runs of a store that has summaries, and how many are then added; what that may take."""
+SUMMED_UP, NEW, ADD_S, ADD_GB = 1_000_000, 1_000, 60, 1.2
+"""Runs of a store with a compact data set, and how many are then added; what that may take."""
 _HEAVY = 6
-"""Pages of its site that are weighed: those whose HTML is largest, and that of all hardware, which has an index."""
+"""Pages of its site that are weighed: those whose HTML is largest."""
 BEFORE_KB, AFTER_KB = 150, 500
 PAINT_MS, BLOCKED_MS, CHANGE_MS = 1000, 300, 200
 _PAGES = ("index.html", "claims.html", "suites/*.html")
@@ -75,19 +75,19 @@ def measure_store(session: Session) -> Iterator[Figure]:
     with tempfile.TemporaryDirectory(dir=session.folder) as folder:
         results, what = Path(folder) / "results", f"{NEW:,} made-up runs to a store of {SUMMED_UP:,}"
         session.console.print(f"Making up a store of {SUMMED_UP:,} runs ...")
-        generated.write_summaries(results, SUMMED_UP - NEW)
+        generated.write_compact(results, SUMMED_UP - NEW)
         generated.write(results, NEW)
-        summarise(results, NEW)
+        append(results, NEW)
         generated.write(results, NEW, first=NEW)
         session.console.print(f"Adding {what} ...")
-        yield from _judge_ended("adding", what, summarise(results, NEW), ADD_S, ADD_GB)
+        yield from _judge_ended("adding", what, append(results, NEW), ADD_S, ADD_GB)
         what = f"a store of {SUMMED_UP + NEW:,} runs"
         session.console.print(f"Building the site of {what} ...")
         yield from judge_build(what, build_site(results, Path(folder)), MANY_S)
         site = Path(folder) / "site"
         session.console.print("Weighing its heaviest pages ...")
         pages = sorted(site.rglob("*.html"), key=lambda path: len(gzip.compress(path.read_bytes(), 6)))
-        paths = [path.relative_to(site).as_posix() for path in {*pages[-_HEAVY:], site / "hardware.html"}]
+        paths = [path.relative_to(site).as_posix() for path in pages[-_HEAVY:]]
         yield from browser.with_browser(
             f"pages in a browser: {what}",
             f"≤ {BEFORE_KB} kB",
@@ -95,11 +95,11 @@ def measure_store(session: Session) -> Iterator[Figure]:
         )
 
 
-def summarise(results: Path, new: int) -> Ended:
-    """Sum up a store to which so many runs are new, by the command that people type."""
-    ended = run_command("summarise", "--results", str(results.resolve()), memory=True)
+def append(results: Path, new: int) -> Ended:
+    """Add so many runs that are new to a store's compact data set, by the command that people type."""
+    ended = run_command("compact", "--results", str(results.resolve()), memory=True)
     if ended.status or f"{new:,} runs are new, 0 were refused" not in ended.stdout:
-        raise FeedrateError(f"bench: {new:,} runs were not summed up: {ended.stderr or ended.stdout}")
+        raise FeedrateError(f"bench: {new:,} runs were not added: {ended.stderr or ended.stdout}")
     return ended
 
 

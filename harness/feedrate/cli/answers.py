@@ -63,12 +63,12 @@ def nodes(
 
 
 @of_results.command()
-def summarise(results: Results = RESULTS) -> None:
-    """Sum up all runs in results/summaries/, for a store of very many; only what is new is opened."""
-    from feedrate.pages import summaries
+def compact(results: Results = RESULTS) -> None:
+    """Put the cells of all runs into results/compact/, for a store of very many; only what is new is opened."""
+    from feedrate.pages import compact as pages_compact
 
-    added = summaries.update(results)
-    Console().print(f"{added.runs:,} runs are new, {added.left_out:,} were refused, marks of {added.marked:,} changed.")
+    added = pages_compact.update(results)
+    Console().print(f"{added.runs:,} runs are new, {added.left_out:,} were refused, {added.hidden:,} are hidden.")
 
 
 @commands.command()

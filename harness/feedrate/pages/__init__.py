@@ -1,6 +1,7 @@
 """The kit with which pages are written: markup, templates, and the runs that they draw on."""
 
 __all__ = [
+    "compact",
     "descriptions",
     "headlines",
     "markup",
@@ -8,7 +9,6 @@ __all__ = [
     "report",
     "runs",
     "selection",
-    "summaries",
     "tasks",
     "template",
     "verdicts",

@@ -30,7 +30,7 @@ _FEW = 3
 """With more parts than these, further processes are worth their start."""
 _MOST = 4
 """Processes: with more, memory would grow with the machine's cores and not with what there is to show."""
-_NEEDED = ("feedrate.questions.runs.page", "feedrate.questions.suites.page", "feedrate.site.brief")
+_NEEDED = ("feedrate.questions.runs.page", "feedrate.questions.suites.page")
 Parameters = ParamSpec("Parameters")
 Made = TypeVar("Made")
 Item = TypeVar("Item")

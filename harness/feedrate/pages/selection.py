@@ -1,10 +1,7 @@
-"""Which machines and runs are shown in full where there are too many to show them all.
+"""Which runs and machines each page speaks of.
 
-The home page, suites and claims speak of the machines that were measured last; every machine and every run has a page
-of its own, a short one where it is not among them. Reference runs of the main suite keep their full page, and their
-place on the page of the experiment. With few machines all of them are shown in full. Explore shows every measure of
-every cell of all runs, read and estimated in parts, so that many runs fit into memory; short pages take the best
-settings from it.
+Every run that is here has a page in full. The home page, suites and claims speak of the machines that were measured
+last; reference runs of the main suite keep their place there. With few machines all of them are spoken of.
 """
 
 from __future__ import annotations
@@ -13,13 +10,11 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 import pandas as pd
 
 from feedrate.analysis.estimates import asked
 from feedrate.analysis.measures import COLUMNS, estimate_measures
-from feedrate.pages import processes
 from feedrate.pages.runs import RunView
 from feedrate.plan import suite
 from feedrate.store import runs as store_runs
@@ -33,10 +28,6 @@ CHARTED = 2
 RUNS = 3
 """Of each suite and device of such a machine: the newest may have tested less than the one before. As many again of the
 main suite are reference runs, where it has them."""
-DETAILED = 24
-"""The newest runs of all, whose own pages have charts, a grade and what holds each setting back."""
-_PART = 200
-"""Runs that are read together."""
 
 
 def cells(runs: Sequence[StoredRun]) -> pd.DataFrame:
@@ -49,26 +40,18 @@ def cells(runs: Sequence[StoredRun]) -> pd.DataFrame:
     if not runs:
         nothing = pd.DataFrame({name: pd.Series(dtype=object) for name in COLUMNS})
         return estimate_measures(nothing).assign(asked=[])
-    return pd.concat(processes.in_parts(_estimated, [run.folder for run in runs], _PART), ignore_index=True)
-
-
-def _estimated(folders: Sequence[Path]) -> pd.DataFrame:
-    trials = store_runs.rows(folders, [*COLUMNS, "role"])
+    trials = store_runs.rows([run.folder for run in runs], [*COLUMNS, "role"])
     found = estimate_measures(trials)
     return found.assign(asked=asked(trials, found))
 
 
 @dataclass(frozen=True)
 class Selection:
-    """All runs, newest first, sorted by how they are shown; those that were withdrawn are in ``withdrawn`` alone."""
+    """Runs that pages are made of, newest first; those that were withdrawn are in ``withdrawn`` alone."""
 
     every: Sequence[RunView]
     featured: Sequence[RunView]
     """Those that home, suites and claims may draw on."""
-    detailed: Sequence[RunView]
-    """Those with a page in full: the featured ones among them."""
-    brief: Sequence[RunView]
-    """All others."""
     withdrawn: Sequence[RunView] = ()
     """Runs that are shown nowhere but on a page of their own, which says why."""
 
@@ -115,17 +98,11 @@ def by_machine(runs: Sequence[RunView]) -> dict[str, list[RunView]]:
 
 
 def select(every: Sequence[RunView]) -> Selection:
-    """Decide how each of all runs is shown, newest first."""
+    """Decide which of some runs, newest first, home, suites and claims may draw on."""
     runs = [view for view in every if not view.beside.withdrawn]
     featured = _featured(runs)
-    in_full = featured | {view.page for view in runs[:DETAILED]}
-    return Selection(
-        runs,
-        [view for view in runs if view.page in featured],
-        [view for view in runs if view.page in in_full],
-        [view for view in runs if view.page not in in_full],
-        [view for view in every if view.beside.withdrawn],
-    )
+    withdrawn = [view for view in every if view.beside.withdrawn]
+    return Selection(runs, [view for view in runs if view.page in featured], withdrawn)
 
 
 def _featured(runs: Sequence[RunView]) -> set[str]:

@@ -11,15 +11,17 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from feedrate.machine.identity import usable_cores
 from feedrate.pages import processes
-from feedrate.pages.markup import FOLDER, Page, Placed, entities
+from feedrate.pages.compact import update
+from feedrate.pages.markup import FOLDER, Page, Placed, entities, link
 from feedrate.pages.runs import ON_LISTS, RunView, load_runs
-from feedrate.pages.selection import Selection, by_machine, select
-from feedrate.pages.summaries import update
+from feedrate.pages.selection import CHARTED, MACHINES, Selection, by_machine, select
 from feedrate.pages.verdicts import load_verdicts
 from feedrate.questions.accuracy import page as accuracy_page
 from feedrate.questions.cite import page as cite_page
@@ -40,11 +42,10 @@ from feedrate.schema.errors import EnvironmentFault, InputError
 from feedrate.schema.plugins import RESOURCES
 from feedrate.share.validation import admission
 from feedrate.share.validation.findings import Validated
-from feedrate.site import brief as site_brief
 from feedrate.site import figures
 from feedrate.site.publish import publish, sitemap
 from feedrate.site.serve import serve as _serve
-from feedrate.store import place, remote, summaries
+from feedrate.store import compact, place, remote
 from feedrate.store.bench_record import BenchRecord
 from feedrate.store.runs import RESULTS, benches, folders
 
@@ -54,8 +55,8 @@ _TEXTS = tuple(RESOURCES / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", 
 Admit = Callable[[Sequence[Path]], admission.Admitted]
 _FEW = 3
 """Runs whose pages are made before other processes have begun."""
-SHOWN = 2_000
-"""The newest runs of a store that has summaries, and reference runs at most, that pages are made of."""
+SHOWN = 100
+"""Of more runs than these the newest have pages, and as many reference runs at most; one table has all others."""
 _MARK = ".feedrate"
 """A file that says that a folder was made here and may be made anew."""
 
@@ -63,8 +64,8 @@ _MARK = ".feedrate"
 def build(results: Path = RESULTS, out: Path = Path("build"), admit: Admit = admission.admit) -> Path:
     """Build the website from all runs that keep to the rules, and return its folder, which is ``out`` and ``site``.
 
-    Of a store that has summaries it shows the newest and reference runs (``SHOWN``). Those that break a rule are listed
-    with their reasons. Without any run it is a site that says what to type.
+    Of very many runs it shows the newest and reference runs (``SHOWN``), and one table has all. Those that break a rule
+    are listed with their reasons. Without any run it is a site that says what to type.
 
     Raises:
         InputError: a folder in the way was not made by feedrate, or another build is under way.
@@ -76,20 +77,18 @@ def build(results: Path = RESULTS, out: Path = Path("build"), admit: Admit = adm
         docs = _fresh(out / "pages")
         _check(site)
         results = remote.copy(results, out / "store")
-        found = _shown(results, admit)
+        found, data = _shown(results, out, admit)
         if len(found) > _FEW and len(usable_cores()) > 1:
             processes.prepare()
         let_in = admit(found)
         everyone = select(load_runs(results, set(let_in.folders)))
-        pages = list(_pages(everyone, benches(results), let_in.refused, drawn.begin))
-        if summaries.kept(results):
-            pages.append(hardware_page.page(everyone, _fresh(out / "shards"), results))
-        made = publish(SOURCE, docs, _fresh(out / "site.next"), _nav(pages), pages, site_brief.placeholders(everyone))
-        site_brief.write(made, everyone)
-        sitemap(made.folder, _address())
-        drawn.put(made.folder / FOLDER)
-        (made.folder / _MARK).touch()
-        _replace(made.folder, site)
+        pages = list(_pages(everyone, benches(results), let_in.refused, drawn.begin, data))
+        finished = _fresh(out / "site.next")
+        publish(SOURCE, docs, finished, _nav(pages), pages)
+        sitemap(finished, _address())
+        drawn.put(finished / FOLDER)
+        (finished / _MARK).touch()
+        _replace(finished, site)
     return site
 
 
@@ -113,9 +112,9 @@ def write_figures(
         FeedrateError: a picture cannot be drawn.
     """
     _check(out)
-    with _explained(out):
+    with _explained(out), TemporaryDirectory() as scratch:
         here = remote.copy(results)
-        let_in = admit(_shown(here, admit))
+        let_in = admit(_shown(here, Path(scratch), admit)[0])
         found = figures.placed(_content(select(load_runs(here, set(let_in.folders))), benches(here)))
         if not found:
             raise InputError(f"{results}: no run has a figure yet; expected at least one run. Type make sweep first")
@@ -123,24 +122,55 @@ def write_figures(
     return found
 
 
-def _shown(results: Path, admit: Admit) -> list[Path]:
-    """Folders of the runs that pages are made of: all; of a store that has summaries, brought up to date, some."""
-    if not summaries.kept(results):
-        return folders(results)
-    update(results, admit)
-    return summaries.newest(SHOWN, results)
+def _shown(results: Path, out: Path, admit: Admit) -> tuple[list[Path], Path | None]:
+    """Folders of the runs that have pages, and of the compact data set that has all runs, where these are not all.
+
+    A store that has no such data set of its own gets one below ``out``.
+    """
+    data = results / compact.FOLDER
+    if not compact.kept(data):
+        found = folders(results)
+        if len(found) <= SHOWN:
+            return found, None
+        data = out / compact.FOLDER
+    update(results, admit, data)
+    return compact.newest(SHOWN, results, data), data
 
 
 def _pages(
-    everyone: Selection, measured: Sequence[BenchRecord], refused: Sequence[Validated], early: Callable[[Page], None]
+    everyone: Selection,
+    measured: Sequence[BenchRecord],
+    refused: Sequence[Validated],
+    early: Callable[[Page], None],
+    data: Path | None,
 ) -> Iterator[Page]:
-    """Make all pages, one by one; the last lists the figures of the others."""
+    """Make all pages, one by one; the last but that of all hardware lists the figures of the others."""
     cited: list[Placed] = []
     for page in _content(everyone, measured, refused, early):
         early(page)
         cited += figures.placed([page])
-        yield site_brief.with_notes(page, everyone)
-    yield site_brief.with_notes(cite_page.page(cited, everyone.every, _address()), everyone)
+        yield _noted(page, everyone, data)
+    yield cite_page.page(cited, everyone.every, _address())
+    if data:
+        yield hardware_page.page(everyone, data)
+
+
+def _noted(page: Page, everyone: Selection, data: Path | None) -> Page:
+    """Say on a page that it does not show everything, and where the rest is; nothing where everything is shown."""
+    notes = []
+    most = {home_page.PATH: MACHINES, claims_page.PATH: MACHINES}.get(page.path)
+    most = CHARTED if page.path.startswith("suites/") else most
+    if most and len(everyone.machines) > most:
+        all_machines = link(page.path, machines_page.INDEX, f"All {len(everyone.machines):,} machines")
+        text = f"Only the {most} machines that were measured last are shown."
+        notes.append(f'<p class="fr-note">{text} {all_machines}</p>\n')
+    if data and page.path in (reference_page.RUNS, machines_page.INDEX, home_page.PATH, explore_page.PATH):
+        table = link(page.path, hardware_page.PATH, "All hardware")
+        text = f"The {len(everyone.every):,} newest runs and reference runs are shown here; all others are in"
+        notes.append(f'<p class="fr-note">{text} {table}.</p>\n')
+    if page.path == reference_page.RUNS and everyone.withdrawn:
+        notes.append(runs_page.withdrawn_list(page.path, everyone.withdrawn))
+    return replace(page, body="\n\n".join((page.body, *notes))) if notes else page
 
 
 def _content(
@@ -151,9 +181,7 @@ def _content(
 ) -> Iterator[Page]:
     """Make pages in the order in which lists have them; ``early`` sees those that wait for their place before that."""
     questions = suites_page.found(everyone.featured)
-    if everyone.brief:
-        _ = everyone.cells  # read before there are processes for pages: reading many runs takes processes of its own
-    with processes.started(everyone.detailed) as ahead:
+    with processes.started(everyone.every) as ahead:
         verdicts = load_verdicts(everyone.of_claims(), each=ahead.each, withdrawn=everyone.withdrawn)
         # What takes longest is begun first, so that none is waited for at the end.
         of_suites = {}
@@ -161,9 +189,9 @@ def _content(
             of_suites[path] = ahead.begin(suites_page.page, name, path, suite, everyone.of_suite(name), verdicts)
         of_claims = [
             ahead.begin(claims_page.page, verdicts),
-            ahead.begin(experiment_page.page, everyone.detailed, verdicts),
+            ahead.begin(experiment_page.page, everyone.every, verdicts),
         ]
-        long = sorted(everyone.detailed, key=lambda view: -processes.trials([view]))
+        long = sorted(everyone.every, key=lambda view: -processes.trials([view]))
         of_runs = {view.page: ahead.begin(_of_run, view) for view in long}
         yield explore_page.page(everyone)
         yield compare_page.page(everyone, verdicts)
@@ -183,13 +211,13 @@ def _content(
             vars(view).update({name: getattr(same, name) for name in ON_LISTS})
             yield page
         yield home_page.page(everyone.at_home(), questions, verdicts, len(everyone.machines), measured)
-        yield machines_page.index_page(everyone.detailed)
+        yield machines_page.index_page(everyone.every)
         for of_cluster in (nodes_page, scaling_page):
             if page_of_nodes := of_cluster.page(everyone.every):
                 yield page_of_nodes
-        for own in by_machine(everyone.detailed).values():
+        for own in by_machine(everyone.every).values():
             yield machines_page.page(own, verdicts, {name: path for name, path, _ in questions})
-        yield reference_page.runs_page(everyone.detailed, refused)
+        yield reference_page.runs_page(everyone.every, refused)
         for begun in (*(of_suites[path] for _, path, _ in questions), *of_claims):
             yield begun()
 

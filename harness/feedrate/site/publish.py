@@ -20,9 +20,9 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from html import escape
 from importlib.metadata import version
 from pathlib import Path, PurePosixPath
@@ -80,43 +80,11 @@ Kind = tuple[int, tuple[str, ...]]
 """How deep a page lies below the site, and what it hides."""
 
 
-@dataclass(frozen=True, slots=True)
-class Published:
-    """A finished site, and what it takes to add pages of the same make."""
-
-    folder: Path
-    frames: Mapping[Kind, Sequence[str]]
-    """Built pages without content, cut at the places where it goes: text and tokens in turn."""
-    no_contents: str
-    """The table of contents of a page whose only heading is its first."""
-
-    def put(self, page: Page, html: str, first: str, contents: str = "") -> None:
-        """Write a page that mkdocs has not seen, with a body in HTML.
-
-        Args:
-            page: what is written; its body is not read.
-            html: the body.
-            first: id of the heading to which "Skip to content" leads.
-            contents: the table of contents, a ``<nav>``; without it the page has none.
-        """
-        values = {
-            _TITLE: entities(page.title),
-            _PATH: PurePosixPath(page.path).with_suffix(".html").as_posix(),
-            _FIRST: first,
-            _BODY: html,
-            _CONTENTS: contents or self.no_contents,
-        }
-        pieces = self.frames[_kind(page)]
-        _finish(self.folder, page, "".join(values[piece] if at % 2 else piece for at, piece in enumerate(pieces)))
-
-
-def publish(
-    source: Path, docs: Path, target: Path, nav: list[dict[str, Any]], pages: Sequence[Page], more: Sequence[Page] = ()
-) -> Published:
-    """Turn pages into the site below ``target``; pages like those of ``more`` can be added to it."""
+def publish(source: Path, docs: Path, target: Path, nav: list[dict[str, Any]], pages: Sequence[Page]) -> None:
+    """Turn pages into the site below ``target``."""
     apart = [*map(_folded_apart, pages)]
     listed, others = [page for page in apart if page.listed], [page for page in apart if not page.listed]
-    empty = _empty_pages([*others, *more])
+    empty = _empty_pages(others)
     for page in (*listed, *empty):
         put(docs / page.path, page.markdown())
     shutil.copytree(source / "assets", docs / "assets")
@@ -136,14 +104,10 @@ def publish(
     policy = _secure(sorted(target.rglob("*.html")))
     put(target / HEADERS, f"/*\n  Content-Security-Policy: {policy}; frame-ancestors 'none'\n")
     shell = _Shell(configuration)
-    published = Published(target, {_kind(page): _frame(target, page) for page in empty}, shell.contents([_ONE_HEADING]))
+    frames = {_kind(page): _frame(target, page) for page in empty}
     for page in others:
         html, tokens = shell.convert(page.body)
-        published.put(page, html, tokens[0]["id"], shell.contents(tokens))
-    return published
-
-
-_ONE_HEADING = {"level": 1, "id": "", "name": "", "children": []}
+        _fill(target, frames[_kind(page)], page, html, tokens[0]["id"], shell.contents(tokens))
 
 
 def _kind(page: Page) -> Kind:
@@ -173,6 +137,18 @@ def _frame(site: Path, page: Page) -> list[str]:
         path = path.parent
         path.rmdir()
     return _TOKENS.split(html)
+
+
+def _fill(site: Path, frame: Sequence[str], page: Page, html: str, first: str, contents: str) -> None:
+    """Write a page that mkdocs has not seen: its body, the id of its first heading, its table of contents."""
+    values = {
+        _TITLE: entities(page.title),
+        _PATH: PurePosixPath(page.path).with_suffix(".html").as_posix(),
+        _FIRST: first,
+        _BODY: html,
+        _CONTENTS: contents,
+    }
+    _finish(site, page, "".join(values[piece] if at % 2 else piece for at, piece in enumerate(frame)))
 
 
 class _Shell:

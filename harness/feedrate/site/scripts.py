@@ -21,7 +21,7 @@ NPM = Path(sys.prefix) / "npm"
 SOURCE = RESOURCES / "site" / "scripts"
 DEFERRED = ("site/page.js", "site/search.js")
 """Scripts of every page, which run in its own scope, in order."""
-MODULES = ("compare/page.js", "compare/worker.js", "explore/page.js", "hardware/page.js", "hardware/worker.js")
+MODULES = ("compare/page.js", "compare/worker.js", "explore/page.js", "hardware/page.js")
 _LICENSED = ("fzstd", "hyparquet")
 
 

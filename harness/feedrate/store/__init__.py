@@ -4,11 +4,11 @@ __all__ = [
     "archive",
     "bench_record",
     "clusters",
+    "compact",
     "manifest",
     "marks",
     "migration",
     "place",
     "remote",
     "runs",
-    "summaries",
 ]

@@ -1,140 +1,106 @@
-"""The page "All hardware": what all runs of a store were measured on, where there are too many to show each.
+"""The page "All hardware": a row a machine and device of a whole store, where it has more runs than get pages.
 
-A row a kind of hardware, and files of parquet with a row a run: those of one kind lie together, so that whoever looks
-for one takes a file or two. The page, its index and every file are bounded, however many runs there are.
-
-``site/scripts/hardware/page.js`` searches all runs. The index tells it what hardware each file holds, so that it reads
-those alone that can hold what a reader asks for.
+DuckDB sums up the store's compact data set. All rows lie in one file, which ``site/scripts/hardware/page.js`` reads
+when somebody first types; the page itself lists the first of them.
 """
 
 from __future__ import annotations
 
-import gzip
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from markupsafe import Markup
 
 from feedrate.pages import descriptions, markup
 from feedrate.pages.markup import Page, Placed
 from feedrate.pages.selection import Selection
 from feedrate.pages.template import render
-from feedrate.questions.compare.page import browser_caps
-from feedrate.store import summaries
-from feedrate.store.runs import RESULTS
+from feedrate.schema import words
+from feedrate.schema.columns import PROTOCOL_VERSION
+from feedrate.store import compact
 
 PATH = "hardware.md"
 TITLE = "All hardware"
-FOLDER = "hardware"
-"""Of the files, on the site."""
-INDEX = f"{FOLDER}/index.json"
+FILE = "hardware/machines.json"
 FORMAT = 1
-"""Of the index."""
-LIMIT = 1_000_000
-"""Bytes of a file at most."""
-INDEX_LIMIT = 30_000
-"""Bytes of the index at most, compressed."""
-ROWS = 20_000
-"""Runs of a file at most."""
-KINDS = 1_000
-"""Kinds of hardware that the page lists: those with most machines."""
-HELD = ("gpu", "cpu", "cores", "device")
-"""What the index says of each file: the values that its runs have."""
-_NAMES = (5_000, 1_000, 200, 50, 10, 0)
-"""Values of a file that the index lists at most: as many as its limit has room for. A file with more values may hold
-anything."""
-_RUNS = "SELECT * EXCLUDE (month) FROM runs ORDER BY gpu NULLS LAST, cpu, cores, started_at DESC, machine_id, run_id"
-_KINDS = """
-WITH placed AS (
-  SELECT *, row_number() OVER (ORDER BY gpu NULLS LAST, cpu, cores, started_at DESC, machine_id, run_id) - 1 AS place
-  FROM runs)
-SELECT gpu, cpu, cores, count(DISTINCT machine_id) AS machines, count(*) AS runs, max(started_at) AS newest,
-  min(place) AS first, max(place) AS last
-FROM placed GROUP BY ALL ORDER BY machines DESC, first LIMIT ?
+"""Of the file."""
+ROWS, LISTED = 100_000, 50
+"""Rows of the file at most, and of the page: machines that were measured last."""
+RATE = "Samples/s"
+COLUMNS = ("Machine", "Accelerator", "Processor", "Cores", "Device", "Disk", "Runs", "Newest run", "Tier", RATE)
+NUMBERS = ("Cores", "Runs", RATE)
+_COMMONEST = """
+SELECT cell_id FROM cells WHERE asked AND n > 1 AND mode IN ('train', 'load') AND protocol_version = ?
+GROUP BY cell_id ORDER BY count(*) DESC, cell_id LIMIT 1
 """
+_MACHINES = """
+WITH machines AS (
+  SELECT machine_id, device, any_value(gpu) AS gpu, any_value(cpu) AS cpu, any_value(cores) AS cores, count(*) AS runs,
+    max(started_at) AS newest, arg_max(run_id, started_at) AS run_id, arg_max(storage, started_at) AS storage,
+    arg_max(tier, started_at) AS tier
+  FROM runs GROUP BY machine_id, device)
+SELECT m.*, samples_per_s, lo, hi, n
+FROM machines m LEFT JOIN (SELECT * FROM cells WHERE cell_id = ? AND protocol_version = ? AND n > 1) c
+  USING (machine_id, run_id)
+ORDER BY newest DESC, machine_id, m.device LIMIT ?
+"""
+Cell = str | tuple[str, str]
+"""Text, or text and the page that it leads to."""
 
 
-def page(everyone: Selection, folder: Path, results: Path = RESULTS) -> Page:
-    """Write the page, and its files into an empty folder; ``everyone`` are the runs that have pages."""
-    runs = _linked(summaries.query(_RUNS, results=results), everyone)
-    ends: list[int] = []
-    files: dict[str, str | Path] = {}
-    held: list[dict[str, Any]] = []
-    for number, (part, written) in enumerate(_parts(runs), 1):
-        path = folder / f"runs-{number:04d}.parquet"
-        path.write_bytes(written)
-        name = f"{FOLDER}/{path.name}"
-        files[name] = path
-        ends.append(len(part) + sum(ends[-1:]))
-        held.append({"file": name, "bytes": written.size, **{column: _values(part[column]) for column in HELD}})
-    kinds = summaries.query(_KINDS, [KINDS], results).to_pylist()
+def page(everyone: Selection, data: Path) -> Page:
+    """Write the page and its file, from the compact data set in a folder; ``everyone`` are the runs that have pages."""
+    (counts,) = compact.query(
+        "SELECT count(*) AS runs, count(DISTINCT machine_id) AS machines FROM runs", (), data
+    ).to_pylist()
+    commonest = [row["cell_id"] for row in compact.query(_COMMONEST, [PROTOCOL_VERSION], data).to_pylist()]
+    setting = (
+        compact.query("SELECT * FROM cells WHERE cell_id = ? LIMIT 1", commonest, data).to_pylist() if commonest else []
+    )
+    machines = compact.query(_MACHINES, [*(commonest or [""]), PROTOCOL_VERSION, ROWS], data).to_pylist()
+    named = [(view.manifest.run_id, view.page) for view in everyone.every]
+    named += [(view.machine_id, view.machine_page) for view in everyone.every]
+    pages = {name: path.replace(".md", ".html") for name, path in named}
+    rows = [_row(machine, pages) for machine in machines]
     body = render(
         "hardware/page.md",
+        **counts,
         title=TITLE,
-        runs=len(runs),
-        machines=pc.count_distinct(runs["machine_id"]).as_py(),
-        limit=KINDS if len(kinds) == KINDS else 0,
-        folder=FOLDER,
-        kinds=[_row(kind, _links(list(files), ends, kind["first"], kind["last"])) for kind in kinds],
+        shown=len(everyone.every),
+        columns=COLUMNS,
+        numbers=NUMBERS,
+        rows=[[_linked(cell) for cell in row] for row in rows[:LISTED]],
+        held=len(rows),
+        file=FILE,
+        path=PATH,
+        setting=[descriptions.setting(row) for row in setting],
     )
-    index = _index(held)
+    text = json.dumps({"format": FORMAT, "rows": rows}, separators=(",", ":")) + "\n"
     waiting = "Starting the search … Opened as a file, without a server, this page cannot read others: make serve does."
-    frame = Placed("hardware", markup.scripted("hardware", markup.addressed(INDEX, index), waiting))
-    return Page(PATH, TITLE, body, {"hardware": frame}, {**files, INDEX: index})
+    frame = Placed("hardware", markup.scripted("hardware", markup.addressed(FILE, text), waiting))
+    return Page(PATH, TITLE, body, {"hardware": frame}, {FILE: text})
 
 
-def _row(kind: Mapping[str, Any], links: Markup) -> tuple[object, ...]:
-    counts = (f"{kind[name]:,}" for name in ("cores", "machines", "runs"))
-    return kind["gpu"] or "none", kind["cpu"], *counts, descriptions.day(kind["newest"]), links
+def _row(machine: Mapping[str, Any], pages: Mapping[str, str]) -> list[Cell]:
+    """The cells below ``COLUMNS`` of a machine and device."""
+    named: list[Cell] = [
+        (name, pages[name]) if name in pages else name for name in (machine["machine_id"], machine["run_id"])
+    ]
+    rate = "–"
+    if machine["n"]:
+        spread = descriptions.spread(machine["lo"], machine["hi"])
+        rate = f"{words.number(machine['samples_per_s'])} ({spread}), n = {machine['n']}"
+    hardware = (
+        machine["gpu"] or "none",
+        machine["cpu"],
+        str(machine["cores"]),
+        machine["device"],
+        machine["storage"] or "–",
+    )
+    return [named[0], *hardware, f"{machine['runs']:,}", named[1], machine["tier"], rate]
 
 
-def _linked(runs: pa.Table, everyone: Selection) -> pa.Table:
-    """Say of each run where its page is; null where it has none."""
-    pages = {f"{view.machine_id}/{view.manifest.run_id}": view.page.replace(".md", ".html") for view in everyone.every}
-    names, addresses = (pa.array(list(each), pa.string()) for each in (pages, pages.values()))
-    places = pc.index_in(pc.binary_join_element_wise(runs["machine_id"], runs["run_id"], "/"), value_set=names)
-    return runs.append_column("page", pc.take(addresses, places))
-
-
-def _values(column: pa.ChunkedArray) -> list[str]:
-    """List the values of a column as text, empty where there is none."""
-    return sorted("" if value is None else str(value) for value in pc.unique(column).to_pylist())
-
-
-def _index(held: Sequence[Mapping[str, Any]]) -> str:
-    """Write what each file holds, in as many names as there is room for; null stands for too many."""
-    dtypes = {column.name: column.dtype for column in summaries.RUNS} | {"tier": "string", "page": "string"}
-    given = {"format": FORMAT, "reader": {"caps": browser_caps(), "dtypes": dtypes}}
-    for most in _NAMES:
-        files = [
-            {name: None if name in HELD and len(value) > most else value for name, value in file.items()}
-            for file in held
-        ]
-        text = json.dumps({**given, "files": files}, sort_keys=True, separators=(",", ":")) + "\n"
-        if len(gzip.compress(text.encode())) <= INDEX_LIMIT:
-            break
-    return text
-
-
-def _parts(runs: pa.Table) -> Iterator[tuple[pa.Table, pa.Buffer]]:
-    """Write runs, in their order, as parquet: those of a file, and its bytes; in halves where it would be too large."""
-    for at in range(0, len(runs), ROWS):
-        part, target = runs.slice(at, ROWS), pa.BufferOutputStream()
-        pq.write_table(part, target)
-        if (written := target.getvalue()).size <= LIMIT or len(part) == 1:
-            yield part, written
-        else:
-            yield from _parts(part.slice(0, len(part) // 2))
-            yield from _parts(part.slice(len(part) // 2))
-
-
-def _links(names: list[str], ends: list[int], first: int, last: int) -> Markup:
-    """Link the files that hold the runs at some places: the first and the last of a row of them."""
-    held = [name for name, end, start in zip(names, ends, [0, *ends], strict=False) if start <= last and first < end]
-    shown = [markup.download(PATH, name, Path(name).stem) for name in dict.fromkeys((held[0], held[-1]))]
-    return (Markup(" to ") if len(held) > 2 else Markup(", ")).join(shown)
+def _linked(cell: Cell) -> str | Markup:
+    return cell if isinstance(cell, str) else markup.link(PATH, cell[1], cell[0])
