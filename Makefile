@@ -54,7 +54,7 @@ export LABEL NOTE WHY
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup plan sweep gpu-reference summarise site figures serve test test-all lint bench div2k pets readme lock clean chromium slurm submit withdraw label data-release check-submission compare nodes validate run top
+.PHONY: help setup plan sweep gpu-reference summarise site figures serve test test-all lint bench div2k pets readme lock clean chromium slurm submit withdraw label data-release compare nodes validate run top
 # With VENV=0 commands take the Python that is there (PYTHON=), as where a machine's own torch drives its GPU.
 HERE = PYTHONPATH="$(CURDIR)/harness$${PYTHONPATH:+:$$PYTHONPATH}" $(PYTHON) -m feedrate
 FEEDRATE = $(if $(filter 0,$(VENV)),$(HERE),$(CURDIR)/.venv/bin/feedrate)
@@ -147,10 +147,6 @@ withdraw: $(READY) ## Take back a run that has a defect, never for what it found
 
 data-release: .venv/ready ## Write all runs as one archive, with checksum and the metadata for a DOI (OUT=build/release)
 	@$(FEEDRATE) data-release $(if $(OUT),--out "$(OUT)") $(AT)
-
-# What a pull request adds under results/, looked at as data: .github/workflows/submission.yml types this.
-check-submission: .venv/ready
-	@$(FEEDRATE) check-submission "$(PROPOSED)"
 
 # What tests need of the system is installed here where this is root on Debian, else the one line to type is said.
 INSTALL = command -v $(1) >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \

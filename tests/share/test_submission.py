@@ -23,10 +23,7 @@ from feedrate.schema.errors import InputError
 from feedrate.schema.plugins import ROOT
 from feedrate.share import submission
 from feedrate.share import terminal as share_terminal
-from feedrate.share.validation.findings import Finding, Validated
 from feedrate.store import marks, runs
-
-VALIDATE = submission._validate
 
 
 @pytest.fixture
@@ -239,14 +236,6 @@ def test_everything_that_will_be_public_is_shown(place: Place) -> None:
     assert len(failed)
     for text in failed["error_message"].unique():
         assert text in shown
-
-
-def test_what_reviewers_will_look_at_is_shown(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that is valid and odd is submitted with its oddity said beforehand."""
-    flag = Finding("fast", "flag", "samples_per_s", "9", "at most 4")
-    monkeypatch.setattr(submission, "_validate", VALIDATE)
-    monkeypatch.setattr(submission.guard, "check", lambda *_: Validated("", findings=(flag,)))
-    assert f"Odd, and for reviewers to look at: {flag}" in place.submit(answer=False)
 
 
 def test_what_looks_like_a_name_of_this_machine_is_said(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

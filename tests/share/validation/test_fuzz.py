@@ -32,7 +32,7 @@ def look(files: list[tuple[str, bytes]], folder: Path) -> dict[str, Validated]:
 
 def sound(name: str, found: Validated) -> None:
     """A file is refused with reasons in plain text, or it is a run."""
-    assert found.valid or found.refusals, name
+    assert found.valid or found.findings, name
     for finding in found.findings:
         text = str(finding)
         assert all((finding.where, finding.got, finding.expected)), name

@@ -24,7 +24,7 @@ SET = DATASET | {"pack_s": 1.0, "notes": []}
 
 def refused(changed: Any, **fields: Any) -> Finding:
     """The one reason for which a run with these fields is refused."""
-    (finding,) = validator.judge(changed(**fields)).refusals
+    (finding,) = validator.judge(changed(**fields)).findings
     return finding
 
 

@@ -44,7 +44,7 @@ def every(value: Any) -> Any:
 
 def refusals(folder: Path) -> list[str]:
     """The rules that refuse a run."""
-    return [finding.rule for finding in validator.judge(folder).refusals]
+    return [finding.rule for finding in validator.judge(folder).findings]
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ def source(fake_tuned: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> 
 
 def refusals(folder: Path) -> list[str]:
     """The rules that refuse a run."""
-    return [finding.rule for finding in validator.judge(folder).refusals]
+    return [finding.rule for finding in validator.judge(folder).findings]
 
 
 def test_what_feedrate_tune_writes_is_valid(source: Path) -> None:

@@ -19,7 +19,7 @@ import pytest
 from feedrate.schema import redaction
 from feedrate.schema.columns import SCHEMA_VERSION
 from feedrate.schema.plugins import ROOT
-from feedrate.share.validation import flags, manifest, parquet, row_rules, run_rules, validator
+from feedrate.share.validation import manifest, parquet, row_rules, run_rules, validator
 from feedrate.share.validation.findings import Finding, Validated, quote
 from feedrate.share.validation.parquet import Rows
 from feedrate.store import runs as store_runs
@@ -43,7 +43,7 @@ def every(change: Callable[[Any], Any]) -> Any:
 def rules(validated: Validated) -> list[str]:
     """The rules that refuse a file; each says where, what and what was expected."""
     assert all(finding.where and finding.got and finding.expected for finding in validated.findings)
-    return [finding.rule for finding in validated.refusals]
+    return [finding.rule for finding in validated.findings]
 
 
 def test_a_run_as_it_was_written_is_valid(run: Path) -> None:
@@ -151,7 +151,7 @@ def test_steps_and_samples_are_held_against_their_trials(
     """A step or a sample that its trial cannot have refuses the run."""
     found = validator.judge(changed({column: change}, table))
     assert rules(found)[:1] == [rule]
-    assert f"{table}.parquet" in found.refusals[0].where
+    assert f"{table}.parquet" in found.findings[0].where
 
 
 def test_no_two_trials_have_one_place(changed: Any) -> None:
@@ -180,7 +180,7 @@ def test_a_folder_holds_a_run_and_nothing_else(run: Path, tmp_path: Path) -> Non
     assert [rules(each)[0] for each in found] == [
         *("folder", "folder", "plain_file", "same_manifest", "place", "plain_file")
     ]
-    assert "setup.py" in found[0].refusals[0].got
+    assert "setup.py" in found[0].findings[0].got
 
 
 def written(table: pa.Table, **options: Any) -> bytes:
@@ -253,7 +253,7 @@ def test_bytes_that_changed_since_are_refused(run: Path, corpus: ModuleType, tmp
     file.write_bytes(corpus.damaged(file.read_bytes(), name, random.Random(3)))
     found = validator.judge(folder)
     assert rules(found) == ["decodes"]
-    assert "checksum" in found.refusals[0].got
+    assert "checksum" in found.findings[0].got
 
 
 def test_stages_may_miss_by_what_rounding_leaves(changed: Any) -> None:
@@ -365,9 +365,8 @@ def test_every_rule_refuses_something_and_says_what_holds() -> None:
     """No rule is without a file that it refuses; each has a name and a sentence of its own."""
     tested = {*(rule for rule, *_ in (*BROKEN_VALUES, *BROKEN_FIELDS, *BROKEN_TRACES)), *BROKEN_FILES, *IN_OTHER_TESTS}
     assert tested == {rule.name for rule in validator.RULES}
-    every_rule = [*validator.RULES, *flags.RULES]
-    assert len({rule.name for rule in every_rule}) == len(every_rule)
-    assert all(rule.says.endswith(".") for rule in every_rule)
+    assert len({rule.name for rule in validator.RULES}) == len(validator.RULES)
+    assert all(rule.says.endswith(".") for rule in validator.RULES)
 
 
 def test_a_step_that_is_there_twice_is_named(changed: Any) -> None:
@@ -375,8 +374,8 @@ def test_a_step_that_is_there_twice_is_named(changed: Any) -> None:
     found = validator.judge(changed({"step": once(lambda _: 1, where=lambda step: step == 2)}, "steps"))
     trial = pq.read_table(Path(found.path) / "steps.parquet")["trial_id"][0].as_py()
     assert rules(found) == ["trace_order"]
-    assert f"'{trial}'" in found.refusals[0].where
-    assert found.refusals[0].got == "step 1 is there twice"
+    assert f"'{trial}'" in found.findings[0].where
+    assert found.findings[0].got == "step 1 is there twice"
 
 
 def test_samples_are_in_order_whatever_lies_between(changed: Any, run: Path) -> None:
@@ -386,7 +385,7 @@ def test_samples_are_in_order_whatever_lies_between(changed: Any, run: Path) -> 
     turns = [rows[at] for at in (2, 3, 1, 4, 0, 5)]
     first = {name: lambda values, name=name: [row[name] for row in turns] + values[6:] for name in ("trial_id", "t_ns")}
     found = validator.judge(changed(first, "telemetry"))
-    assert [(finding.rule, finding.where) for finding in found.refusals] == [("trace_order", "telemetry.parquet row 2")]
+    assert [(finding.rule, finding.where) for finding in found.findings] == [("trace_order", "telemetry.parquet row 2")]
 
 
 def test_samples_are_in_order_over_batches(run: Path) -> None:
@@ -411,7 +410,7 @@ def test_control_characters_in_the_manifest_are_refused(changed: Any, command: s
     """What a terminal would obey is in no manifest, nor are endless texts; the finding shows them as text."""
     found = validator.judge(changed(command=command))
     assert rules(found) == ["manifest_text"]
-    assert str(found.refusals[0]).isprintable()
+    assert str(found.findings[0]).isprintable()
 
 
 def test_what_is_quoted_of_a_file_is_text() -> None:

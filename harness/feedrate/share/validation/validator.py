@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from feedrate.schema.columns import TABLES
 from feedrate.share.validation import caps, parquet, row_rules, run_rules
-from feedrate.share.validation import flags as validation_flags
 from feedrate.share.validation import manifest as validation_manifest
 from feedrate.share.validation.findings import Finding, Refused, Rule, Validated, quote
 from feedrate.share.validation.parquet import Opened, Rows, open_table
@@ -58,12 +57,6 @@ def judge(path: Path, *, in_place: bool = False) -> Validated:
     result = replace(result, rows=trials.count, findings=tuple(findings))
     run = trials.manifest
     return replace(result, run_id=run.run_id, machine_id=run.machine.machine_id) if result.valid else result
-
-
-def flags(path: Path, results: Path) -> list[Finding]:
-    """List what looks odd in a file that keeps to every rule."""
-    file = _files(path)[TRIALS]
-    return list(validation_flags.flags(open_table(parquet.read(file), "trials", file.name), results))
 
 
 def _files(path: Path) -> dict[str, Path]:
