@@ -95,7 +95,7 @@ def test_whatever_can_refuse_a_run_can_be_linked_to() -> None:
     names = [rule.name for rule in (*validator.RULES, READABLE, UNIQUE, BESIDE, *caps.CAPS)]
     places = re.findall(r'id="rule-(\w+)"', page)
     assert sorted(places) == sorted(names)
-    for name in ("rows", "codec", UNIQUE.name):
+    for name in ("rows", "decodes", UNIQUE.name):
         finding = Finding(name, "trials.parquet", "<b>", "less")
         link = re.findall(
             r'href="[^"]*#(rule-\w+)"', said := methodology_page.left_out([Validated("m/r", findings=(finding,))])
