@@ -137,7 +137,7 @@ def prepared(tmp_path: Path, fake_run: ModuleType, monkeypatch: pytest.MonkeyPat
         monkeypatch.delenv(name)
     monkeypatch.setattr(socket, "gethostname", lambda: "workhorse.example.org")
     # What is valid is the business of tests/share/validation; made-up runs are not.
-    monkeypatch.setattr(submission, "_validate", lambda run: ())
+    monkeypatch.setattr(submission, "_validate", lambda run: None)
     redaction._own_names.cache_clear()
     made.git("init", "-q", "--bare", "-b", "main", str(made.remote), of=tmp_path)
     made.git("init", "-q", "-b", "main")

@@ -100,7 +100,7 @@ def test_a_script_is_a_run(planted: Planted) -> None:
     for kind, workers in (("no workers", 0), ("fork", 2)):
         _, report, run = planted[kind]
         checked = guard.check(run.folder, planted.place.results)
-        assert checked.valid, checked.refusals
+        assert checked.valid, checked.findings
         trials = run.table("trials")
         assert set(trials["workload"]) == {"script"}
         assert set(trials["script"]) == {"planted"}

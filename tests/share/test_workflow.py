@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -11,6 +16,7 @@ import yaml
 from feedrate.schema.plugins import ROOT
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+SUBMISSION = ROOT / ".github" / "workflows" / "submission.yml"
 
 
 def steps(workflow: dict[str, Any]) -> list[dict[str, Any]]:
@@ -19,12 +25,12 @@ def steps(workflow: dict[str, Any]) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
 def test_a_workflow_types_what_people_type(path: Any) -> None:
-    """Every command is a target of the Makefile, and every action an official one of a stated major version."""
+    """Every command is a target of the Makefile, or a command of feedrate; every action is an official one."""
     workflow = yaml.safe_load(path.read_text(encoding="utf-8"))
     targets = re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     commands = [step["run"] for step in steps(workflow) if "run" in step]
     assert commands
-    assert all(re.fullmatch(r"make ([a-z0-9-]+)", command)[1] in targets for command in commands)  # type: ignore[index]
+    assert all(command.removeprefix("make ") in targets or "feedrate validate" in command for command in commands)
     actions = [step["uses"] for step in steps(workflow) if "uses" in step]
     assert all(re.fullmatch(r"actions/[a-z-]+@v\d+", action) for action in actions)
 
@@ -45,26 +51,62 @@ def test_the_website_is_published_with_the_least_rights() -> None:
     assert python["with"]["python-version"] == "3.11"
 
 
-def test_submissions_are_looked_at_as_data() -> None:
-    """Strangers' pull requests meet no secret, no right to write and no code but the base branch's."""
-    text = (ROOT / ".github" / "workflows" / "submission.yml").read_text(encoding="utf-8")
+def test_strangers_meet_no_secret_and_no_code_of_their_own() -> None:
+    """The event gives no secret, the token reads, and the code is the base branch's."""
+    text = SUBMISSION.read_text(encoding="utf-8")
     workflow = yaml.safe_load(text)
     assert workflow[True] == {"pull_request": {"paths": ["results/**"]}}  # YAML 1.1 reads `on` as true
     assert workflow["permissions"] == {"contents": "read"}
     (job,) = workflow["jobs"].values()
     assert not {"permissions", "environment", "secrets", "services", "container"} & set(job)
-    spoken = re.sub(r"^ *#.*$", "", text, flags=re.MULTILINE)
-    assert "secrets." not in spoken
-    assert "pull_request_target" not in spoken
-    code, data, python, look = job["steps"]
+    assert "secrets." not in text
+    code, data, *_ = job["steps"]
     assert code["with"] == {"ref": "${{ github.event.pull_request.base.sha }}", "persist-credentials": False}
-    assert data["with"] == {
-        "path": "proposed",
-        "fetch-depth": 2,
-        "persist-credentials": False,
-        "submodules": False,
-        "lfs": False,
-    }
-    assert python["with"] == {"python-version": "3.11"}
-    # Nothing of the event is put into a command: a branch may be named like one.
-    assert look == {"run": "make check-submission", "env": {"PROPOSED": data["with"]["path"]}}
+    assert data["with"].items() >= {"path": "proposed", "fetch-depth": 2, "persist-credentials": False}.items()
+    assert "${{" not in steps(workflow)[-1]["run"]
+
+
+@pytest.mark.parametrize(
+    ("change", "passes"),
+    [("add", True), ("break", False), ("remove", False), ("other place", False), ("hostile name", False)],
+)
+def test_the_runs_of_a_pull_request_are_validated(
+    fake_run: ModuleType, tmp_path: Path, change: str, passes: bool
+) -> None:
+    """A new run passes; one that breaks a rule, is removed, lies elsewhere or is named like a command does not."""
+    root = tmp_path / "proposed"
+
+    def git(*words: str) -> None:
+        who = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+        subprocess.run(["git", *who, *words], cwd=root, check=True, capture_output=True)
+
+    def run(number: int) -> Path:
+        fake = fake_run.Fake(run_id=f"2026010{number}T030405Z-fake", blocks=1, batches=(8,), fails="none")
+        return Path(fake_run.write(root / "results", fake))
+
+    first = run(1)
+    git("init", "-q")
+    git("add", ".")
+    git("commit", "-qm", "base")
+    second = run(2)
+    if change == "break":
+        (second / "steps.parquet").write_bytes((second / "steps.parquet").read_bytes()[:-1])
+    elif change == "remove":
+        shutil.rmtree(first)
+    elif change == "other place":
+        second.parent.rename(root / "results" / "other-1c-00000000")
+        shutil.copytree(root / "results" / "other-1c-00000000" / first.name, first)
+    elif change == "hostile name":
+        second.rename(second.with_name("$(touch owned);touch owned"))
+    git("add", "-A")
+    git("commit", "-qm", "proposed")
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    command = tmp_path / ".venv" / "bin" / "feedrate"
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m feedrate "$@"\n')
+    command.chmod(0o755)
+    step = steps(yaml.safe_load(SUBMISSION.read_text(encoding="utf-8")))[-1]
+    done = subprocess.run(
+        ["bash", "-eo", "pipefail", "-c", step["run"]], check=False, cwd=root, capture_output=True, text=True
+    )
+    assert (done.returncode == 0) is passes, done.stdout + done.stderr
+    assert not (root / "owned").exists()

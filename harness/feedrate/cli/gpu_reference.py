@@ -127,9 +127,9 @@ def _do(step: str, options: request.Options, out: Path, console: Console) -> int
 def forecast(out: Path) -> str:
     """Hold what the run with few workers predicted for many against the run with many."""
     few, many = (json.loads((out / f"hook-{workers}.json").read_bytes()) for workers in (FEW, MANY))
-    if not (few["predictions"] and many["pacing"]):
-        return "No forecast: too few steps were seen to measure the loop."
-    rates = {other["num_workers"]: other["steps_per_s"] for other in few["predictions"]["others"]}
+    rates = {other["num_workers"]: other["steps_per_s"] for other in (few["predictions"] or {}).get("others", ())}
+    if MANY not in rates or not many["pacing"]:
+        return f"No forecast for {MANY} workers: too few steps were seen, or there are too few cores."
     forecast, ran = rates[MANY], many["pacing"]["steps_per_s"]["value"]
     low, value, high = (words.number(forecast[name]) for name in ("lo", "value", "hi"))
     return (

@@ -1,4 +1,4 @@
-"""Commands for results of several people: checked, submitted, taken in, marked and released."""
+"""Commands for results of several people: checked, submitted, marked and released."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def validate(
     ],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for machines.")] = False,
     results: Annotated[
-        Path, typer.Option(parser=place, help="Runs to hold them beside: what is odd there is flagged.")
+        Path, typer.Option(parser=place, help="Where runs lie: those below it must lie in their place.")
     ] = RESULTS,
 ) -> None:
     """Check result files of others: structure, ranges, identities.
 
-    Files that are refused, and paths that name nothing, say why (exit status 2); odd files get a flag.
+    Files that are refused, and paths that name nothing, say why (exit status 2).
     """
     from feedrate.share import terminal as share_terminal
 
@@ -90,17 +90,6 @@ def tier(
     share_terminal.set_tier(run, name, Console(), results)
 
 
-@commands.command()
-def receive(
-    archive: Annotated[Path, typer.Argument(parser=path, help="A file that make submit made.")],
-    results: Results = RESULTS,
-) -> None:
-    """Take in a run that somebody sent as one file (for the maintainers of feedrate)."""
-    from feedrate.share import proposal
-
-    proposal.receive(archive, Console(), results)
-
-
 @of_results.command("release")
 def data_release(
     out: Annotated[Path, typer.Option(parser=path, help="A folder for archive, checksum and metadata.")] = BUILD
@@ -116,13 +105,3 @@ def data_release(
         f"{made.archive}: {made.runs} runs{left}. SHA256SUMS is its checksum, zenodo.json what Zenodo asks for.",
         highlight=False,
     )
-
-
-@commands.command()
-def check_submission(
-    checkout: Annotated[Path, typer.Argument(help="A checkout of the merge of a pull request, with its parents.")],
-) -> None:
-    """Hold what a pull request adds under results/ against the rules, as data."""
-    from feedrate.share import proposal
-
-    proposal.review(checkout, Console())

@@ -1,13 +1,11 @@
-"""Files of others as data: validate, submit, receive."""
+"""Runs that are shared: validate, submit, release."""
 
 __all__ = [
-    "proposal",
     "release",
     "terminal",
     "validation.admission",
     "validation.caps",
     "validation.findings",
-    "validation.flags",
     "validation.guard",
     "validation.parquet",
     "validation.validator",

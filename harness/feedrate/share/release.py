@@ -69,7 +69,7 @@ def make(results: Path, out: Path) -> Release:
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise EnvironmentFault(f"{out}: {error.strerror}; expected a folder with free space (OUT=)") from error
+        raise EnvironmentFault(f"{out}: {error.strerror}; expected a folder with free space (--out)") from error
     runs.write_whole(out / "SHA256SUMS", f"{digest}  {path.name}\n".encode())
     runs.write_whole(out / "zenodo.json", json.dumps({"metadata": about}, indent=1).encode() + b"\n")
     return Release(path, len(found), len(let_in.refused))

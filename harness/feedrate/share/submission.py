@@ -57,8 +57,6 @@ class Submission:
     files: Mapping[str, bytes]
     """Path in the repository to content: the run's files, and its label where it has one."""
     label: Labelled
-    flags: tuple[str, ...]
-    """What looks odd beside other runs: for review, no reason to refuse it."""
 
     @property
     def facts(self) -> list[tuple[str, str]]:
@@ -134,21 +132,20 @@ def prepare(run: StoredRun, label: str = "", note: str = "") -> Submission:
         raise InputError(f"{run.folder}: {machine_id!r}, run {run_id!r}; expected ids that feedrate made")
     if run.folder.name != run_id:
         raise InputError(f"{run.folder}: holds run {run_id}; expected a folder of that name. Rename it back")
-    flags = _validate(run)
+    _validate(run)
     folder = f"results/{machine_id}/{run_id}"
     files = {f"{folder}/{name}": (run.folder / name).read_bytes() for name in FILES}
     if labelled.label or labelled.note:
         files[f"{folder}.label.json"] = marks.encode(labelled)
-    return Submission(run, folder, files, labelled, flags)
+    return Submission(run, folder, files, labelled)
 
 
-def _validate(run: StoredRun) -> tuple[str, ...]:
-    """Hold a run against the rules for files of others, and list its flags."""
+def _validate(run: StoredRun) -> None:
+    """Hold a run against the rules for files of others."""
     validated = guard.check(run.folder, run.folder.parents[1])
     if not validated.valid:
-        listed = "".join(f"\n  {finding}" for finding in validated.refusals)
+        listed = "".join(f"\n  {finding}" for finding in validated.findings)
         raise InputError(f"{run.folder}: is not valid and was not published:{listed}")
-    return tuple(str(finding) for finding in validated.flags)
 
 
 def free_texts(run: StoredRun) -> dict[str, int]:
@@ -176,8 +173,8 @@ def pack(submission: Submission, out: Path) -> Path:
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise EnvironmentFault(f"{out}: {error.strerror}; expected a folder (OUT=). Nothing was published") from error
-    write_whole(path, buffer.getvalue(), "OUT= names another. Nothing was published")
+        raise EnvironmentFault(f"{out}: {error.strerror}; expected a folder (--out). Nothing was published") from error
+    write_whole(path, buffer.getvalue(), "--out names another. Nothing was published")
     return path
 
 

@@ -30,9 +30,7 @@ def confirm(console: Console) -> bool:
         InputError: nobody is there to answer.
     """
     if not sys.stdin.isatty():
-        raise InputError(
-            "submit: asks before anything is published, and nobody is there to answer; YES=1 (--yes) answers"
-        )
+        raise InputError("submit: asks before anything is published, and nobody is there to answer; --yes answers")
     return console.input("Publish this? [y/N] ", markup=False).strip().lower() in ("y", "yes")
 
 
@@ -131,8 +129,6 @@ def show(prepared: Submission, console: Console) -> None:
         _print(console, "\nThis looks like a name of this machine or of its user, or like its home folder:", "bold red")
         for text in names:
             _print(console, f"  {one_line(text)}", "red")
-    for flag in prepared.flags:
-        _print(console, f"Odd, and for reviewers to look at: {flag}", "yellow")
 
 
 def _content(prepared: Submission, path: str) -> str:
@@ -180,7 +176,7 @@ def validate(paths: Sequence[Path], results: Path, console: Console | None) -> l
 
     Args:
         paths: files of trials, runs' folders, folders of runs, or stores.
-        results: where runs of other machines lie, to flag what is odd beside them.
+        results: where runs lie: those below it must lie in their place.
         console: for the report; None prints nothing.
 
     Returns:
@@ -208,16 +204,14 @@ def _report(validated: Validated, console: Console) -> None:
     """Print whether a file may be used, and why not."""
     name = ascii(validated.path)[1:-1]
     if validated.valid:
-        odd = f", {plural(len(validated.flags), 'flag')} for a reviewer" if validated.flags else ""
         trials = plural(validated.rows or 0, "trial")
-        run = f"run {validated.run_id} of {validated.machine_id}, {trials}{odd}"
+        run = f"run {validated.run_id} of {validated.machine_id}, {trials}"
         _print_line(console, f"valid    {name}: {run}", "green")
     else:
         _print_line(console, f"refused  {name}", "red")
     for finding in validated.findings:
-        aim = "usual" if finding.severity == "flag" else "expected"
         _print_line(console, f"  {finding.where}: {finding.got}")
-        _print_line(console, f"    {aim}: {finding.expected} (rule {finding.rule})", "dim")
+        _print_line(console, f"    expected: {finding.expected} (rule {finding.rule})", "dim")
 
 
 def _print(console: Console, text: str, style: str = "") -> None:

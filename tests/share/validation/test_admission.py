@@ -17,7 +17,7 @@ from feedrate.store.marks import FILE_MOST
 def found(folders: list[Path]) -> tuple[list[Path], dict[Path, str]]:
     """The runs that are admitted, and the rule by which each of the others is refused."""
     admitted = admission.admit(folders)
-    return list(admitted.folders), {Path(each.path): each.refusals[0].rule for each in admitted.refused}
+    return list(admitted.folders), {Path(each.path): each.findings[0].rule for each in admitted.refused}
 
 
 def test_an_invalid_run_is_left_out(results: list[Path]) -> None:
@@ -67,6 +67,6 @@ def test_a_damaged_file_beside_a_run_leaves_out_that_run(results: list[Path], ki
     marks.place(bad, kind).write_text(text)
     admitted = admission.admit([good, bad])
     assert admitted.folders == (good,)
-    (finding,) = admitted.refused[0].refusals
+    (finding,) = admitted.refused[0].findings
     assert finding.rule == admission.BESIDE.name
     assert f"{bad.name}.{kind}.json: {words}" in str(finding)

@@ -15,7 +15,6 @@ from types import ModuleType
 import pyarrow.parquet as pq
 import pytest
 from beside import times
-from submitting import printed
 from typer.testing import CliRunner
 
 from feedrate.bench import generated
@@ -24,9 +23,8 @@ from feedrate.cli import app
 from feedrate.schema import redaction
 from feedrate.schema.columns import TABLES
 from feedrate.schema.plugins import ROOT
-from feedrate.share import terminal as share_terminal
 from feedrate.share.validation import admission, caps, guard, parquet
-from feedrate.share.validation.findings import Finding, Refused, Validated
+from feedrate.share.validation.findings import Refused
 from feedrate.share.validation.guard import Gone, Guard
 from feedrate.store import runs as store_runs
 
@@ -44,7 +42,7 @@ def test_a_process_that_dies_is_replaced(valid: bytes, tmp_path: Path) -> None:
         assert asked.check(path).valid
         assert asked._process is process
         process.kill()
-        assert "SIGKILL" in asked.check(path).refusals[0].got
+        assert "SIGKILL" in asked.check(path).findings[0].got
         assert asked.check(path).valid
         process = asked._process
     assert process is not None
@@ -57,7 +55,7 @@ def test_what_made_a_reader_fail_is_said(monkeypatch: pytest.MonkeyPatch, tmp_pa
         assert asked.ask({"judge": str(tmp_path)}) == {"failed": "KeyError: 'in_place'"}
     why = "ImportError: No module named 'scipy' \x1b[31m(/home/somebody/lib/scipy.so)"
     monkeypatch.setattr(Guard, "ask", lambda *_: {"failed": why})
-    (finding,) = guard.check(tmp_path / "a\x1b[31mb.parquet").refusals
+    (finding,) = guard.check(tmp_path / "a\x1b[31mb.parquet").findings
     assert str(finding) == (
         """'a\\x1b[31mb.parquet': a reader failed over it ("ImportError: No module named 'scipy' (scipy.so)"); """
         "expected one that can be read within 60 seconds and 1024 MiB of memory (rule readable)"
@@ -70,7 +68,7 @@ def test_what_made_a_reader_fail_is_said(monkeypatch: pytest.MonkeyPatch, tmp_pa
 def test_a_question_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
     """A file that never ends, here a pipe with a reader only, is no plain file; one that is slow is given up."""
     os.mkfifo(tmp_path / "pipe")
-    assert guard.check(tmp_path / "pipe").refusals[0].rule == "plain_file"
+    assert guard.check(tmp_path / "pipe").findings[0].rule == "plain_file"
     with Guard() as asked:
         asked.check(tmp_path / "pipe")
         assert asked._process
@@ -91,7 +89,7 @@ def test_memory_beyond_the_cap_refuses_the_file(run: Path, valid: bytes, corpus:
         (bad / "trials.parquet").write_bytes(data)
         found = admission.admit([good, bad])
         assert found.folders == (good,)
-        assert found.refused[0].refusals
+        assert found.refused[0].findings
 
 
 def test_a_file_over_the_cap_is_not_read(tmp_path: Path) -> None:
@@ -100,13 +98,13 @@ def test_a_file_over_the_cap_is_not_read(tmp_path: Path) -> None:
     with large.open("wb") as file:
         file.write(b"PAR1")
         file.truncate(caps.FILE_BYTES.most + 1)
-    assert guard.check(large).refusals[0].rule == "file_bytes"
+    assert guard.check(large).findings[0].rule == "file_bytes"
 
 
 @pytest.mark.parametrize("path", ["/dev/zero", "/proc/self/mem", "/"])
 def test_devices_and_folders_are_no_files(path: str) -> None:
     """Nothing is read from what is no plain file."""
-    assert guard.check(Path(path)).refusals[0].rule in ("plain_file", "folder")
+    assert guard.check(Path(path)).findings[0].rule in ("plain_file", "folder")
 
 
 @pytest.mark.slow
@@ -117,8 +115,8 @@ def test_what_lies_below_a_folder_must_lie_in_its_place(results: list[Path]) -> 
     shutil.copytree(results[0], copy)
     assert guard.check(copy).valid
     for found in (guard.check(copy, in_place=True), guard.check(copy, folder)):
-        assert found.refusals[0].rule == "place"
-    refused = {found.path: found.refusals[0].rule for found in guard.check_all([folder]) if not found.valid}
+        assert found.findings[0].rule == "place"
+    refused = {found.path: found.findings[0].rule for found in guard.check_all([folder]) if not found.valid}
     assert refused[str(copy)] == "place"
     assert str(results[0]) not in refused
 
@@ -134,7 +132,7 @@ def test_the_command_says_what_it_found(results: list[Path]) -> None:
     said = json.loads(both.output)
     assert (said["valid"], said["refused"]) == (2, 1)
     assert [one["valid"] for one in said["files"]] == [True, False, True]
-    assert {"rule", "severity", "where", "got", "expected"} == set(said["files"][1]["findings"][0])
+    assert {"rule", "where", "got", "expected"} == set(said["files"][1]["findings"][0])
 
 
 def test_a_path_that_names_nothing_does_not_stop_the_others(results: list[Path], tmp_path: Path) -> None:
@@ -148,16 +146,6 @@ def test_a_path_that_names_nothing_does_not_stop_the_others(results: list[Path],
     assert [each["valid"] for each in said["files"]] == [False, True, False]
     assert [said["files"][at]["findings"][0]["got"] for at in (0, 2)] == ["no such file", "holds no run"]
     assert "1 valid, 2 refused." in CliRunner().invoke(app, command).stdout
-
-
-def test_what_is_odd_is_held_against_what_is_usual(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A flag says what was found and what others have; counts agree with their nouns."""
-    flag = Finding("fast", "flag", "samples_per_s", "9", "at most 4")
-    found = Validated("trials.parquet", None, "20260202T000000Z-bbbb", "xeon-2", 1, (flag,))
-    monkeypatch.setattr(share_terminal.guard, "check_all", lambda *_: [found])
-    said = printed(lambda console: share_terminal.validate([tmp_path], tmp_path, console))
-    assert "of xeon-2, 1 trial, 1 flag for a reviewer" in said
-    assert "samples_per_s: 9\n    usual: at most 4 (rule fast)" in said
 
 
 def test_the_longest_run_fits() -> None:

@@ -189,7 +189,7 @@ def _of_others(file: Path, letter: str) -> Side:
 
     found = guard.check(file)
     if not found.valid:
-        raise InputError(f"{letter}={file}: no valid result: {found.refusals[0]}; feedrate validate says all")
+        raise InputError(f"{letter}={file}: no valid result: {found.findings[0]}; feedrate validate says all")
     table = pq.read_table(file, **runs.CHECKED)
     manifest = migration.manifest(table.schema.metadata[migration.MANIFEST_KEY], file)
     whole = migration.complete(table, migration.arrow_schema(TRIALS), file)

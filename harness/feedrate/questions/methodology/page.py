@@ -42,7 +42,7 @@ from feedrate.schema import metrics, plugins, window, words
 from feedrate.schema.axes import AXES
 from feedrate.schema.columns import PROTOCOL_VERSION
 from feedrate.schema.plugins import RESOURCES, traits
-from feedrate.share.validation import caps, flags, validator
+from feedrate.share.validation import caps, validator
 from feedrate.share.validation.admission import BESIDE, UNIQUE
 from feedrate.share.validation.findings import Rule, Validated
 from feedrate.share.validation.guard import READABLE
@@ -103,7 +103,6 @@ def tables() -> dict[str, Any]:
         "derived": [(_anchor(f"measure-{name}", name), doc) for name, (_, doc) in probed.DERIVED.items()],
         "planted": list(_planted()),
         "refusing": rules((*validator.RULES, READABLE, UNIQUE, BESIDE)),
-        "flagging": rules(flags.RULES),
         "caps": [(_anchor(f"rule-{cap.name}", cap.name), f"{cap.most:,} {cap.unit}", cap.why) for cap in caps.CAPS],
     }
 
@@ -117,7 +116,7 @@ def left_out(refused: Sequence[Validated]) -> str:
     """Write which runs are not shown because they break a rule, and why; nothing where there is none."""
     rows = []
     for each in refused:
-        folder, reason = Path(each.path), each.refusals[0]
+        folder, reason = Path(each.path), each.findings[0]
         rule = Markup('<a href="../methodology.html#rule-{0}"><code>{0}</code></a>').format(reason.rule)
         got = f"{reason.where}: {reason.got}; expected {reason.expected}"
         rows.append((f"{folder.parent.name}/{folder.name}", rule, got))

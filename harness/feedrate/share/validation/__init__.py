@@ -1,6 +1,5 @@
 """Validation of files that come from others.
 
 ``guard`` and ``admission`` are for callers; they ask a process that may die. In it ``validator`` opens files
-(``parquet``, ``manifest``, within ``caps``) and applies ``row_rules`` and ``run_rules``; ``flags`` says what looks odd
-beside machines of the same make.
+(``parquet``, ``manifest``, within ``caps``) and applies ``rules`` and ``run_rules``.
 """

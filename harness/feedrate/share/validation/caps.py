@@ -49,7 +49,7 @@ class Cap:
             Refused: it is.
         """
         if self.exceeded(number):
-            raise Refused(Finding(self.name, "refused", where, f"{number:,} {self.unit}", str(self)))
+            raise Refused(Finding(self.name, where, f"{number:,} {self.unit}", str(self)))
 
     def __str__(self) -> str:
         """Say it in words, such as ``at most 256 columns``."""

@@ -8,29 +8,23 @@ regular expressions read them alike.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
-
-Severity = Literal["refused", "flag"]
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A file breaks a rule, or something about it looks odd."""
+    """A file breaks a rule."""
 
     rule: str
     """Name of the rule."""
-    severity: Severity
-    """``refused``: the file is not used; ``flag``: somebody should look at it."""
     where: str
     """File, column, row."""
     got: str
     expected: str
-    """For a flag: what is usual."""
 
     def __str__(self) -> str:
         """Say it in one line."""
-        aim = "expected" if self.severity == "refused" else "usual:"
-        return f"{self.where}: {self.got}; {aim} {self.expected} (rule {self.rule})"
+        return f"{self.where}: {self.got}; expected {self.expected} (rule {self.rule})"
 
 
 class Refused(Exception):
@@ -47,11 +41,11 @@ class Rule:
 
     name: str
     says: str
-    """A sentence: what holds for every file that is accepted, or what a flag asks a reviewer to look at."""
+    """A sentence: what holds for every file that is accepted."""
 
-    def finding(self, where: str, got: str, expected: str, severity: Severity = "refused") -> Finding:
+    def finding(self, where: str, got: str, expected: str) -> Finding:
         """Say that a file breaks this rule."""
-        return Finding(self.name, severity, where, got, expected)
+        return Finding(self.name, where, got, expected)
 
     def refused(self, where: str, got: str, expected: str) -> Refused:
         """Make the exception that ends the validation of a file, to be raised."""
@@ -75,17 +69,7 @@ class Validated:
     @property
     def valid(self) -> bool:
         """Whether the file may be used."""
-        return not self.refusals
-
-    @property
-    def refusals(self) -> tuple[Finding, ...]:
-        """Why it may not."""
-        return tuple(finding for finding in self.findings if finding.severity == "refused")
-
-    @property
-    def flags(self) -> tuple[Finding, ...]:
-        """What somebody should look at."""
-        return tuple(finding for finding in self.findings if finding.severity == "flag")
+        return not self.findings
 
     def as_json(self) -> dict[str, Any]:
         """Give plain values, as ``--json`` prints and the guarded process sends them."""

@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from typing import Any, Self
@@ -25,7 +25,7 @@ from feedrate.machine import linux
 from feedrate.schema.errors import EnvironmentFault
 from feedrate.schema.redaction import MOST, scrub
 from feedrate.share.validation import caps
-from feedrate.share.validation.findings import Finding, Rule, Validated, quote
+from feedrate.share.validation.findings import Rule, Validated, quote
 
 _WITHIN = f"within {caps.SECONDS.most} seconds and {caps.MEMORY_BYTES.most // caps.MIB} MiB of memory"
 READABLE = Rule("readable", f"It can be read {_WITHIN}, and crashes no reader.")
@@ -47,7 +47,7 @@ def check(path: Path, results: Path | None = None, *, in_place: bool = False) ->
 
     Args:
         path: of either.
-        results: where runs of other machines lie, to flag what is odd beside them; None flags nothing.
+        results: where runs lie; None where nobody says.
         in_place: whether the folder must be named for its run, below one that is named for its machine; one that lies
             below ``results`` must in any case.
     """
@@ -110,14 +110,7 @@ class Guard:
                 raise Gone(f"a reader failed over it ({quote(scrub(answer['failed']), 200)})")
         except Gone as gone:
             return Validated(str(path), findings=(READABLE.finding(quote(path.name), str(gone), _EXPECTED),))
-        judged = replace(Validated.from_json(answer["judged"]), path=str(path))
-        if results is None or not judged.valid:
-            return judged
-        flags: list[dict[str, Any]] = []
-        with contextlib.suppress(Gone):
-            question = {"flags": str(path.absolute()), "results": str(results.absolute())}
-            flags = self.ask(question).get("flags", [])
-        return replace(judged, findings=tuple(Finding(**flag) for flag in flags))
+        return replace(Validated.from_json(answer["judged"]), path=str(path))
 
     def ask(self, question: dict[str, Any], seconds: float = caps.SECONDS.most) -> dict[str, Any]:
         """Ask the process something that ``_answer`` knows; it is killed when it has not answered after ``seconds``.
@@ -221,8 +214,6 @@ def _limit_time() -> None:
 def _answer(question: dict[str, Any]) -> dict[str, Any]:
     from feedrate.share.validation import validator
 
-    if (path := question.get("flags")) is not None:
-        return {"flags": [asdict(flag) for flag in validator.flags(Path(path), Path(question["results"]))]}
     return {"judged": validator.judge(Path(question["judge"]), in_place=question["in_place"]).as_json()}
 
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
+from itertools import zip_longest
 from typing import Any
 
 from pydantic_core import from_json
@@ -26,44 +27,32 @@ from feedrate.store.manifest import RunManifest
 
 MANIFEST = Rule("manifest", "The manifest is one that feedrate wrote: every field there, of its type, none besides.")
 VERSION = Rule("version", "Its schema version is this feedrate's or an earlier one.")
-MANIFEST_TEXT = Rule(
-    "manifest_text", "Texts of the manifest are short and have no control characters; its numbers are finite."
-)
 MACHINE_ID = Rule("machine_id", "The machine's id is computed anew from its hardware facts.")
 MANIFEST_RANGE = Rule(
     "manifest_range", "Every number of the manifest lies where it can: none is negative, none beyond reason."
 )
-MANIFEST_NAME = Rule(
-    "manifest_name",
-    "Ids, hashes, times, words and the names of fields in the manifest match the pattern that feedrate writes.",
+MANIFEST_TEXT = Rule(
+    "manifest_text",
+    "Ids, hashes, times, words and the names of fields in the manifest match the pattern that feedrate writes; other "
+    "texts are one short line.",
 )
 COMMAND = Rule(
     "command",
     "The command that repeats the run is make sweep with plain values, as it is shown to be typed, or feedrate run "
     "or feedrate tune with the script's name.",
 )
-RULES = (MANIFEST, VERSION, MANIFEST_TEXT, MACHINE_ID, MANIFEST_RANGE, MANIFEST_NAME, COMMAND)
+RULES = (MANIFEST, VERSION, MACHINE_ID, MANIFEST_RANGE, MANIFEST_TEXT, COMMAND)
 
 EXACT = 2.0**53
 """Whole numbers up to here are exact as float64, and in JavaScript."""
 CORES = 4096
 """No machine has more."""
-_MANY, _LONG_S = 1e6, 1e6
-"""Cells and blocks of a run; seconds, eleven days of them."""
 _MOST: dict[str, float] = {
-    **dict.fromkeys(("protocol_version", "datasets.*.workload_version"), 1e4),
-    **dict.fromkeys(("cells", "ceilings", "blocks", "contrasts.*.blocks", "claims.*.blocks"), _MANY),
-    **dict.fromkeys(("protocol.min_steps", "protocol.blocks.*", "protocol.control_every"), _MANY),
-    **dict.fromkeys(("protocol.warmup_s", "protocol.window_s", "protocol.timeout_s", "budget_s"), _LONG_S),
-    **dict.fromkeys(("cell_seconds.*", "datasets.*.pack_s"), _LONG_S),
-    **dict.fromkeys(("cell_spread.*.sd", "cell_spread.*.within"), 1e3),
-    "combinations": 1e9,
-    "outcomes.*": 1e7,
-    **dict.fromkeys(("tuned.*.settings", "tuned.*.trials", "tuned.*.aside.*.count"), 1e7),
-    **dict.fromkeys(("tuned.*.within_pct", "tuned.*.bound_pct"), 1e6),
-    **dict.fromkeys(("tuned.*.gain.*", "tuned.*.audits.*.predicted", "tuned.*.audits.*.measured"), 1e6),
-    "protocol.ci_target_pct": 1e3,
-    **dict.fromkeys(("cluster.node", "cluster.nodes"), 1e6),
+    **dict.fromkeys(("cells", "ceilings", "blocks", "protocol.blocks.*", "cluster.node", "cluster.nodes"), 1e6),
+    **dict.fromkeys(("protocol.warmup_s", "protocol.window_s", "protocol.timeout_s", "budget_s"), 1e6),
+    **dict.fromkeys(("cell_seconds.*", "datasets.*.pack_s", "cell_spread.*.sd", "cell_spread.*.within"), 1e6),
+    **dict.fromkeys(("tuned.*.settings", "outcomes.*"), 1e7),
+    "machine.cores_logical": CORES,
     "parent_cpu_pct": 100.0 * CORES,
     **dict.fromkeys(("noise_before.gpu_throttle_reasons", "noise_after.gpu_throttle_reasons"), 2.0**63),
 }
@@ -89,30 +78,22 @@ _NAMES: dict[str, str] = {
 }
 """Field to the pattern of the names in it, which the run chose."""
 _TEXTS: dict[str, str] = {
-    "run_id": findings.RUN_ID,
+    **dict.fromkeys(("run_id", "cluster.sweep"), findings.RUN_ID),
     "device": "cpu|cuda",
     "machine.node": "[0-9a-f]{8}",
-    "cluster.sweep": findings.RUN_ID,
     "feedrate_version": "[0-9A-Za-z.+-]{1,40}",
     "profile": r"[\w.+ -]{1,100}",
-    "started_at": findings.MOMENT,
-    "ended_at": findings.MOMENT,
-    "stop_reason": "|".join(_ENDED),
-    "control": CELL_ID,
-    "contrasts.*.axis": NAME,
-    "contrasts.*.cell_a": CELL_ID,
-    "contrasts.*.cell_b": CELL_ID,
-    "contrasts.*.reason": "|".join((*_ENDED, "failed")),
+    **dict.fromkeys(("started_at", "ended_at"), findings.MOMENT),
+    **dict.fromkeys(("stop_reason", "contrasts.*.reason", "claims.*.reason"), "|".join((*_ENDED, "done", "failed"))),
     "claims.*.claim": _CLAIM,
-    "claims.*.reason": "|".join((*_ENDED, "done", "failed")),
     "datasets.*.name": r"[a-z0-9_](?:[.-]?[A-Za-z0-9_])*",
-    "datasets.*.storage_format": NAME,
+    **dict.fromkeys(("datasets.*.storage_format", "contrasts.*.axis"), NAME),
     "datasets.*.data_hash": findings.DATA_HASH,
+    **dict.fromkeys(("control", "contrasts.*.cell_a", "contrasts.*.cell_b"), CELL_ID),
     **dict.fromkeys(("tuned.*.recommended", "tuned.*.present", "tuned.*.audits.*.cell_id"), CELL_ID),
 }
 """Field to the pattern of its text."""
-
-_UNPRINTABLE = re.compile(f"[{INVISIBLE}]")
+_PLAIN = f"[^{INVISIBLE}]{{0,{caps.TEXT_CHARACTERS.most}}}"
 
 
 def read_manifest(text: bytes, where: str) -> tuple[dict[str, Any], RunManifest]:
@@ -130,42 +111,41 @@ def read_manifest(text: bytes, where: str) -> tuple[dict[str, Any], RunManifest]
 @lru_cache(maxsize=4)  # the same text lies in every table of a run
 def _read(text: bytes) -> tuple[dict[str, Any], RunManifest]:
     where = "manifest"
-    if not text:
-        raise MANIFEST.refused(where, "none in its metadata", "one under the key 'feedrate'")
     caps.MANIFEST_BYTES.check(len(text), where)
     try:
         fields = from_json(text, allow_inf_nan=False)
-    except ValueError as error:
-        raise MANIFEST.refused(where, f"no JSON ({quote(str(error))})", "a manifest as JSON") from error
-    try:
         manifest = migration.manifest(text, where)
+    except ValueError as error:
+        got = quote(str(error)) if text else "none in its metadata"
+        raise MANIFEST.refused(where, got, "a manifest as JSON under the key 'feedrate'") from error
     except InputError as error:
         new = isinstance(fields, dict) and fields.get("schema_version") not in migration.READ
         got = quote(str(error).removeprefix(f"{where}: "), 400)[1:-1]
         raise (VERSION if new else MANIFEST).refused(where, got, "a manifest that this feedrate reads") from error
-    own = fields["machine"].get("machine_id")
-    if own != manifest.machine.machine_id:
-        raise MACHINE_ID.refused(where, quote(own), f"{quote(manifest.machine.machine_id)} by its hardware facts")
+    recorded = fields["machine"].get("machine_id")
+    if recorded != manifest.machine.machine_id:
+        expected = f"{quote(manifest.machine.machine_id)} by its hardware facts"
+        raise MACHINE_ID.refused(where, quote(recorded), expected)
     version = fields["schema_version"]
     _compare(migration.current_fields(fields, version), migration.fields_of(manifest, version), version > 1, where)
     check_fields(fields, where)
     return fields, manifest
 
 
-def _compare(own: Any, read: Any, complete: bool, where: str) -> None:
+def _compare(recorded: Any, read: Any, complete: bool, where: str) -> None:
     """Refuse a value that is not what a manifest's fields make of it: read leniently, or not read at all."""
-    if isinstance(own, dict) and isinstance(read, dict):
-        if other := own.keys() ^ read.keys() if complete else own.keys() - read.keys():
+    if isinstance(recorded, dict) and isinstance(read, dict):
+        if other := recorded.keys() ^ read.keys() if complete else recorded.keys() - read.keys():
             name = min(other)
-            got = f"{quote(name)} is there" if name in own else f"no {quote(name)}"
+            got = f"{quote(name)} is there" if name in recorded else f"no {quote(name)}"
             raise MANIFEST.refused(where, got, "the fields that a manifest has, each of them and none besides")
-        for name, value in own.items():
+        for name, value in recorded.items():
             _compare(value, read[name], complete, f"{where}.{quote(name)[1:-1]}")
-    elif isinstance(own, list) and isinstance(read, list):
-        for pair in zip(own, read, strict=True):
+    elif isinstance(recorded, list) and isinstance(read, list):
+        for pair in zip_longest(recorded, read):
             _compare(*pair, complete, where)
-    elif type(own) is not type(read) or own != read:
-        raise MANIFEST.refused(where, quote(own), f"{quote(read)}, of its type")
+    elif type(recorded) is not type(read) or recorded != read:
+        raise MANIFEST.refused(where, quote(recorded), f"{quote(read)}, of its type")
 
 
 def check_fields(fields: dict[str, Any], where: str) -> None:
@@ -173,13 +153,11 @@ def check_fields(fields: dict[str, Any], where: str) -> None:
     for path, value in _leaves(fields, "", 0):
         place = f"{where}.{path}"
         if isinstance(value, str):
-            if len(value) > caps.TEXT_CHARACTERS.most or _UNPRINTABLE.search(value):
-                raise MANIFEST_TEXT.refused(place, quote(value), "a short line of plain text")
+            if not re.fullmatch(_TEXTS.get(path, _PLAIN), value) or not re.fullmatch(_PLAIN, value):
+                raise MANIFEST_TEXT.refused(place, quote(value), f"a text such as {_TEXTS.get(path, 'a short line')}")
             if path == "command" and not re.fullmatch(_COMMAND, value):
                 expected = "make sweep and NAME=value, without what a shell or make expands"
                 raise COMMAND.refused(place, quote(value), f"{expected}, or feedrate run (or tune) -- NAME")
-            if path in _TEXTS and not re.fullmatch(_TEXTS[path], value):
-                raise MANIFEST_NAME.refused(place, quote(value), f"a text such as {_TEXTS[path]}")
         elif not isinstance(value, bool) and not 0 <= value <= (most := _MOST.get(path, EXACT)):
             raise MANIFEST_RANGE.refused(place, quote(value), f"0 to {most:g}")
     fewest, most = fields["protocol"]["blocks"]
@@ -192,14 +170,14 @@ def _leaves(value: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
     """Every text and number with its path; names that no field has, and too many levels, are refused on the way."""
     caps.MANIFEST_DEPTH.check(depth, "manifest")
     if isinstance(value, dict):
-        own = _NAMES.get(path)
-        for name, each in value.items():
-            if not re.fullmatch(own or NAME, name):
+        pattern = _NAMES.get(path)
+        for name, content in value.items():
+            if not re.fullmatch(pattern or NAME, name):
                 place = f"manifest.{path}".rstrip(".")
-                raise MANIFEST_NAME.refused(place, quote(name), f"a name such as {own or NAME}")
-            yield from _leaves(each, f"{path}.{'*' if own else name}".lstrip("."), depth + 1)
+                raise MANIFEST_TEXT.refused(place, quote(name), f"a name such as {pattern or NAME}")
+            yield from _leaves(content, f"{path}.{'*' if pattern else name}".lstrip("."), depth + 1)
     elif isinstance(value, list):
-        for each in value:
-            yield from _leaves(each, f"{path}.*", depth + 1)
+        for content in value:
+            yield from _leaves(content, f"{path}.*", depth + 1)
     elif value is not None:
         yield path, value

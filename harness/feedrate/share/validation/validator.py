@@ -15,13 +15,11 @@ from pathlib import Path
 import pyarrow as pa
 
 from feedrate.schema.columns import TABLES
-from feedrate.share.validation import caps, parquet, row_rules, run_rules
-from feedrate.share.validation import flags as validation_flags
+from feedrate.share.validation import caps, parquet, run_rules
 from feedrate.share.validation import manifest as validation_manifest
 from feedrate.share.validation.findings import Finding, Refused, Rule, Validated, quote
 from feedrate.share.validation.parquet import Opened, Rows, open_table
-from feedrate.share.validation.row_rules import IDENTITIES, VALUES, broken
-from feedrate.share.validation.run_rules import RUN_COLUMNS, SEARCHED_COLUMNS, TRACE_COLUMNS, Traces, check_run
+from feedrate.share.validation.rules import IDENTITIES, VALUES, broken
 
 RUN, TRIALS = "run.json", "trials.parquet"
 FILES = (RUN, *(f"{table}.parquet" for table in TABLES))
@@ -34,8 +32,7 @@ RULES: tuple[Rule, ...] = (
     *parquet.RULES,
     *validation_manifest.RULES,
     *(FOLDER, SAME_MANIFEST, PLACE, SOME_TRIALS),
-    *(*row_rules.VALUES, *row_rules.IDENTITIES),
-    *(*run_rules.RUN_RULES, *run_rules.TRACE_RULES),
+    *(*VALUES, *IDENTITIES, *run_rules.RUN_RULES, *run_rules.TRACE_RULES, run_rules.SUMS),
 )
 """Every rule that a file is refused by, in the order in which they are tried."""
 
@@ -48,8 +45,7 @@ def judge(path: Path, *, in_place: bool = False) -> Validated:
         data = parquet.read(files[TRIALS])
         result = replace(result, sha256=hashlib.sha256(data).hexdigest())
         trials = open_table(data, "trials", TRIALS)
-        columns = {*RUN_COLUMNS, *(TRACE_COLUMNS if RUN in files else ())}
-        columns |= {*SEARCHED_COLUMNS} if trials.manifest.search else set()
+        columns = {*run_rules.RUN_COLUMNS, *(run_rules.TRACE_COLUMNS if RUN in files else ())}
         findings, kept = _check_trials(trials, columns)
         if kept and RUN in files:
             findings = [*_check_folder(path, files, trials, in_place), *_check_traces(files, trials, kept)]
@@ -58,12 +54,6 @@ def judge(path: Path, *, in_place: bool = False) -> Validated:
     result = replace(result, rows=trials.count, findings=tuple(findings))
     run = trials.manifest
     return replace(result, run_id=run.run_id, machine_id=run.machine.machine_id) if result.valid else result
-
-
-def flags(path: Path, results: Path) -> list[Finding]:
-    """List what looks odd in a file that keeps to every rule."""
-    file = _files(path)[TRIALS]
-    return list(validation_flags.flags(open_table(parquet.read(file), "trials", file.name), results))
 
 
 def _files(path: Path) -> dict[str, Path]:
@@ -87,7 +77,7 @@ def _check_trials(file: Opened, columns: set[str]) -> tuple[list[Finding], Rows 
     if not kept:
         return [SOME_TRIALS.finding(file.where, "no rows", "one trial at least")], None
     trials = Rows("trials", pa.concat_tables(kept), file.manifest)
-    findings = [*check_run(trials, file.where)]
+    findings = [*run_rules.check_run(trials, file.where)]
     return findings, None if findings else trials
 
 
@@ -104,7 +94,6 @@ def _check_folder(path: Path, files: Mapping[str, Path], trials: Opened, in_plac
 
 def _check_traces(files: Mapping[str, Path], trials: Opened, kept: Rows) -> Iterator[Finding]:
     """Hold steps and samples against their trials; rows behind the first that are not sound are not looked at."""
-    traces = Traces(kept)
     for name in ("steps", "telemetry"):
         where = f"{name}.parquet"
         file = open_table(parquet.read(files[where]), name, where)
@@ -112,7 +101,7 @@ def _check_traces(files: Mapping[str, Path], trials: Opened, kept: Rows) -> Iter
             yield SAME_MANIFEST.finding(where, "another manifest", "that of trials.parquet")
             return
         unsound: list[Finding] = []
-        yield from traces.check(name, _sound(file, unsound))
+        yield from run_rules.check_traces(name, _sound(file, unsound), kept.frame(run_rules.TRACE_COLUMNS))
         yield from unsound
 
 
