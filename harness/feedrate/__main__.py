@@ -28,10 +28,13 @@ def run() -> int:
         return EnvironmentFault.exit_status
     try:
         return main()
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] == "feedrate":
+    except ImportError as error:  # commands import what they need, and no more
+        name = (error.name or "").partition(".")[0]
+        if name == "feedrate":
             raise
-        sys.stderr.write(f"feedrate: {packages.missing_extra(error)}\n")
+        extra = isinstance(error, ModuleNotFoundError) and name not in packages.COMMAND
+        lacking = packages.missing_extra(error) if extra else packages.fault(error, otherwise)
+        sys.stderr.write(f"feedrate: {lacking}\n")
         return EnvironmentFault.exit_status
 
 

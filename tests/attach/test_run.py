@@ -90,7 +90,7 @@ def test_the_loader_is_named(planted: Planted, kind: str, settings: dict[str, An
     _, report, _ = planted[kind]
     lines = Path(planted.script).read_text().splitlines()
     file, line, function = report["loader"]["made"][0]
-    assert (file, lines[line - 1].strip(), function) == (planted.script, "loader = DataLoader(", "epoch")
+    assert (file, lines[line - 1].strip(), function) == (planted.script, "return DataLoader(", "planted_loader")
     expected = {"batch_size": 8, "pin_memory": False, "persistent_workers": False, **settings}
     assert {name: report["loader"][name] for name in expected} == expected
 

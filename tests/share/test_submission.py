@@ -20,7 +20,6 @@ from submitting import Place, make_faster, measured, prepared
 
 from feedrate.schema import redaction
 from feedrate.schema.errors import InputError
-from feedrate.schema.plugins import ROOT
 from feedrate.share import submission
 from feedrate.share import terminal as share_terminal
 from feedrate.store import marks, runs

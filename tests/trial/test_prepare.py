@@ -286,7 +286,9 @@ def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
 def test_a_disk_that_refuses_is_told(tmp_path: Path, number: int, advice: str) -> None:
     """Where, why, what was being done, and what to do about it; nothing is left."""
     with (
-        pytest.raises(EnvironmentFault, match=f"refused while packing; {advice}, or choose another folder with DATA"),
+        pytest.raises(
+            EnvironmentFault, match=f"refused while packing; {advice}, or choose another folder with --data-root"
+        ),
         module.new_folder(tmp_path / "set", "while packing"),
     ):
         raise OSError(number, "refused")

@@ -105,7 +105,7 @@ def fault(error: ImportError, otherwise: str) -> EnvironmentFault:
     )
 
 
-def missing_extra(error: ModuleNotFoundError) -> EnvironmentFault:
+def missing_extra(error: ImportError) -> EnvironmentFault:
     """Say which optional part of feedrate a command needs that is not installed."""
     extra = EXTRAS.get((error.name or "").partition(".")[0], "site")
     return EnvironmentFault(

@@ -144,7 +144,7 @@ def test_claims_are_compared_between_the_runs_that_were_judged(page: Page) -> No
     assert "of which B is none" in said
     assert "same verdict" not in said
     assert "of which A and B are none" in text(page, "claims", v, z, known)
-    assert "make compare" in text(page, "claims", x, {}, known)
+    assert "feedrate compare" in text(page, "claims", x, {}, known)
 
 
 def test_verdicts_are_told_by_run(fake_run: ModuleType, tmp_path: Path) -> None:

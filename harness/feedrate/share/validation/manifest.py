@@ -38,7 +38,7 @@ MANIFEST_TEXT = Rule(
 )
 COMMAND = Rule(
     "command",
-    "The command that repeats the run is make sweep with plain values, as it is shown to be typed, or feedrate run "
+    "The command that repeats the run is feedrate sweep with plain values, as it is shown to be typed, or feedrate run "
     "or feedrate tune with the script's name.",
 )
 RULES = (MANIFEST, VERSION, MACHINE_ID, MANIFEST_RANGE, MANIFEST_TEXT, COMMAND)
@@ -61,10 +61,13 @@ _MOST: dict[str, float] = {
 _CLAIM = "[a-z0-9][a-z0-9_-]{0,63}"
 _ENDED = ("target", "blocks", "budget", "interrupted", "ended")
 _VALUE = r"(?:[\w.+,-]{1,100}|'[\w.+,@ -]{1,100}')"
-"""What a shell and make take as it stands: no expansion, no second command."""
+"""What a shell takes as it stands: no expansion, no second command."""
 SCRIPT_COMMANDS = {"script": "feedrate run -- ", "tune": "feedrate tune -- "}
 """Suite of a script's run to what its command begins with; the script's name follows."""
 _COMMAND = (
+    rf"feedrate sweep(?: --(?:profile|suite|budget|matrix|data|data-root) {_VALUE}| --tune)*"
+    r"(?: --on (?:slurm|local) --nodes [1-9][0-9]{0,5} --together)?|"
+    # What runs of earlier versions say.
     rf"make sweep(?: (?:PROFILE|SUITE|BUDGET|MATRIX|TUNE|DATA|DATA_ROOT)={_VALUE})*"
     r"(?: ON=(?:slurm|local) NODES=[1-9][0-9]{0,5} TOGETHER=1)?|"
     rf"(?:{'|'.join(SCRIPT_COMMANDS.values())})(?a:{FREE_NAME.pattern})"
@@ -156,7 +159,7 @@ def check_fields(fields: dict[str, Any], where: str) -> None:
             if not re.fullmatch(_TEXTS.get(path, _PLAIN), value) or not re.fullmatch(_PLAIN, value):
                 raise MANIFEST_TEXT.refused(place, quote(value), f"a text such as {_TEXTS.get(path, 'a short line')}")
             if path == "command" and not re.fullmatch(_COMMAND, value):
-                expected = "make sweep and NAME=value, without what a shell or make expands"
+                expected = "feedrate sweep and --NAME value, without what a shell expands"
                 raise COMMAND.refused(place, quote(value), f"{expected}, or feedrate run (or tune) -- NAME")
         elif not isinstance(value, bool) and not 0 <= value <= (most := _MOST.get(path, EXACT)):
             raise MANIFEST_RANGE.refused(place, quote(value), f"0 to {most:g}")

@@ -225,7 +225,7 @@ def _footer_bytes(data: bytes, where: str) -> int:
 
 def _check_columns(schema: pa.Schema, table: str, where: str) -> set[str]:
     """Name the columns of a file, all of which must be of the dictionary and of their type."""
-    types = {field.name: field.type for field in migration.arrow_schema(TABLES[table])}
+    types = _types(table)
     for field in schema:
         if types.get(field.name) != field.type or len(schema.get_all_field_indices(field.name)) > 1:
             expected = "columns of the data dictionary, once each and of their type"
