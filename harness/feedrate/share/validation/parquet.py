@@ -33,7 +33,7 @@ from feedrate.store.manifest import RunManifest
 from feedrate.store.runs import CHECKED
 
 MAGIC = b"PAR1"
-BATCH_ROWS = 65_536
+BATCH_ROWS = 16_384
 """Rows that are decoded at a time."""
 _TAIL = 8
 """Bytes behind the footer: its length and the magic number."""
