@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -159,7 +160,7 @@ def _next(run: StoredRun, console: Console) -> None:
     )
     if run.manifest.stop_reason == "interrupted":
         _say(console, "What had ended is written; make sweep begins a new run.")
-    same = " ".join(word for word in run.manifest.command.split() if not word.startswith("BUDGET="))
+    same = re.sub(r" (?:--budget |BUDGET=)\S+", "", run.manifest.command)
     budget = run.manifest.budget_s
-    longer = f" Tighter intervals: {same} BUDGET={words.typed(4 * budget)}." if budget else ""
+    longer = f" Tighter intervals: {same} --budget {words.typed(4 * budget)}." if budget else ""
     _say(console, f"Next: make site builds the charts into build/site, make serve shows them.{longer}")
