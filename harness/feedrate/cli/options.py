@@ -45,6 +45,9 @@ Partition = Annotated[str, typer.Option(help="Of Slurm.")]
 Constraint = Annotated[str, typer.Option(help="A feature that Slurm's nodes must have, or several joined by &.")]
 Account = Annotated[str, typer.Option(help="Of Slurm, that is charged.")]
 TimeLimit = Annotated[str, typer.Option("--time", help="What Slurm grants a node; by default the budget and 15 min.")]
+Archive = Annotated[
+    Path | None, typer.Option(parser=path, help="Keep the run in this .tar.gz, too, after every trial; not with --on.")
+]
 Seed = Annotated[int | None, typer.Option(help="Repeat the order of an earlier run.")]
 RunName = Annotated[str, typer.Argument(metavar="RUN", help="The id of a run, or its folder.")]
 Label = Annotated[str, typer.Option(help="A name for the run: at most 60 characters of plain text.")]

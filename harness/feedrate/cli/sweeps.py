@@ -15,6 +15,7 @@ from feedrate.cli.options import (
     MATRIX,
     RESULTS,
     Account,
+    Archive,
     Budget,
     Constraint,
     Data,
@@ -87,10 +88,7 @@ def sweep(
     account: Account = "",
     time_limit: TimeLimit = "",
     together: Together = False,
-    archive: Annotated[
-        Path | None,
-        typer.Option(parser=path, help="Keep the run in this .tar.gz, too, after every trial; not with --on."),
-    ] = None,
+    archive: Archive = None,
 ) -> None:
     """Measure what the matrix asks for; results go to results/MACHINE/RUN/."""
     from feedrate.machine import packages
