@@ -280,30 +280,6 @@ def test_a_run_without_the_cells_hides_nothing(trials_of: Trials) -> None:
     assert judge_claims([], claim(WORKERS)).claims.empty
 
 
-def test_versions_of_the_protocol_are_never_mixed(trials_of: Trials) -> None:
-    """Of each machine the newest version counts, whatever is newer by date; older runs are named as left out."""
-    ancient = workers(trials_of, 0.5, 0.5, run_id="ancient").assign(protocol_version=1)
-    present = workers(trials_of, 2, 2, run_id="present").assign(protocol_version=2)
-    elsewhere = workers(trials_of, 0.5, 0.5, run_id="elsewhere").assign(protocol_version=1, machine_id="else")
-    for order in ((ancient, present, elsewhere), (present, elsewhere, ancient)):
-        found = judged(*order, of=claim(WORKERS))
-        rows = {row["machine_id"]: row for row in found.claims.to_dict("records")}
-        assert (rows["machine"]["run_ids"], rows["machine"]["protocol"]) == (("present",), 2)
-        assert rows["machine"]["ratio"] == pytest.approx(2)
-        assert (rows["else"]["run_ids"], rows["else"]["protocol"]) == (("elsewhere",), 1)
-        assert found.left_out == ("ancient",)
-
-
-def test_a_new_run_takes_no_verdict_away_that_it_did_not_test(trials_of: Trials) -> None:
-    """A claim rests on the newest version of the protocol that tested it, and says which."""
-    old = workers(trials_of, 2, 2, run_id="old").assign(protocol_version=1)
-    new = trials_of([({**LOAD, "batch_size": 4}, [1.0] * 8)], run_id="new").assign(protocol_version=2)
-    found = judged(new, old, of=claim(WORKERS))
-    row = first(found.claims)
-    assert (row["verdict"], row["protocol"], row["run_ids"]) == ("confirmed", 1, ("old",))
-    assert found.left_out == ()
-
-
 def wandering(trials_of: Trials, **more: Any) -> pd.DataFrame:
     """Every cell goes its own way from block to block: each trial resembles that of the block before."""
     random = np.random.default_rng(3)
@@ -353,15 +329,15 @@ def test_a_run_whose_intervals_do_not_hold_decides_nothing(trials_of: Trials) ->
 
 
 def test_withdrawn_runs_are_counted(trials_of: Trials) -> None:
-    """Those of the same machine, device and protocol that were made for the claim."""
+    """Those of the same machine and device that were made for the claim."""
     trials = workers(trials_of, 2, 2)
-    same = {"device": "cpu", "protocol_version": int(trials["protocol_version"].iloc[0])}
+    same = {"device": "cpu"}
     machine, asked = SimpleNamespace(machine_id="machine"), [SimpleNamespace(claim="x")]
     gone: list[Any] = [
         SimpleNamespace(machine=machine, claims=asked, **same),
         SimpleNamespace(machine=machine, claims=[SimpleNamespace(claim="y")], **same),
         SimpleNamespace(machine=SimpleNamespace(machine_id="else"), claims=asked, **same),
-        SimpleNamespace(machine=machine, claims=asked, **same | {"protocol_version": 0}),
+        SimpleNamespace(machine=machine, claims=asked, device="cuda"),
     ]
     row = first(judged(trials, of=claim(WORKERS), withdrawn=gone).claims)
     assert (row["withdrawn"], row["n"]) == (1, BLOCKS)

@@ -185,9 +185,6 @@ def test_a_run_with_such_noise_is_neither_a_nor_b(trials_of: Trials) -> None:
     assert f"{100 * found.far_share:.1f} % of trials lie far from the others of their setting" in text
 
 
-def test_of_committed_runs_one_is_diagnosed() -> None:
-    """The verdicts of all others stand, and none of them has its grade from it."""
-    found = {run.folder.name: diagnose(run.table("trials")).reason for run in runs.runs(ROOT / "results")}
-    told = {name: reason for name, reason in found.items() if reason}
-    assert list(told) == ["20261122T004530Z-d723"]
-    assert "a few of its trials lie far" in told["20261122T004530Z-d723"]
+def test_of_committed_runs_none_is_diagnosed() -> None:
+    """Noise as quiet machines have it withholds no run's intervals."""
+    assert {diagnose(run.table("trials")).reason for run in runs.runs(ROOT / "results")} == {""}

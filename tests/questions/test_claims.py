@@ -20,7 +20,6 @@ from feedrate.plan.suite import Suite
 from feedrate.plan.suite import claims as all_claims
 from feedrate.questions.claims import page as claims_page
 from feedrate.questions.suites import page as suites_page
-from feedrate.schema.columns import OLDER_PROTOCOLS
 from feedrate.schema.metrics import METRICS
 from feedrate.store.manifest import AskedClaim
 
@@ -177,30 +176,6 @@ def test_machines_and_devices_stand_apart(show: Show, tested: RunView) -> None:
         assert plain(told.sentence) in plain(html)
     assert page.figures["claims"].html.count('class="fr-chart"') == 2
     assert page.body.count('name="device"') == 2
-
-
-def test_a_machines_newest_protocol_counts(show: Show, tested: RunView) -> None:
-    """An older run of the same machine is named as left out, and judged nothing."""
-    old = run(show, run_id="20270101T000000Z-old", protocol_version=1)
-    found = load_verdicts([old, tested])
-    assert found.left_out == (old,)
-    assert [place.view for place in found.places] == [tested]
-    said = plain(claims_page.page(found).body)
-    assert "Left out: 20270101T000000Z-old (version 1)" in said
-    assert "not compared" in said
-    assert "(protocol" not in said
-
-
-def test_what_rests_on_an_older_protocol_says_so(show: Show, tested: RunView) -> None:
-    """Its machine's name and every sentence of it carry the version, with a note on what was other; no others do."""
-    old = run(show, run_id="20270101T000000Z-old", protocol_version=1, cores=4)
-    found = load_verdicts([old, tested])
-    assert found.left_out == ()
-    assert [place.name.endswith(" (protocol 1)") for place in found.places] == [True, False]
-    for old_result, new_result in found.results.values():
-        assert old_result.tested == ("(protocol 1)" in old_result.sentence)
-        assert "(protocol" not in new_result.sentence
-    assert f"Protocol 1: {OLDER_PROTOCOLS[1]}." in plain(claims_page.page(found).body)
 
 
 def test_sentences_that_are_not_tested_are_listed(body: str) -> None:

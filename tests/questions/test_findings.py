@@ -13,8 +13,7 @@ from feedrate.pages import tasks
 from feedrate.pages.runs import RunView
 from feedrate.pages.verdicts import ClaimResult, Place, Verdicts, load_verdicts
 from feedrate.plan import suite
-from feedrate.questions.home.findings import STORED, Sentence, findings, protocol_notes
-from feedrate.schema.columns import OLDER_PROTOCOLS
+from feedrate.questions.home.findings import STORED, Sentence, findings
 from feedrate.schema.metrics import METRICS
 
 Show = Callable[..., RunView]
@@ -282,18 +281,6 @@ def test_every_run_that_speaks_is_named(tested: RunView) -> None:
         for name, each in telling(tested, {STORED: {"verdict": "refuted"}}).items()
     }
     assert said(pooled)[0].made_from == (first, second)
-
-
-def test_an_older_protocol_is_named(show: Show, tested: RunView) -> None:
-    """Every sentence that is made from runs of it says so."""
-    place = telling(changed(tested, protocol_version=1), {STORED: {"verdict": "refuted"}})
-    assert [each.text.startswith(f"On {MACHINE} (protocol 1): ") for each in said(place)] == [True] * 3
-    (gain,) = findings([changed(show(fails="none"), protocol_version=1)], NOTHING, [])
-    assert gain.text.startswith(f"On {MACHINE} (protocol 1): for ")
-    note = f"Protocol 1: {OLDER_PROTOCOLS[1]}."
-    assert protocol_notes([gain], []) == [note]
-    assert protocol_notes([], [changed(tested, protocol_version=1)]) == [note]
-    assert protocol_notes(findings([show(fails="none")], NOTHING, []), [tested]) == []
 
 
 def test_of_equally_many_claims_the_newest_speak(tested: RunView) -> None:

@@ -12,11 +12,9 @@ import pytest
 from feedrate.analysis.claims import NOT_TESTABLE
 from feedrate.pages.runs import RunView
 from feedrate.pages.verdicts import Place, Verdicts, load_verdicts
-from feedrate.plan.suite import Suite
 from feedrate.questions.home import page as home_page
 from feedrate.questions.home.findings import findings
 from feedrate.questions.suites import page as suites_page
-from feedrate.schema import words
 
 
 def body(*runs: RunView) -> str:
@@ -32,19 +30,6 @@ def test_the_main_suite_speaks_for_its_machine(show: Callable[..., RunView]) -> 
     opening = home_page.opening([later, main])
     assert opening is not None
     assert opening[0] is main
-
-
-def test_an_older_protocol_is_named(show: Callable[..., RunView]) -> None:
-    """Figure, tables and the page of a suite name the older protocol that they rest on, and what it did otherwise."""
-    stored = show(fails="none", blocks=2)
-    view = RunView(stored.run)
-    view.manifest = stored.manifest.model_copy(update={"protocol_version": 1})
-    suite = suites_page.page("loader", "suites/loader.md", Suite("Which?", ()), [view]).body
-    for text, places in ((body(view), 2), (suite, 1)):
-        assert unescape(text).count("2 blocks (protocol 1),") == places
-        assert unescape(text).count(words.protocol_note(1)) == 1
-    assert view.origin.basis.endswith("(protocol 1)")
-    assert "rotocol 1" not in body(stored)
 
 
 def test_each_device_of_a_machine_has_its_numbers(

@@ -16,7 +16,7 @@ from feedrate.plan import claim
 from feedrate.questions.reference import page as reference_page
 from feedrate.schema import plugins
 from feedrate.schema.axes import AXES
-from feedrate.schema.columns import AXIS_COLUMNS, PROTOCOL_VERSION, TABLES
+from feedrate.schema.columns import AXIS_COLUMNS, TABLES
 from feedrate.schema.plugins import ROOT
 from feedrate.store.runs import RESULTS, benches
 from feedrate.suites import _cells
@@ -61,13 +61,6 @@ def test_every_run_is_named_on_its_day(show: Show) -> None:
     for view in (first, second):
         assert view.machine_page.replace(".md", ".html") in text
         assert f"{sum(view.manifest.outcomes.values()):,}" in text
-    assert "2 runs, all of protocol version" in text
-
-
-def test_other_protocols_are_told_apart(show: Show) -> None:
-    """A run of another protocol version is said not to be compared."""
-    text = reference_page.page([show(protocol_version=99, run_id="99"), show()], [], "").body
-    assert f"only: 1 of version 99, 1 of version {PROTOCOL_VERSION}." in " ".join(text.split())
 
 
 def test_changes_of_feedrate_follow_a_level_lower() -> None:

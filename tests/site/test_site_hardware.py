@@ -15,8 +15,8 @@ from feedrate.questions.hardware import page as hardware_page
 from feedrate.site import build as site_build
 from feedrate.site.serve import served
 from feedrate.store import compact
-from feedrate.store.migration import arrow_schema
 from feedrate.store.runs import folders
+from feedrate.store.tables import arrow_schema
 
 MADE_UP = 2_000
 HOSTILE = "<img src=x onerror=\"document.title='owned'\">"

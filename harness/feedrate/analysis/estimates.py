@@ -80,9 +80,9 @@ def _by_block(trials: pd.DataFrame) -> pd.DataFrame:
     columns |= {column: given[column] for column in MEDIANS}
     columns["steady_share"] = given["steady"]
     columns["drained_steps"] = given["host_drain_ns"] * given["steps"] / given["wall_ns"]
-    # The counter was read a little before and after the window; earlier versions did not say when.
-    read = given["gpu_energy_ns"].fillna(given["wall_ns"])
-    columns["joules_per_sample"] = given["gpu_energy_j"] * given["wall_ns"] / read / given["samples"]
+    # The counter was read a little before and after the window.
+    window_share = given["wall_ns"] / given["gpu_energy_ns"]
+    columns["joules_per_sample"] = given["gpu_energy_j"] * window_share / given["samples"]
     frame = pd.DataFrame(columns, index=ended.index).assign(log_rate=np.log(ended["samples_per_s"].astype("float64")))
     return frame.groupby([ended["run_id"], ended["cell_id"], ended["block"]]).mean()
 

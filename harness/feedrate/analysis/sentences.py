@@ -2,8 +2,8 @@
 
 Plain text without markup. The sentence says what was compared with what, the effect with its 95 % interval, and the
 verdict; where an effect is the mean of several settings, also the worst of them and in which it holds; what a claim
-says besides; and the source's figure, where it has one. What rests on an older version of the protocol says so. A
-stand-in for photographs never passes for them: which workload was read is said by the run and not here.
+says besides; and the source's figure, where it has one. A stand-in for photographs never passes for them: which
+workload was read is said by the run and not here.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def sentence(row: Row, cases: Sequence[Row], claim: Claim) -> str:
     if row["verdict"] == NOT_TESTABLE:
         return f"Not testable here: {row['reason']}."
     effect = claim.effect
-    here = f"on this machine{words.protocol(row['protocol'])}"
+    here = "on this machine"
     if effect is None:
         return _fact(row, cases, here)
     if not _known(row["ratio"]):

@@ -1,10 +1,9 @@
 """What a storage format costs: a row a cell that loads, with bytes on disk, packing, start-up and CPU beside its rate.
 
 Cold and warm trials are credible only where the share of the packed set that was counted in the page cache, before
-anything was opened, agrees, and cold ones only where they read their samples from storage (``window.READ_LEAST``, which
-trials of protocol 1 were not held against); all others are left out and counted. Random and sequential access, cold and
-warm, loading alone and an emulated step are different questions: :data:`QUESTION` tells them apart, and nothing is
-compared across.
+anything was opened, agrees, and cold ones only where they read their samples from storage (``window.READ_LEAST``); all
+others are left out and counted. Random and sequential access, cold and warm, loading alone and an emulated step are
+different questions: :data:`QUESTION` tells them apart, and nothing is compared across.
 
 This does *not* show a disk alone: below the kernel its own cache, or that of a virtual machine's host, may hold data.
 """

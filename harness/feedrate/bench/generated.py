@@ -29,8 +29,8 @@ from feedrate.schema.axes import AXES, Value, applicable, cell_id
 from feedrate.schema.columns import PROTOCOL_VERSION, TABLES
 from feedrate.store import compact
 from feedrate.store.manifest import Dataset, Protocol, RunManifest
-from feedrate.store.migration import MANIFEST_KEY
 from feedrate.store.runs import CHECKED, GROUP_ROWS, encoding, folders, schema
+from feedrate.store.tables import MANIFEST_KEY
 
 BLOCKS = 8
 STEPS = 40

@@ -75,7 +75,7 @@ _ENVIRONMENT.globals |= {
 _ENVIRONMENT.filters |= {
     write.__name__: write
     for write in (
-        *(words.number, words.percent, words.plural, words.protocol, words.sentence),
+        *(words.number, words.percent, words.plural, words.sentence),
         *(markup.slug, markup.anchor, listed),
         *(descriptions.day, descriptions.size, descriptions.setting, descriptions.knobs),
     )

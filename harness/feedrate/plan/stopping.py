@@ -11,14 +11,14 @@ of 5 % little room over the verdict's margin of 1 %: who claims so little wants 
 **Order.** At random, with the sides of an effect close to each other, because a machine changes from second to second
 more than from minute to minute. On the machine of the reference runs the deviation of a trial from its cell's mean
 correlated with that of a trial 3 s away by 0.26 to 0.33, 12 s away by 0.12 to 0.22, and over a minute away by less than
-0.06 (runs 20261121T194213Z-a8b3, 20261121T214023Z-c819 and 20261122T004530Z-d723, some 1,100 trials each). What both
+0.06 (three runs of some 1,100 trials each). What both
 sides of a comparison share cancels in their ratio, so that trials run side by side tell more than trials a block apart.
 Which side comes first is left to chance in every block, so that a trial's place favours neither. Where the sides leave
 different things behind for the next trial, half of that difference stays in their ratio.
 
 The variance of an effect between blocks, over what it would be if its cells scattered independently, was 0.79, 0.82 and
-0.89 in those runs, which took all cells at random, and 0.59 in 20261122T021316Z-18f6, which took them in this order
-(medians over 24 to 31 claims). Those three lie in the repository's history.
+0.89 in those runs, which took all cells at random, and 0.59 in a fourth, which took them in this order (medians over 24
+to 31 claims). All four lie in the repository's history, up to version 0.2.
 
 Pure Python: the parent of a sweep loads neither pandas nor SciPy.
 """

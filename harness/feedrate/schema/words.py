@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Iterable
 
-from feedrate.schema.columns import OLDER_PROTOCOLS, PROTOCOL_VERSION
 from feedrate.schema.errors import InputError
 
 
@@ -67,16 +66,6 @@ def listed(words: Iterable[str]) -> str:
     """Join words as a sentence does: ``a, b and c``."""
     items = list(words)
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}" if items else ""
-
-
-def protocol(version: int) -> str:
-    """Mark what rests on an older version of the protocol: `` (protocol 1)``; nothing for the present one."""
-    return f" (protocol {version})" if version != PROTOCOL_VERSION else ""
-
-
-def protocol_note(version: int) -> str:
-    """Say what an older version of the protocol did in another way; nothing for the present one."""
-    return f"Protocol {version}: {OLDER_PROTOCOLS[version]}." if version in OLDER_PROTOCOLS else ""
 
 
 def sentence(text: str) -> str:

@@ -14,7 +14,7 @@ from feedrate.pages.runs import RunView
 from feedrate.pages.tasks import gain_words, set_words, what_ran
 from feedrate.pages.verdicts import load_verdicts
 from feedrate.plan.suite import MAIN
-from feedrate.questions.home.findings import findings, protocol_notes
+from feedrate.questions.home.findings import findings
 from feedrate.questions.home.page import leading, opening
 from feedrate.schema import words
 from feedrate.schema.errors import InputError
@@ -45,8 +45,7 @@ def figure(stored: StoredRun) -> bytes:
     view, manifest = RunView(stored), stored.manifest
     if not (found := opening([view])):
         raise InputError(f"{stored.folder}: no training trial ended well; expected a run with phases to draw")
-    mark = words.protocol(manifest.protocol_version)
-    caption = f"{view.name}; {manifest.blocks} blocks, 95 % intervals; run {manifest.run_id}{mark}"
+    caption = f"{view.name}; {manifest.blocks} blocks, 95 % intervals; run {manifest.run_id}"
     return render.picture(found[1], caption).encode()
 
 
@@ -61,7 +60,7 @@ def block(run: StoredRun, every: Sequence[StoredRun], measured: Sequence[BenchRe
         "|---|---|---:|---:|---|---|",
         *map(_line, rows),
         "",
-        f"{name}; {day}; run `{manifest.run_id}`{words.protocol(manifest.protocol_version)}, grade "
+        f"{name}; {day}; run `{manifest.run_id}`, grade "
         f"{RunView(run).grade.letter} (of A to D); `{manifest.command}` repeats it; n counts blocks."
         f"{_sleep(rows, manifest.machine.gpu_count)}",
         "",
@@ -70,18 +69,17 @@ def block(run: StoredRun, every: Sequence[StoredRun], measured: Sequence[BenchRe
         "",
         "### What was found",
         "",
-        *_found(run, every, measured),
+        *_found(every, measured),
         "",
     ]
     return "\n".join(lines)
 
 
-def _found(run: StoredRun, every: Sequence[StoredRun], measured: Sequence[BenchRecord]) -> list[str]:
+def _found(every: Sequence[StoredRun], measured: Sequence[BenchRecord]) -> list[str]:
     view = [RunView(run) for run in reversed(every)]
     verdicts = load_verdicts(view)
     told = findings(leading(view), verdicts, measured)
-    notes = [f"\n{note}" for note in protocol_notes(told, [RunView(run)])]
-    return [*(f"- {each.text} From {each.names('`{}`')}." for each in told), *notes]
+    return [f"- {each.text} From {each.names('`{}`')}." for each in told]
 
 
 def _sleep(rows: Sequence[Mapping[Any, Any]], gpus: int) -> str:

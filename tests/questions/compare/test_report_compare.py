@@ -24,7 +24,6 @@ from feedrate.plan import suite
 from feedrate.questions.compare import comparison
 from feedrate.questions.compare import terminal as compare_terminal
 from feedrate.questions.compare.analysis import kinds
-from feedrate.schema.columns import PROTOCOL_VERSION
 from feedrate.schema.errors import InputError
 from feedrate.store import marks, runs
 
@@ -295,15 +294,6 @@ def with_another(fake_run: ModuleType, results: Path, tmp_path: Path, **what: An
     copied: Path = shutil.copytree(results, tmp_path / "results")
     fake_run.write(copied, fake_run.Fake(run_id="another", cores=9, batches=(8,), **what))
     return copied
-
-
-def test_another_protocol_is_refused(results: Path, fake_run: ModuleType, tmp_path: Path) -> None:
-    """What was measured in different ways is not compared, and which run to repeat is said."""
-    newer = PROTOCOL_VERSION + 1
-    place = with_another(fake_run, results, tmp_path, protocol_version=newer)
-    versions = f"version {PROTOCOL_VERSION} of the protocol.*version {newer}"
-    with pytest.raises(InputError, match=f"{versions}; .* Repeat run {SLOW}"):
-        comparison.compare(SLOW, "another", place)
 
 
 def test_nothing_in_common_is_said_with_reasons(results: Path, fake_run: ModuleType, tmp_path: Path) -> None:

@@ -13,18 +13,19 @@ import pyarrow.parquet as pq
 import pytest
 from playwright.sync_api import Browser, Page
 
-from feedrate import __version__
 from feedrate.pages.runs import load_runs
 from feedrate.pages.selection import select
 from feedrate.pages.verdicts import load_verdicts
 from feedrate.questions.compare import page as compare_page
 from feedrate.questions.compare import terminal as compare_terminal
 from feedrate.questions.compare.comparison import Comparison, Side
-from feedrate.schema.columns import SCHEMA_VERSION, TRIALS
+from feedrate.schema.columns import PROTOCOL_VERSION, SCHEMA_VERSION, TRIALS
 from feedrate.schema.errors import InputError
 from feedrate.site import scripts
 from feedrate.site.serve import served
-from feedrate.store import marks, migration
+from feedrate.store import marks
+from feedrate.store.manifest import read_manifest
+from feedrate.store.tables import MANIFEST_KEY
 
 REASONS = 80
 CALL = """async ([module, name, given]) => (await import(`/compare/${module}.js`))[name](...given)"""
@@ -58,7 +59,7 @@ def page(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 def manifest(fake_run: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What a run of the newest schema says of itself."""
     folder: Path = fake_run.write(tmp_path_factory.mktemp("said"), fake_run.Fake(blocks=1, batches=(8,)))
-    found: dict[str, Any] = json.loads(pq.read_schema(folder / "trials.parquet").metadata[migration.MANIFEST_KEY])
+    found: dict[str, Any] = json.loads(pq.read_schema(folder / "trials.parquet").metadata[MANIFEST_KEY])
     return found
 
 
@@ -170,7 +171,7 @@ def test_every_version_that_python_compares_is_compared(page: Page, manifest: di
     other["runtime"] |= more
     assert "pcie_width" not in manifest["runtime"]
     none = pd.DataFrame(columns=[column.name for column in TRIALS])
-    manifests = (migration.manifest(json.dumps(one), "x") for one in (manifest, other))
+    manifests = (read_manifest(json.dumps(one), "x") for one in (manifest, other))
     sides = [Side(one, lambda _: none, marks.Beside()) for one in manifests]
     found: Any = SimpleNamespace(changed=None)
     lines = compare_terminal.facts(Comparison(*sides, found, none, {}, ())).lines
@@ -188,17 +189,12 @@ def test_every_version_that_python_compares_is_compared(page: Page, manifest: di
     assert set(names) <= set(listed)
 
 
-NEWER = f"{int(__version__.split('.')[0]) + 1}.0"
 VERSIONS: list[dict[str, Any]] = [
     {},
     *({"schema_version": version} for version in (None, True, 0, "2", 10_000, SCHEMA_VERSION + 1)),
-    *({"needs_feedrate": needs} for needs in (NEWER, __version__, f"{__version__}.1", "0.0")),
-    {"schema_version": 1, "needs_feedrate": None},
-    {"schema_version": 1, "needs_feedrate": NEWER},
-    {"schema_version": SCHEMA_VERSION, "needs_feedrate": None},
-    {"schema_version": SCHEMA_VERSION + 1, "needs_feedrate": "0.1"},
-    {"needs_feedrate": "<b>9</b>"},
+    {"schema_version": SCHEMA_VERSION - 1, "feedrate_version": "<b>9</b>"},
     {"schema_version": "<b>1</b>"},
+    *({"protocol_version": version} for version in (None, PROTOCOL_VERSION - 1, PROTOCOL_VERSION + 1)),
 ]
 
 
@@ -210,7 +206,7 @@ def test_versions_are_read_by_the_rules_of_the_package(
     whole = manifest | change
     stored = {name: value for name, value in whole.items() if name not in change or value is not None}
     try:
-        migration.manifest(json.dumps(stored), "x")
+        read_manifest(json.dumps(stored), "x")
         refused = False
     except InputError:
         refused = True

@@ -123,8 +123,8 @@ def test_lists_name_the_script(show_script: Show) -> None:
 
 
 def test_a_script_takes_no_best_setting_away(show: Show, show_script: Show) -> None:
-    """Best settings of a machine are those of its sweeps, of an older protocol too; a script is no task."""
-    sweep, script = show(protocol_version=1), show_script()
+    """Best settings of a machine are those of its sweeps; a script is no task."""
+    sweep, script = show(), show_script()
     tasks = machines_page.tasks_of([script, sweep])
     assert len(tasks)
     assert {best.view for best in tasks.values()} == {sweep}

@@ -24,7 +24,6 @@ from feedrate.plan.claim import PHOTOGRAPHS, Effect, terms
 from feedrate.questions.accuracy import page as accuracy_page
 from feedrate.questions.claims import page as claims_page
 from feedrate.schema import words
-from feedrate.schema.columns import OLDER_PROTOCOLS
 from feedrate.schema.metrics import METRICS
 from feedrate.store.bench_record import BenchRecord
 
@@ -90,16 +89,6 @@ def findings(runs: Sequence[RunView], verdicts: Verdicts, benches: Sequence[Benc
     return [*([gain] if gain else []), *_claimed(verdicts), *_accurate(benches)]
 
 
-def protocol_notes(found: Sequence[Sentence], shown: Sequence[RunView]) -> list[str]:
-    """Say what older versions of the protocol did in another way: those that findings or the runs shown rest on."""
-    versions = {view.manifest.protocol_version for view in shown}
-    return [
-        words.protocol_note(version)
-        for version in OLDER_PROTOCOLS
-        if version in versions or any(words.protocol(version) in each.text for each in found)
-    ]
-
-
 def _gained(view: RunView) -> Sentence | None:
     """What better settings of the loader gain before the first task of a run, in the order in which its page has them.
 
@@ -111,8 +100,7 @@ def _gained(view: RunView) -> Sentence | None:
     if not rows or not words.known(rows[0]["gain"]["lo"]):
         return None
     where = descriptions.on(view.manifest.machine, view.manifest.device)
-    mark = words.protocol(view.manifest.protocol_version)
-    return _from(f"On {where}{mark}: {gain_sentence(rows[0])}. {_FIXED}.", view.page, [view])
+    return _from(f"On {where}: {gain_sentence(rows[0])}. {_FIXED}.", view.page, [view])
 
 
 def _claimed(verdicts: Verdicts) -> Iterator[Sentence]:
@@ -121,10 +109,7 @@ def _claimed(verdicts: Verdicts) -> Iterator[Sentence]:
     tested = max(own, key=lambda mine: (len(mine), max(map(_started, mine), default="")), default=[])
     if not tested:
         return
-    newest = max(each.view.manifest.protocol_version for each in tested)
-    tested = [each for each in tested if each.view.manifest.protocol_version == newest]
-    run = tested[0].view.manifest
-    where = f"On {descriptions.on(run.machine, tested[0].device)}{words.protocol(run.protocol_version)}"
+    where = f"On {descriptions.on(tested[0].view.manifest.machine, tested[0].device)}"
     for stored in tested:
         if stored.claim.id == STORED and words.known(stored.row["ratio"]):
             yield _from(f"{where}: {_stored(stored)}.", f"{claims_page.PATH}#claim-{STORED}", _views([stored]))

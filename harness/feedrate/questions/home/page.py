@@ -15,7 +15,7 @@ from feedrate.pages.tasks import answer
 from feedrate.pages.template import render
 from feedrate.pages.verdicts import Verdicts
 from feedrate.plan.suite import MAIN, Suite
-from feedrate.questions.home.findings import findings, protocol_notes
+from feedrate.questions.home.findings import findings
 from feedrate.questions.runs import facts as runs_facts
 from feedrate.schema import words
 from feedrate.store.bench_record import BenchRecord
@@ -80,7 +80,6 @@ def page(
         figure=found and found[1],
         placed=placed,
         findings=told,
-        protocol_notes=protocol_notes(told, [*numbers, *([found[0]] if found else [])]),
         numbers=[_numbers(view) for view in numbers],
         machines=machines,
         suites=suites,
@@ -94,8 +93,7 @@ def _numbers(view: RunView) -> dict[str, Any]:
     run = view.manifest
     return {
         "view": view,
-        "origin": ", ".join((descriptions.day(run.started_at), words.plural(run.blocks, "block")))
-        + words.protocol(run.protocol_version),
+        "origin": ", ".join((descriptions.day(run.started_at), words.plural(run.blocks, "block"))),
         "badge": runs_facts.badge(PATH, view),
         "table": headline_table(view.headlines),
         "answer": answer(view.headlines),

@@ -1,8 +1,7 @@
 """The machines: one table of all, and a page each: what it is, what suits it, what holds it back, its runs.
 
 A task is what a user is given: the conditions of ``analysis.summary``. Of several runs on a device that have a task the
-newest speaks, never for the machine's other device; runs of another version of the protocol were measured in another
-way and are left out.
+newest speaks, never for the machine's other device.
 """
 
 from __future__ import annotations
@@ -115,20 +114,13 @@ Tasks = Mapping[tuple[str, Task], Best]
 """Device and task to its best, in the order of the headlines of the newest run that has it."""
 
 
-def tasks_of(own: Sequence[RunView], protocol: int | None = None) -> Tasks:
-    """Find the best setting of every task on each device of one machine, by one version of the protocol: its newest."""
-    found: dict[tuple[str, Task], Best] = {}
-    wanted = _newest_protocol(own) if protocol is None else protocol
-    for view in own:
-        if view.manifest.protocol_version == wanted:
-            for row in rows_of(view.headlines):
-                found.setdefault((view.manifest.device, task_key(row)), Best(view, row))
-    return found
-
-
-def _newest_protocol(runs: Sequence[RunView]) -> int:
-    """Of the runs that say which settings suit a machine."""
-    return max((view.manifest.protocol_version for view in runs if view.for_machines), default=0)
+def tasks_of(runs: Sequence[RunView]) -> Tasks:
+    """Find the best setting of every task on each device of one machine."""
+    best: dict[tuple[str, Task], Best] = {}
+    for view in runs:
+        for row in rows_of(view.headlines):
+            best.setdefault((view.manifest.device, task_key(row)), Best(view, row))
+    return best
 
 
 def shared_task(machines: Sequence[Tasks]) -> Task | None:
@@ -156,8 +148,7 @@ def index_page(runs: Sequence[RunView]) -> Page:
         runs: all runs, newest first; none is fine.
     """
     machines = by_machine(runs)
-    protocol = _newest_protocol(runs)
-    tasks = {name: tasks_of(own, protocol) for name, own in machines.items()}
+    tasks = {name: tasks_of(own) for name, own in machines.items()}
     task = shared_task(list(tasks.values()))
     best: dict[str, Best] = {}
     for name, found in tasks.items():
@@ -167,8 +158,6 @@ def index_page(runs: Sequence[RunView]) -> Page:
     body = render(
         "machines/index.md",
         task=task_words(next(iter(best.values())).row) if best else "",
-        protocol=protocol,
-        older=any(view.manifest.protocol_version < protocol for view in runs),
         several=any(len({view.manifest.device for view in own}) > 1 for own in machines.values()),
         rows=[_row(machines[name], best.get(name)) for name in ranked],
     )
@@ -302,5 +291,4 @@ def _verdicts(verdicts: Verdicts, machine_id: str, path: str, by_device: bool) -
                 rows.append((claims_page.badge(each.verdict), link, effect, n))
             counts = words.listed(f"{count} {verdict}" for verdict, count in verdicts.tally(at).items())
             device = f" {descriptions.on_device(place.device)}" if by_device else ""
-            device += words.protocol(place.view.manifest.protocol_version)
             yield {"device": device, "counts": counts, "rows": rows}
