@@ -33,18 +33,15 @@ _MET = {True: "met", False: Markup("<strong>missed</strong>"), None: "cannot be 
 _ABSENT = {"synchronised_steps": "Not applicable on a CPU, where there is nothing to wait for."}
 _SPOKEN = {
     "speed": "Speed",
-    "storage": "Storage formats",
     "accuracy": "Accuracy",
     "instrumentation": "Cost of timing",
     "scripts": "Training scripts",
     "tuning": "Search for settings",
-    "statistics": "Statistics, simulated",
     "calibration": "Calibration",
-    "files": "Files of others",
     "site": "This website",
     "store": "A store of very many runs",
 }
-"""Section to its words, those of earlier records too."""
+"""Section to its words."""
 
 
 def page(benches: Sequence[BenchRecord]) -> Page:
