@@ -90,12 +90,12 @@ def test_the_worst_case_is_a_tick() -> None:
     assert {row["claim"]: row["its ratio"] for row in figure.rows} == {"more": 0.2, "less": 1.25, "along": None}
 
 
-def test_an_older_protocol_is_named() -> None:
-    """The panel says what its verdicts rest on, and pooled runs are counted."""
-    (old,) = forest(judgement("more", 1.5, protocol=1, run_ids=("r", "s"))).panels
-    (new,) = forest(judgement("more", 1.5)).panels
-    assert render.specification(old)["title"]["subtitle"] == ["cpu, 2 runs (protocol 1)"]
-    assert render.specification(new)["title"]["subtitle"] == ["cpu, run r"]
+def test_pooled_runs_are_counted() -> None:
+    """The panel says what its verdicts rest on."""
+    (pooled,) = forest(judgement("more", 1.5, run_ids=("r", "s"))).panels
+    (single,) = forest(judgement("more", 1.5)).panels
+    assert render.specification(pooled)["title"]["subtitle"] == ["cpu, 2 runs"]
+    assert render.specification(single)["title"]["subtitle"] == ["cpu, run r"]
 
 
 def test_what_has_no_effect_is_not_drawn() -> None:

@@ -55,7 +55,6 @@ def told(*places: dict[str, ClaimResult]) -> Verdicts:
             )
             for name, each in everything.items()
         },
-        (),
     )
 
 

@@ -106,7 +106,7 @@ def test_two_devices_of_one_machine_are_both_counted(show: Callable[..., RunView
     view = show(suites=("claims",), claims=("storage",), blocks=6, fails="none")
     one = load_verdicts([view])
     places = (Place(view, "cpu", True), Place(view, "cuda", True))
-    two = Verdicts(one.claims, places, {name: part * 2 for name, part in one.results.items()}, ())
+    two = Verdicts(one.claims, places, {name: part * 2 for name, part in one.results.items()})
     counts = one.tally(0)
     found = f"{counts['confirmed']} confirmed and {counts['refuted']} refuted"
     tested = f"{sum(one.tally(0).values()) - one.tally(0)[NOT_TESTABLE]} tested so far, on one machine"
