@@ -206,7 +206,7 @@ def test_planted_costs_are_paid_when_it_is_filled(packed: PackedSet, kind: str) 
 @by_kind
 def test_what_is_read_is_owned(packed: PackedSet, kind: str) -> None:
     """Reading copies every byte: a batch that is written to, as in-place operations do, changes no later one."""
-    _, dataset, _ = feed.samples(packed.job(cache=kind))
+    _, dataset, _ = feed.open_samples(packed.job(cache=kind))
     first = [field.clone() for field in dataset[0]]
     for field in dataset[0]:
         field.zero_()

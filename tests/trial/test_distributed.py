@@ -64,11 +64,11 @@ def test_a_rank_gets_what_distributed_sampler_gives_it(world: int, size: int, co
 
 def test_together_the_ranks_see_what_one_process_sees(monkeypatch: pytest.MonkeyPatch) -> None:
     """The k-th batches of all ranks hold the samples of one process' k-th batch with their sizes added, epochs on."""
-    one = feed.order(Job("trial", cell={**CELL, "parallel": "none", "world_size": 1, "batch_size": 8}), 20)
+    one = feed.batch_order(Job("trial", cell={**CELL, "parallel": "none", "world_size": 1, "batch_size": 8}), 20)
     all_ranks = []
     for rank in range(2):
         monkeypatch.setattr(distributed, "rank_and_world", lambda rank=rank: (rank, 2))
-        all_ranks.append(feed.order(Job("trial", cell=CELL), 20))
+        all_ranks.append(feed.batch_order(Job("trial", cell=CELL), 20))
     for whole, *shares in islice(zip(one, *all_ranks, strict=True), 7):
         assert all(len(share) == 4 for share in shares)
         assert sorted(chain.from_iterable(shares)) == sorted(whole)
@@ -120,7 +120,7 @@ def test_data_parallel_is_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     job, model = Job("trial", cell={**CELL, "parallel": "dp", "world_size": 3}), torch.nn.Linear(1, 1)
     monkeypatch.setattr(torch.nn, "DataParallel", lambda model, device_ids: (model, device_ids))
     assert distributed.replicate(job, model) == (model, [0, 1, 2])
-    assert [len(batch) for batch in islice(feed.order(job, 64), 6)] == [12] * 6
+    assert [len(batch) for batch in islice(feed.batch_order(job, 64), 6)] == [12] * 6
 
 
 def batch_of(indices: list[int]) -> Batch:
@@ -155,7 +155,7 @@ def work(job, reporter):
     tests = module_from_spec(spec)
     spec.loader.exec_module(tests)
     distributed.join(job)
-    found = tests.gradients(job, lambda model: distributed.replicate(job, model), feed.order(job, 64))
+    found = tests.gradients(job, lambda model: distributed.replicate(job, model), feed.batch_order(job, 64))
     torch.save(found, Path(sys.argv[2], f"{torch.distributed.get_rank()}.pt"))
 
 try:
@@ -201,7 +201,7 @@ def test_gradients_are_those_of_one_process(tmp_path: Path, two_nodes: list[dict
     """From their halves of every batch two ranks compute the gradients of the whole, and come to the same weights."""
     job = {"kind": "trial", "cell": CELL | {"nodes": nodes}, "seed": 3}
     single = Job("trial", cell={**CELL, "parallel": "none", "world_size": 1, "batch_size": 8}, seed=3)
-    wanted = gradients(single, lambda model: model, feed.order(single, 64))
+    wanted = gradients(single, lambda model: model, feed.batch_order(single, 64))
     for found in trained(tmp_path, *(job | each for each in ([{}] if nodes == 1 else two_nodes))):
         agree(found, wanted)
 
@@ -216,7 +216,7 @@ def test_gradients_that_are_not_exchanged_are_each_rank_s(
     for rank, found in enumerate(trained(tmp_path, *(job | each for each in two_nodes))):
         monkeypatch.setattr(distributed, "rank_and_world", lambda rank=rank: (rank, 2))
         single = Job("trial", cell=CELL, seed=3)
-        agree(found, gradients(single, lambda model: model, feed.order(single, 64)))
+        agree(found, gradients(single, lambda model: model, feed.batch_order(single, 64)))
 
 
 @pytest.mark.parametrize(("buckets", "count"), [("many", 3), ("one", 1), ("none", 0)])

@@ -21,7 +21,7 @@ from feedrate.loaders import STAMPS, Batch, Batches, StampedCollate, StampedData
 from feedrate.machine.linux import last_level_cache_bytes
 from feedrate.machine.probes.procfs import workers_uss
 from feedrate.trial import feed, index
-from feedrate.trial.feed import EpochBatches, Epochs
+from feedrate.trial.feed import Epochs, EpochSampler
 from feedrate.trial.job import Job
 
 COUNT, SIZE = 40, 4
@@ -47,7 +47,7 @@ def test_epochs_deal_out_one_order(samples: int, size: int, steps: int, seed: in
     """Epochs of any length, put together, are the batches of the endless order; each has its length."""
     size = min(size, samples)
     endless = list(islice(Batches(samples, size, seed), 3 * steps))
-    sampler = EpochBatches(iter(Batches(samples, size, seed)), steps)
+    sampler = EpochSampler(iter(Batches(samples, size, seed)), steps)
     epochs = [list(sampler) for _ in range(3)]
     assert [len(epoch) for epoch in epochs] == [steps] * 3
     assert list(chain.from_iterable(epochs)) == endless
@@ -55,7 +55,7 @@ def test_epochs_deal_out_one_order(samples: int, size: int, steps: int, seed: in
 
 def test_an_epoch_as_long_as_the_set_is_a_new_permutation() -> None:
     """Every sample once in each, in another order every time."""
-    sampler = EpochBatches(iter(Batches(COUNT, SIZE, seed=3)), COUNT // SIZE)
+    sampler = EpochSampler(iter(Batches(COUNT, SIZE, seed=3)), COUNT // SIZE)
     first, second = ([index for batch in sampler for index in batch] for _ in range(2))
     assert sorted(first) == sorted(second) == list(range(COUNT))
     assert first != second
@@ -118,7 +118,7 @@ def test_workers_that_are_kept_are_the_same_processes(packed: str, kept: bool) -
 
 def test_a_cold_order_ends(packed: str) -> None:
     """Whatever asks for more than one pass over the set gets none."""
-    assert len(list(feed.order(job(packed, page_cache="cold"), COUNT))) == COUNT // SIZE
+    assert len(list(feed.batch_order(job(packed, page_cache="cold"), COUNT))) == COUNT // SIZE
 
 
 def test_the_planted_truth_follows_the_order(packed: str) -> None:
@@ -188,7 +188,7 @@ def test_all_kinds_read_the_same_samples(packed: str, cell: dict[str, object]) -
     found = [indexed(packed, 25, index_kind=kind, index_entries=100, **cell) for kind in KINDS]
     assert found[0] == found[1] == found[2]
     assert indexed(packed, 25, index_kind="list", index_entries=100) == found[0]
-    order = feed.order(job(packed, index_kind="list", index_entries=100), COUNT)
+    order = feed.batch_order(job(packed, index_kind="list", index_entries=100), COUNT)
     assert sorted(chain.from_iterable(islice(order, 25))) == list(range(100))
 
 

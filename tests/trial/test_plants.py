@@ -23,7 +23,7 @@ from feedrate.machine import linux
 from feedrate.trial import feed, plants, stages
 from feedrate.trial.job import Job
 from feedrate.trial.plants import LATE_NS, SLICES, Burn, Wait, waits_ns
-from feedrate.trial.step import RealStep
+from feedrate.trial.step import PlainStep
 
 US = 1_000
 SHAPES = ["constant", "jittered", "heavy_tailed"]
@@ -189,7 +189,7 @@ def test_a_payload_comes_along_and_is_ignored(numbers: Reader) -> None:
     """Every sample carries the bytes behind its own fields, and a model's step takes the first two fields alone."""
     batch = stamped(numbers, payload_bytes=1000)
     assert (batch.fields[1].dtype, batch.fields[1].nbytes) == (torch.uint8, 8 * 1000)
-    step = RealStep(torch.nn.Linear(1, 1), torch.nn.functional.mse_loss)
+    step = PlainStep(torch.nn.Linear(1, 1), torch.nn.functional.mse_loss)
     data = torch.ones(2, 1)
     assert step.forward((data, data, batch.fields[1])).item() == step.forward((data, data)).item()
 

@@ -175,7 +175,7 @@ def test_the_loader_is_as_fast_as_a_bare_loop(tmp_path: Path) -> None:
     packed = prepare.dataset_root(tmp_path, spec, "folder")
     cell = CELL | {"storage_format": "folder", "patch_size": 224, "n_samples": count, "batch_size": count}
     job = Job("trial", cell=cell | {"collate": "fast", "normalize_on": "device"}, packed=os.fspath(packed), seed=7)
-    _, dataset, collation = feed.samples(job)
+    _, dataset, collation = feed.open_samples(job)
     paths = sorted(packed.glob("*/*.file"))
     crops = []
     for index, path in enumerate(paths):
