@@ -1,9 +1,9 @@
 """Where the nodes of a cluster's sweep meet, so that a trial runs on several of them at the same moment.
 
 A server in the process that submitted the sweep knows where each node is. Nodes come to it before every block and
-trial (``Meeting.gate``), so that none prepares a trial while another is measured; and the processes of a trial once
-more when they have warmed up (``meet``), so that their windows begin together. Which nodes take part in a trial moves
-on by one from block to block: every node is among few and among many.
+trial (``Meeting.gate``), so that none prepares a trial while another is measured; and the processes of a trial when
+they have warmed up (``meet``), so that their windows begin together. Which nodes take part in a trial moves on by one
+from block to block: every node is among few and among many.
 
 XML-RPC carries it: PyTorch's ``TCPStore`` needs torch in the process that submits, which loads none, and its waits know
 nothing of nodes that left. What nodes send is data; the path is a secret that only they know.
@@ -18,7 +18,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from http.client import HTTPConnection
 from socketserver import ThreadingMixIn
 from typing import Any
 from urllib.parse import urlsplit
@@ -27,21 +26,15 @@ from xmlrpc.server import SimpleXMLRPCRequestHandler, SimpleXMLRPCServer
 
 from feedrate.schema.errors import EnvironmentFault, InputError, TrialError
 
-Gate = tuple[int, int]
-"""Block and position of a trial."""
 BLOCK = -1
 """The position of the gate before a block."""
-BEGUN = "begun"
-ALIVE_S, LONG_S = 60, 5.0
-"""How often a connection that waits is tried; who waits longer at a gate than others' trials take is said to wait."""
+LONG_S = 5.0
+"""Whoever waits longer at a gate is said to wait; trials of the others take as long as that."""
 
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """A node's way to the others; of a trial, too, once the gate before it has opened.
-
-    Its waits raise KeyboardInterrupt when the sweep ends, EnvironmentFault where the server cannot be reached.
-    """
+    """A node's way to the others; of a trial, too, behind its gate. The sweep's end ends a wait as Ctrl-C does."""
 
     url: str
     """Of the server."""
@@ -53,38 +46,29 @@ class Meeting:
     address: str = ""
     """Of this node, as the others reach it."""
     endpoint: str = ""
-    """Host and port at which the first of the trial's nodes may listen."""
+    """At which the first of the trial's nodes may listen."""
 
     @property
     def turn(self) -> int:
         """Which of the block's nodes this is, from 0; a trial of n nodes runs on the first n, and the first leads."""
         return (self.node - self.block) % self.nodes
 
-    def begin(self, block: int, plan: str) -> bool:
-        """Wait until all nodes are at a block with the same digest of their plan: whether the budget has room for it.
+    def gate(self, block: int, position: int = BLOCK, plan: str = "") -> Meeting | None:
+        """Wait until all nodes are at a trial, or at a block with the same digest of their plan: the meeting there.
 
-        Raises an InputError where the plans differ.
+        None where the others went on to another trial, or the budget has no room; an InputError where plans differ.
         """
-        with _server(self.url) as (server, _):
-            answer = server.gate(self.node, block, BLOCK, plan)
-        if answer == "differs":
-            raise InputError(
-                "--together: the nodes do not plan the same cells; expected nodes that are equipped alike. make plan "
-                "on two of them says in what they differ"
-            )
-        if answer == "closed":
-            raise KeyboardInterrupt
-        return answer != "budget"
-
-    def gate(self, block: int, position: int) -> Meeting | None:
-        """Wait until all nodes are at a trial: its meeting; None where the others went on without this node."""
         with _server(self.url) as (server, address), socket.socket() as kept:  # a port that nobody else takes meanwhile
             kept.bind((address, 0))
-            answer = str(server.gate(self.node, block, position, f"{address}:{kept.getsockname()[1]}"))
-        if answer == "gone":
-            return None
-        if ":" not in answer:  # where this node was thought lost, the others may have ended with the budget
+            word = plan or f"{address}:{kept.getsockname()[1]}"
+            answer = str(server.gate(self.node, block, position, word))
+        if answer == "differs":
+            expected = "expected nodes that are equipped alike. make plan on two of them says in what they differ"
+            raise InputError(f"--together: the nodes do not plan the same cells; {expected}")
+        if answer == "closed" or (answer == "budget" and position != BLOCK):  # with it others ended, without this node
             raise KeyboardInterrupt
+        if answer == "budget" or (answer == "gone" and position != BLOCK):
+            return None
         return replace(self, block=block, position=position, address=address, endpoint=answer)
 
 
@@ -97,7 +81,7 @@ def meet(meeting: Meeting, nodes: int) -> None:
         answer = "the sweep ends"
     except EnvironmentFault:  # which names a machine: this message is a published row's
         answer = "the others cannot be reached"
-    if answer != BEGUN:
+    if answer != "begun":
         raise TrialError(f"the window did not begin on all {nodes} nodes: {answer}")
 
 
@@ -121,7 +105,7 @@ class Rendezvous(ThreadingMixIn, SimpleXMLRPCServer):
         self._words = dict.fromkeys(range(nodes), "")  # what it said there: its plan at a block, or where it listens
         self._blocks: list[float] = []  # when each began; the first with its first trial, as packing comes once
         self._warm: set[int] = set()  # nodes where the trial behind the last gate has warmed up
-        self._begun: Gate | None = None  # the last trial whose windows have
+        self._begun: tuple[int, int] | None = None  # the last trial whose windows have
         self._end = ""  # why no gate opens any more: budget, differs, closed
         self.register_function(self.gate)  # type: ignore[arg-type] # typeshed knows other arguments
         self.register_function(self.start)  # type: ignore[arg-type]
@@ -135,8 +119,8 @@ class Rendezvous(ThreadingMixIn, SimpleXMLRPCServer):
             self._warm.discard(node)  # where it was lost, its process of the trial is, too
             self._open_where_all_are()
             self._changed.wait_for(lambda: self._end or self._opened >= gate)
-            missed = self._opened > gate or self._last[node] != gate
-            return self._end or ("gone" if missed else self._words[block % self._nodes])
+            here = self._opened == gate == self._last[node]
+            return self._end or (self._words[block % self._nodes] if here else "gone")
 
     def _open_where_all_are(self) -> None:
         """Open the gate at which all stand that still sweep, and wake whoever waits."""
@@ -145,28 +129,25 @@ class Rendezvous(ThreadingMixIn, SimpleXMLRPCServer):
             self._opened, self._warm = max(gates), set()
             if self._opened[1] == BLOCK:
                 self._blocks.append(now)
-                block_s = (now - self._blocks[0]) / max(1, len(self._blocks) - 1)
-                if len({self._words[node] for node in self._going}) > 1:
-                    self._end = "differs"
-                elif self._budget_s and len(self._blocks) * block_s > self._budget_s:
-                    self._end = "budget"
+                total_s = (now - self._blocks[0]) / max(1, len(self._blocks) - 1) * len(self._blocks)
+                differ = len({self._words[node] for node in self._going}) > 1
+                self._end = "differs" if differ else "budget" if self._budget_s and total_s > self._budget_s else ""
             elif self._opened[1] == 0 and len(self._blocks) == 1:
                 self._blocks[0] = now
         self._changed.notify_all()
 
     def start(self, node: int, block: int, position: int, nodes: int) -> str:
-        """Wait until a trial has warmed up on all its nodes: ``BEGUN``, else why it will not begin."""
+        """Wait until a trial has warmed up on all its nodes: ``begun``, else why it will not begin."""
         trial, team = (block, position), {(block + turn) % self._nodes for turn in range(nodes)}
 
         def outcome() -> str:
-            """``BEGUN``, or why it will not begin; empty while that is open."""
             # Others may have moved on because of one that left: name that one.
             absent = team - self._going or {other for other in team if self._last[other] > trial}
             if self._begun != trial and (self._end or absent):
                 return "the sweep ends" if self._end else f"that of node {min(absent)} ended before"
             if team <= self._warm:
                 self._begun = trial
-            return BEGUN if self._begun == trial else ""
+            return "begun" if self._begun == trial else ""
 
         with self._changed:
             if self._begun == trial:  # the node was lost in between
@@ -203,14 +184,13 @@ class Rendezvous(ThreadingMixIn, SimpleXMLRPCServer):
 class _Waiting(Transport):
     """Opens a connection that is kept alive: whoever waits may do so for hours, and networks forget the silent."""
 
-    def make_connection(self, host: Any) -> HTTPConnection:
-        connection = super().make_connection(host)
+    def make_connection(self, host: Any) -> Any:
+        connection: Any = super().make_connection(host)
         if connection.sock is None:
             connection.connect()
-            opened: Any = connection.sock
-            opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL):
-                opened.setsockopt(socket.IPPROTO_TCP, option, ALIVE_S)
+                connection.sock.setsockopt(socket.IPPROTO_TCP, option, 60)  # seconds
         return connection
 
 
@@ -224,7 +204,6 @@ def _server(url: str) -> Iterator[tuple[ServerProxy, str]]:
     except (ConnectionRefusedError, ConnectionResetError, Error) as error:
         raise KeyboardInterrupt from error
     except OSError as error:
-        raise EnvironmentFault(
-            f"--together: {urlsplit(url).netloc} cannot be reached: {error}; expected that nodes can open connections "
-            "to the machine where the sweep was typed"
-        ) from error
+        problem = f"--together: {urlsplit(url).netloc} cannot be reached: {error}"
+        advice = "expected that nodes can open connections to the machine where the sweep was typed"
+        raise EnvironmentFault(f"{problem}; {advice}") from error
