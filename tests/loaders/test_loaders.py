@@ -217,7 +217,7 @@ def test_all_that_a_worker_needs_survives_a_pickle(job: Callable[..., Job], stor
     """Of every format, with planted costs and an index where they can be, opened before or not."""
     access = {"access": "sequential"} if storage_format in ("tfrecord", "webdataset") else {"index_kind": "numpy"}
     cell = {"storage_format": storage_format, "index_entries": 48, **access, **PLANTED}
-    _, *pair = feed.samples(job(**cell))
+    _, *pair = feed.open_samples(job(**cell))
 
     def batch(dataset: Any, collate: Any) -> bytes:
         stream = isinstance(dataset, StampedStream)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import many_runs
 import pyarrow as pa
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from fake_run import PLAIN
 from playwright.sync_api import Browser, expect
 from visits import Site, everybody, narrowed, visit
 
-from feedrate.bench import generated
 from feedrate.questions.hardware import page as hardware_page
 from feedrate.site import build as site_build
 from feedrate.site.serve import served
@@ -39,11 +40,11 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """A site of two runs with pages, and of very many that only the data set knows; the oldest is of a rare machine."""
     root = tmp_path_factory.mktemp("hardware")
     results = root / "results"
-    generated.write_compact(results, MADE_UP)
+    many_runs.write_compact(results, MADE_UP)
     compact.put(pa.Table.from_pylist([RARE], arrow_schema(compact.CELLS)), results / compact.FOLDER)
     (results / str(RARE["machine_id"])).mkdir()
     (results / str(RARE["machine_id"]) / str(RARE["run_id"])).touch()
-    generated.write(results, 2)
+    many_runs.write(results, 2)
     folder = site_build.build(results, root / "build", everybody)
     with served(folder) as address:
         yield Site(results, folder, address)
@@ -70,7 +71,7 @@ def test_a_rare_machine_is_found(browser: Browser, shown: Site) -> None:
             str(RARE[name]) in text for name in ("machine_id", "run_id", "cpu", "gpu", "cores", "device", "storage")
         )
     page.locator(FIELD).fill("made-up")
-    expect(page.locator(STATUS)).to_contain_text(f"{MADE_UP // generated.RUNS_A_MACHINE} rows, of which 100 are shown")
+    expect(page.locator(STATUS)).to_contain_text(f"{MADE_UP // many_runs.RUNS_A_MACHINE} rows, of which 100 are shown")
     page.locator(FIELD).fill("nowhere")
     expect(page.locator(STATUS)).to_contain_text("No machine matches")
     page.locator(FIELD).fill("")
@@ -113,4 +114,4 @@ def test_without_scripts_the_table_stands(browser: Browser, shown: Site) -> None
     """No empty frame is seen; the machines that were measured last are, with a rate, its interval and n."""
     page = visit(browser, shown, java_script_enabled=False).open("hardware.html")
     assert not page.locator("#fr-hardware").is_visible()
-    assert f"n = {generated.BLOCKS}" in page.locator(FOUND).first.inner_text()
+    assert f"n = {PLAIN.blocks}" in page.locator(FOUND).first.inner_text()

@@ -8,11 +8,10 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-import pandas as pd
+import many_runs
 import pytest
 from visits import everybody
 
-from feedrate.bench import generated
 from feedrate.pages import selection
 from feedrate.pages.markup import Page
 from feedrate.questions.hardware import page as hardware_page
@@ -39,7 +38,7 @@ class Built:
 def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     """Six made-up machines with a run each, with room for three runs and two machines; the oldest is a reference."""
     root = tmp_path_factory.mktemp("many")
-    generated.write(root / "results", MACHINES)
+    many_runs.write(root / "results", MACHINES)
     marks.set_tier(store_runs.folders(root / "results")[0], marks.REFERENCE)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(site_build, "SHOWN", SHOWN)
@@ -121,23 +120,3 @@ def test_a_page_that_mkdocs_never_saw_is_what_it_would_have_made(tmp_path: Path)
     seen, made = ((target / "runs" / f"{name}.html").read_text(encoding="utf-8") for name in ("seen", "put"))
     assert made == seen
     assert '<a href="#below" class="md-nav__link">' in made
-
-
-def test_made_up_results_are_what_the_store_writes(tmp_path: Path) -> None:
-    """They are read back as any run, about a hundred rows each; other machines differ; the same seed gives the same."""
-    rows = generated.write(tmp_path / "a", 3)
-    runs = store_runs.runs(tmp_path / "a")
-    assert len({run.manifest.machine.machine_id for run in runs}) == len(runs) == 3
-    assert {run.manifest.device for run in runs} == {"cpu", "cuda"}
-    trials = [run.table("trials") for run in runs]
-    assert sum(map(len, trials)) == rows >= 300
-    for frame in trials:
-        phases = frame[[name for name in frame if name.startswith("host_") and name.endswith("_ns")]]
-        ended = phases.drop(columns="host_drain_ns").fillna(0).sum(axis=1)
-        assert (ended - frame["wall_ns"]).abs().max() == 0
-        assert (frame["samples"] / frame["wall_ns"] * 1e9 / frame["samples_per_s"] - 1).abs().max() < 1e-9
-        assert frame["trial_id"].is_unique
-    generated.write(tmp_path / "b", 3)
-    for run, again in zip(runs, store_runs.runs(tmp_path / "b"), strict=True):
-        pd.testing.assert_frame_equal(run.table("trials"), again.table("trials"))
-        assert run.manifest == again.manifest

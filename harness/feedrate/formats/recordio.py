@@ -117,7 +117,6 @@ class _Opened:
 class RecordReader(Encoded, Reader):
     """One descriptor a process."""
 
-    codec = PNG
     file = "data.rec"
 
     def __init__(self, root: Path, options: ReadOptions) -> None:

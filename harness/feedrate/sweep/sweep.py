@@ -157,7 +157,7 @@ def _measure(active: ActiveRun, kept_in: Path | None) -> str:
     with contextlib.ExitStack() as stack:
         while order := active.order(block):
             if active.meeting:
-                if not active.meeting.begin(block, active.plan_digest()):
+                if not active.meeting.gate(block, plan=active.plan_digest()):
                     return "budget"
             elif block > first and budget and active.elapsed_s() + forecast.block_s(active, block, order) > budget:
                 return "budget"

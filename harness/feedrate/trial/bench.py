@@ -72,9 +72,9 @@ def _measure_window(
     reporter.send("first_batch", t_ns=first_batch)
     row, timeline = stages.instrument(job, stages.Prefetch(plain, 0, None), synchronize)
     warm = loop.measure(source.batches, row, run.warm_up_limits(job), synchronize)
+    limits = run.window_limits(job)
     if timeline:
         timeline.reset_for(job.window_s, warm.pace_ns())
-    limits = run.window_limits(job)
 
     def open_window() -> None:
         if timeline:
@@ -101,8 +101,8 @@ def _measure_window(
 
 def _epoch_loader(job: Job) -> Iterable[Batch]:
     """The trial's samples in epochs of ``EPOCH_STEPS`` batches, as a training script would load them."""
-    manifest, dataset, collate = feed.samples(job)
-    return feed.build_loader(job, dataset, collate, list(islice(feed.order(job, manifest.count), EPOCH_STEPS)))
+    manifest, dataset, collate = feed.open_samples(job)
+    return feed.build_loader(job, dataset, collate, list(islice(feed.batch_order(job, manifest.count), EPOCH_STEPS)))
 
 
 def run_epochs(source: Iterable[Batch], row: Sequence[Stage], synchronize: Callable[[], None]) -> list[tuple[int, int]]:
@@ -148,25 +148,20 @@ class _PlainDataset(Dataset[Fields]):
         self._reader = reader
         self._transform = transform
 
-    def __len__(self) -> int:
-        return len(self._reader)
-
     def __getitem__(self, index: int) -> Fields:
         return self._transform(self._reader.decode(self._reader.read(index)))
-
-
-def _plain_collate(samples: list[Fields]) -> Batch:
-    return Batch(tuple(default_collate(samples)), b"")
 
 
 def training_ratios(job: Job) -> list[float]:
     """Step time of real training on the job's device, instrumented ÷ bare, over samples that are really loaded."""
     reader = cast("Reader", feed.open_packed(job))
     plain = _PlainDataset(reader, plugins.load("feedrate.workloads", job.value("workload")).transform)
-    _, stamped, collate = feed.samples(job)
-    sampler = Batches(len(plain), job.value("batch_size"), job.seed)
+    _, stamped, collate = feed.open_samples(job)
+    sampler = Batches(len(reader), job.value("batch_size"), job.seed)
     with_stamps = iter(DataLoader(stamped, batch_sampler=sampler, collate_fn=collate))
-    bare = iter(DataLoader(plain, batch_sampler=sampler, collate_fn=_plain_collate))
+    bare = iter(
+        DataLoader(plain, batch_sampler=sampler, collate_fn=lambda samples: Batch(tuple(default_collate(samples)), b""))
+    )
     return step_ratios(job, stages.build(job, torch.device(job.device)), with_stamps, bare)
 
 

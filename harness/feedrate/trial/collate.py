@@ -27,7 +27,7 @@ from torch.utils.data import default_collate, get_worker_info
 
 from feedrate.loaders import Collate, Fields, Transform
 from feedrate.schema import plugins
-from feedrate.trial import device_decode, visits
+from feedrate.trial import visits
 from feedrate.trial.job import Job
 
 
@@ -55,8 +55,8 @@ class Normalizer:
 
     def __call__(self, fields: Fields, empty: Callable[..., torch.Tensor] = torch.empty_like) -> Fields:
         """Normalise the tensors of a batch, on their device."""
-        own = len(fields) - self.extra
-        return (*self.normalize(fields[:own], empty), *fields[own:])
+        extra = len(fields) - self.extra
+        return (*self.normalize(fields[:extra], empty), *fields[extra:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,22 +68,22 @@ class FastCollate:
 
     def __call__(self, samples: Sequence[Any]) -> Fields:
         """Collate samples: tuples of uint8 arrays, height × width × channels, and extra fields."""
-        own = len(samples[0]) - self.extra
+        images = len(samples[0]) - self.extra
         # What will be normalised here never leaves this process.
         empty = torch.empty if self.normalizer else buffer
-        pixels = tuple(self._stack([sample[place] for sample in samples], empty) for place in range(own))
-        extra = default_collate([sample[own:] for sample in samples]) if self.extra else ()
+        pixels = tuple(_stack([sample[field] for sample in samples], empty) for field in range(images))
+        extra = default_collate([sample[images:] for sample in samples]) if self.extra else ()
         fields = (*pixels, *extra)
         return self.normalizer(fields, _buffer_like) if self.normalizer else fields
 
-    def _stack(self, images: Sequence[Any], empty: Callable[..., torch.Tensor]) -> torch.Tensor:
-        """Stack images channels first; NumPy copies small ones transposed in less time than PyTorch does."""
-        height, width, channels = images[0].shape
-        batch = empty((len(images), channels, height, width), dtype=torch.uint8)
-        places = batch.numpy()
-        for place, image in enumerate(images):
-            places[place] = np.asarray(image).transpose(2, 0, 1)
-        return batch
+
+def _stack(images: Sequence[Any], empty: Callable[..., torch.Tensor]) -> torch.Tensor:
+    """Stack images channels first; NumPy copies small ones transposed in less time than PyTorch does."""
+    height, width, channels = images[0].shape
+    batch = empty((len(images), channels, height, width), dtype=torch.uint8)
+    for slot, image in zip(batch.numpy(), images, strict=True):
+        slot[:] = np.asarray(image).transpose(2, 0, 1)
+    return batch
 
 
 def identity(sample: Any) -> Any:
@@ -94,7 +94,7 @@ def identity(sample: Any) -> Any:
 def build(job: Job) -> tuple[Transform, Collate]:
     """Choose what is done to every sample, and what makes a batch of them."""
     if plugins.on_device(job.value("decoder")):
-        return identity, partial(device_decode.collate, empty=buffer)
+        return identity, partial(visits.collate_files, empty=buffer)
     files = visits.of_files(job)
     crop: Callable[[Any], Any] = partial(files.augment, size=job.value("patch_size")) if files else identity
     if job.value("collate") == "fast":
@@ -107,12 +107,12 @@ def _in_turn(first: Callable[[Any], Any], then: Callable[[Any], Any], sample: An
     return then(first(sample))
 
 
-def device_decoder(job: Job) -> device_decode.Decode | None:
+def device_decoder(job: Job) -> visits.DeviceDecoder | None:
     """What decodes batches on the device, if a cell has it done there."""
     if job.device != "cuda" or job.value("mode") == "load" or not plugins.on_device(job.value("decoder")):
         return None
     normalize = plugins.load("feedrate.workloads", job.value("workload")).normalize
-    return device_decode.Decode(job.value("decoder"), job.value("patch_size"), normalize)
+    return visits.DeviceDecoder(job.value("decoder"), job.value("patch_size"), normalize)
 
 
 def normalizer(job: Job, place: Literal["worker", "host", "cuda"]) -> Normalizer | None:

@@ -18,6 +18,7 @@ the main process, and ranks count among its workers.
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 from collections.abc import Callable
@@ -58,19 +59,15 @@ def replicate(job: Job, model: nn.Module) -> nn.Module:
     """Replicate the model of a trial as its cell asks."""
     if job.value("parallel") == "dp":
         return nn.DataParallel(model, device_ids=list(range(job.value("world_size"))))
-    if in_group():
-        devices = [torch.cuda.current_device()] if job.device == "cuda" else None
-        # None is PyTorch's own size. It counts from the second step on: the first is always one bucket.
-        size_mb = megabytes(model) if job.value("ddp_buckets") == "one" else None
-        replica = nn.parallel.DistributedDataParallel(model, device_ids=devices, bucket_cap_mb=size_mb)
-        replica.require_backward_grad_sync = job.value("ddp_buckets") != "none"  # as no_sync() has it
-        return replica
-    return model
-
-
-def megabytes(model: nn.Module) -> int:
-    """Size of a model's gradients in MiB, rounded up."""
-    return -(-sum(parameter.numel() * parameter.element_size() for parameter in model.parameters()) // 2**20)
+    if not in_group():
+        return model
+    devices = [torch.cuda.current_device()] if job.device == "cuda" else None
+    # None is PyTorch's own size. It counts from the second step on: the first is always one bucket.
+    whole_mib = math.ceil(sum(parameter.nbytes for parameter in model.parameters()) / 2**20)
+    size_mib = whole_mib if job.value("ddp_buckets") == "one" else None
+    replica = nn.parallel.DistributedDataParallel(model, device_ids=devices, bucket_cap_mb=size_mib)
+    replica.require_backward_grad_sync = job.value("ddp_buckets") != "none"  # as no_sync() has it
+    return replica
 
 
 def barrier(synchronize: Callable[[], None]) -> Callable[[], None]:
@@ -148,10 +145,10 @@ def launch(job: Job, descriptor: int, work: Callable[[Job, Reporter], None]) -> 
         min_nodes=nodes,
         max_nodes=nodes,
         nproc_per_node=job.value("world_size") // nodes,
-        run_id=meeting.name if meeting else str(uuid4()),
+        run_id=f"{meeting.block}-{meeting.position}" if meeting else str(uuid4()),
         rdzv_backend="c10d",
         rdzv_endpoint=meeting.endpoint if meeting else "localhost:0",
-        rdzv_configs={"is_host": meeting.leads if meeting else True},
+        rdzv_configs={"is_host": not (meeting and meeting.turn)},
         local_addr=meeting.address if meeting else "127.0.0.1",
         max_restarts=0,
         monitor_interval=MONITOR_S,
@@ -197,5 +194,5 @@ def join(job: Job) -> None:
 
 def _interface(address: str) -> str:
     """The network interface of this machine that has an address."""
-    found = psutil.net_if_addrs().items()
-    return next(name for name, own in found if any(each.address == address for each in own))
+    interfaces = psutil.net_if_addrs().items()
+    return next(name for name, addresses in interfaces if any(one.address == address for one in addresses))

@@ -47,8 +47,7 @@ SEEN_S = 0.1
 START_S = 90.0
 """Most time until the script trains; importing torch takes 2.5 to 5 s of it from a warm page cache."""
 _LOOK_S = 0.01
-WORKERS = 2
-STEP_S = 0.01
+WORKERS, STEP_S = 2, 0.01
 """A step's length: workers wait for the training process more than they work, as they should."""
 _READY_AFTER = 5
 """Steps until every worker has delivered."""
