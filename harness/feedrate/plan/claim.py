@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from feedrate.schema.axes import AXES, BY_NAME, Value, applicable, cell_id
+from feedrate.schema.axes import AXES, BY_NAME, PHOTOGRAPHS, Value, applicable, cell_id
 from feedrate.schema.errors import InputError, expected_one_of
 from feedrate.schema.metrics import METRICS
 
@@ -35,8 +35,6 @@ NEEDS: Mapping[str, str] = {
     "disks": "needs runs on two storage devices (--data-root), held against each other with make compare",
     "machines": "needs several machines that differ in it, which is recorded, never changed: make compare shows it",
 }
-PHOTOGRAPHS = ("div2k", "folder", "div2k_standin")
-"""Workloads that stand in for another; a claim that names the first is tested on whichever a run has."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ from functools import lru_cache
 from itertools import combinations, product
 from statistics import fmean
 
-from feedrate.schema.axes import AXES, NO_KNOBS, Axis, Cell, Value
+from feedrate.schema.axes import ACTIVITIES, AXES, Axis, Cell, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +51,14 @@ class Contrast:
 def contrasts(cells: Mapping[str, Cell]) -> list[Contrast]:
     """Pair cells that differ in exactly one axis; one that does not apply stands at its default.
 
-    ``mode`` and ``step`` say what a trial does rather than how, and are never contrasted.
+    What a trial does rather than how (``ACTIVITIES``) is never contrasted.
     """
     complete = {key: {axis.name: cell.get(axis.name, axis.default) for axis in AXES} for key, cell in cells.items()}
     found: list[Contrast] = []
     for axis in AXES:
         groups: dict[str, list[str]] = {}
         for key, cell in cells.items():
-            if axis.name in cell and axis.name not in NO_KNOBS:
+            if axis.name in cell and axis.name not in ACTIVITIES:
                 rest = {name: value for name, value in complete[key].items() if name != axis.name}
                 groups.setdefault(json.dumps(rest, sort_keys=True), []).append(key)
         for group in groups.values():

@@ -69,7 +69,7 @@ def tasks(cells: Iterable[PlannedCell]) -> tuple[Task, ...]:
     groups: defaultdict[Changes, list[PlannedCell]] = defaultdict(list)
     for cell in cells:
         if _tunable(cell):
-            groups[_off_default(cell, BY_NAME.keys() - KNOBS)].append(cell)
+            groups[_off_default(cell, BY_NAME.keys() - set(KNOBS))].append(cell)
     return tuple(Task(tuple(sorted(group, key=_cost))) for group in groups.values() if len(group) > 1)
 
 
@@ -231,7 +231,7 @@ def expected(
         cores: cores of the machine.
     """
     ended = [trial for trial in trials if trial["outcome"] == "ok" and trial.get("samples_per_s")]
-    keys = {cell.cell_id: _off_default(cell, KNOBS - UNPREPARED) for cell in task.cells}
+    keys = {cell.cell_id: _off_default(cell, set(KNOBS) - UNPREPARED) for cell in task.cells}
     prepared: defaultdict[Changes, list[_Batch]] = defaultdict(list)
     for trial in ended:
         prepared[keys[trial["cell_id"]]] += _batches(trial)
