@@ -40,8 +40,8 @@ def matrix(tmp_path: Path) -> Path:
     [
         (["--profile", "quik"], ["unknown profile 'quik'", "did you mean 'quick'"]),
         (["--suite", "loadr"], ["unknown suite 'loadr'", "did you mean 'loader'"]),
-        (["--budget", "soon"], ["BUDGET", "'soon'", "such as 90s"]),
-        (["--budget", "0"], ["BUDGET", "above zero"]),
+        (["--budget", "soon"], ["--budget", "'soon'", "such as 90s"]),
+        (["--budget", "0"], ["--budget", "above zero"]),
         (["--data", "/dev/null/x"], ["--data /dev/null/x", "no folder that can be read"]),
         (["--matrix", "nowhere.yaml"], ["nowhere.yaml", "cannot be read"]),
         (["--data", "no/such/folder"], ["--data no/such/folder", "expected one of photographs"]),

@@ -23,6 +23,7 @@ from feedrate.cli import app, gpu_reference
 from feedrate.machine import packages
 from feedrate.machine.probes import gpu
 from feedrate.plan import cells, matrix, request, schedule
+from feedrate.plan.options import SweepOptions
 from feedrate.schema.errors import InputError
 from feedrate.schema.plugins import ROOT
 from feedrate.schema.redaction import names_someone
@@ -122,13 +123,13 @@ def planned(profile: str = "gpu") -> request.LocalPlan:
     wanted = matrix.load(ROOT / "matrix.yaml", profile, device="cuda")
     plan = cells.expand(wanted, schedule.Place("cuda", Path("no data here"), gpus=1, cores=16))
     unasked: Any = None
-    return request.LocalPlan(request.Options(profile=profile), unasked, unasked, plan)
+    return request.LocalPlan(SweepOptions(profile=profile), unasked, unasked, plan)
 
 
 def test_each_step_fits_nine_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Packing included; what all of them take is what README, CONTRIBUTING and Makefile say."""
     monkeypatch.setattr(request, "make", lambda options: planned(options.profile))
-    took = {step: gpu_reference.seconds(step, request.Options()) for step in gpu_reference.SECONDS}
+    took = {step: gpu_reference.seconds(step, SweepOptions()) for step in gpu_reference.SECONDS}
     assert max(took.values()) <= 9 * 60
     minutes = round(sum(took.values()) / 60)
     for name in ("README.md", "CONTRIBUTING.md", "Makefile"):
@@ -138,14 +139,14 @@ def test_each_step_fits_nine_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_transfer_is_for_cuda_alone(tmp_path: Path) -> None:
     """On a CPU all steps are all but this one, and it by itself is refused with the reason."""
-    options = request.Options(ROOT / "matrix.yaml", "gpu", data_root=tmp_path, results=tmp_path / "results")
+    options = SweepOptions(matrix=ROOT / "matrix.yaml", profile="gpu", data_root=tmp_path, results=tmp_path / "results")
     with pytest.raises(InputError, match="wanted on cuda only; this machine has cpu"):
         gpu_reference.make(options, tmp_path / "out", Console(quiet=True), "transfer")
 
 
 def test_the_look_stands_alone(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """It writes JSON of versions, the machine and what is not there, and fails on no machine without CUDA."""
-    assert gpu_reference.make(request.Options(), tmp_path, Console(), "probe") == 0
+    assert gpu_reference.make(SweepOptions(), tmp_path, Console(), "probe") == 0
     found = json.loads((tmp_path / "probe.json").read_text())
     assert found["versions"]["torch"]
     assert found["machine"]["memory_bytes"] > found["machine"]["shm_free_bytes"] / 2 > 0
@@ -224,7 +225,7 @@ def test_what_was_mistyped_is_told_before_anything_runs(
     given = {"matrix": ROOT / "matrix.yaml", "profile": "gpu", "data_root": tmp_path, "results": tmp_path / "results"}
     with pytest.raises(InputError):
         gpu_reference.make(
-            request.Options(**{**given, **{name: value for name, value in wrong.items() if name != "step"}}),
+            SweepOptions(**{**given, **{name: value for name, value in wrong.items() if name != "step"}}),
             tmp_path / "out",
             Console(quiet=True),
             step,
@@ -250,7 +251,7 @@ def test_a_step_that_fails_lets_the_others_run(
     monkeypatch.setattr(gpu_reference, "_do", do)
     monkeypatch.setattr(gpu_reference, "seconds", lambda *_: 60.0)
     monkeypatch.setattr(gpu, "device", lambda: "cpu")
-    assert gpu_reference.make(request.Options(), tmp_path, Console(quiet=True)) == status
+    assert gpu_reference.make(SweepOptions(), tmp_path, Console(quiet=True)) == status
     assert done == ["probe", "tests", "reference", "hook"][:steps]
 
 
@@ -277,7 +278,7 @@ def test_the_forecast_is_held_against_the_run(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr(gpu_reference, "run_command", run_command)
     console = Console(record=True, width=200)
-    assert gpu_reference.make(request.Options(), tmp_path, console, "hook") == 0
+    assert gpu_reference.make(SweepOptions(), tmp_path, console, "hook") == 0
     said = console.export_text()
     assert "From the run with 4 workers, 16 give 20.0 steps/s (18.0–22.0)." in said
     assert "The run with 16 gave 16.0: forecast ÷ run is 1.25." in said

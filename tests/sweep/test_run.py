@@ -17,6 +17,7 @@ from sweeping import Place, printed_by
 from feedrate.plan import request, suite
 from feedrate.plan.claim_selection import GROWN, GROWS_AFTER, LEAST_BLOCKS, claims_of
 from feedrate.plan.duration import TEMPLATE_S
+from feedrate.plan.options import SweepOptions
 from feedrate.questions.claims import terminal as claims_terminal
 from feedrate.schema.errors import InputError
 from feedrate.store import runs
@@ -89,7 +90,7 @@ class Silent:
 def running(tmp_path: Path) -> Iterator[ActiveRun]:
     """A run of two claims with a budget, before its first block."""
     place = asking(tmp_path, [CERTAIN, "gil-threads"], "[8, 30]")
-    made = request.make(request.Options(place.matrix, data_root=place.data, results=place.results, budget="60s"))
+    made = request.make(SweepOptions(matrix=place.matrix, data_root=place.data, results=place.results, budget="60s"))
     (place.results / "machine").mkdir(parents=True)
     folder = runs.begin(place.results / "machine", "run", {"key": "", "seed": 1, "started_at": ""})
     run = ActiveRun(made, folder, 1, "", Silent())

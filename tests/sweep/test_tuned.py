@@ -50,7 +50,7 @@ def test_a_tuned_sweep_says_what_it_found(swept: tuple[Place, str]) -> None:
     assert not trials.duplicated(["block", "cell_id"]).any()
     assert "--tune" in run.manifest.command
     assert "1 task to tune, 4 settings to choose from" in printed
-    assert "1 left out: TUNE: neither training nor loading" in printed
+    assert "1 left out: --tune: neither training nor loading" in printed
     assert "recommended: " in printed
     assert f"{len(trials)} trials; a grid of 4 settings × {GRID_BLOCKS} blocks takes {4 * GRID_BLOCKS}" in printed
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from feedrate.bench.session import Figure, Session, cell, judge, judge_ratio, run_command
 from feedrate.plan import request
+from feedrate.plan.options import SweepOptions
 from feedrate.schema.columns import PHASES
 from feedrate.sweep import screen, sweep
 from feedrate.sweep.launcher import Template
@@ -31,7 +32,7 @@ def measure(session: Session) -> Iterator[Figure]:
     session.console.print("One minute of the quick profile ...")
     results = session.folder / "results"
     with screen.TerminalScreen(session.console) as terminal:
-        options = request.Options(results=results, data_root=session.folder / "data", budget="60s")
+        options = SweepOptions(results=results, data_root=session.folder / "data", budget="60s")
         run = sweep.run(request.make(options), terminal)
     if run is None:
         raise KeyboardInterrupt

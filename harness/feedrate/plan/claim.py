@@ -32,8 +32,8 @@ NEEDS: Mapping[str, str] = {
     "cpu": "",
     "cuda": "needs a CUDA device",
     "gpus": "needs two CUDA devices",
-    "disks": "needs runs on two storage devices (--data-root), held against each other with make compare",
-    "machines": "needs several machines that differ in it, which is recorded, never changed: make compare shows it",
+    "disks": "needs runs on two storage devices (--data-root), held against each other with feedrate compare",
+    "machines": "needs several machines that differ in it, which is recorded, never changed: feedrate compare shows it",
 }
 
 

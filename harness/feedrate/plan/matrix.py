@@ -183,7 +183,7 @@ def _suite_slices(
     """The slices of the chosen suites; a profile's list replaces them, its mapping changes those axes in each."""
     known = plugins.names("feedrate.suites")
     if only and only not in known:
-        raise InputError(f"SUITE: unknown suite '{only}'; {expected_one_of(only, known)}")
+        raise InputError(f"--suite: unknown suite '{only}'; {expected_one_of(only, known)}")
     found: list[SuiteSlice] = []
     for name in [only] if only else list(chosen or base):
         own = base[name] if name in base else list(suite.load(name).slices)
@@ -227,5 +227,5 @@ def load(path: Path, profile: str = "quick", only: str = "", budget: str = "", d
     slices = _suite_slices(path, base, _section(chosen.get("suites"), f"{where}.suites", known), only, profile)
     own = suite.load(only).budget_on(device) if only and only not in {**base, **(chosen.get("suites") or {})} else None
     wanted = budget or own or chosen.get("budget")
-    limit = words.parse(wanted, "BUDGET" if budget else f"{where}.budget") if wanted is not None else None
+    limit = words.parse(wanted, "--budget" if budget else f"{where}.budget") if wanted is not None else None
     return Matrix(str(path), profile, slices, _protocol(protocol, f"{path}: protocol"), limit)

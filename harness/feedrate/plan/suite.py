@@ -33,7 +33,7 @@ class Suite:
     slices: tuple[dict[str, Any], ...] = ()
     """Axis to values, as in matrix.yaml; used where matrix.yaml does not name the suite."""
     budget: str | None = None
-    """Wall clock that its own slices take, such as 10m; counts where ``SUITE=`` names it and nothing else does."""
+    """Wall clock that its own slices take, such as 10m; counts where ``--suite`` names it and nothing else does."""
     cuda_budget: str | None = None
     """The same on CUDA, where each trial opens a context first; None is no other."""
     window_s: float = 0

@@ -90,11 +90,11 @@ def narrowed(plan: Plan) -> Plan:
     kept = tuple(cell for task in tasks(plan.cells) for cell in task.cells)
     if not kept:
         raise InputError(
-            f"TUNE: {plan.matrix.path}, profile {plan.matrix.profile}: no two cells of mode train or load differ in "
+            f"--tune: {plan.matrix.path}, profile {plan.matrix.profile}: no two cells of mode train or load differ in "
             "settings of loader and storage alone; expected several values of num_workers, storage_format, …"
         )
     left = Counter(
-        "TUNE: no other setting of the same task" if _tunable(cell) else "TUNE: neither training nor loading"
+        "--tune: no other setting of the same task" if _tunable(cell) else "--tune: neither training nor loading"
         for cell in plan.cells
         if cell not in kept
     )

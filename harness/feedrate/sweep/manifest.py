@@ -27,7 +27,7 @@ def assemble(active: ActiveRun, reason: str) -> RunManifest:
         software=local.software,
         device=plan.place.device,
         command=local.options.command(),
-        cluster=local.options.cluster,
+        cluster=local.part.membership if local.part else None,
         profile=plan.matrix.profile,
         suites=plan.matrix.suites(),
         protocol=plan.matrix.protocol,

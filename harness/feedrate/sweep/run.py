@@ -57,7 +57,7 @@ class ActiveRun:
     claims: ClaimTracker = field(init=False)
     searches: Searches | None = field(init=False)
     """What chooses the trials of a tuned sweep."""
-    meeting: Meeting | None = field(init=False)
+    meeting: Meeting | None = None
     """Where the nodes of a cluster meet that run every trial together; their blocks hold all cells, in one order."""
     durations: Durations = field(init=False)
     origin_ns: int = 0
@@ -75,8 +75,8 @@ class ActiveRun:
         self.contrasts = ContrastTracker(plan.rule, compared, ceilings)
         self.claims = ClaimTracker(plan.rule, plan.claims)
         self.journal = runs.Journal(self.folder)
-        url, member = self.local.options.meets_at, self.local.options.cluster
-        self.meeting = Meeting(url, member.node, member.nodes) if member and url else None
+        if (part := self.local.part) and part.meets_at:
+            self.meeting = Meeting(part.meets_at, part.membership.node, part.membership.nodes)
         # What one node measured must not change what it runs: the others run the same.
         self.durations = Durations(plan, None if self.meeting else self.claims)
 
