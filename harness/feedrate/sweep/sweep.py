@@ -21,7 +21,7 @@ from feedrate.schema import words
 from feedrate.schema.columns import PROTOCOL_VERSION
 from feedrate.schema.errors import EnvironmentFault, InputError
 from feedrate.store import archive, remote, runs
-from feedrate.sweep import forecast, manifest, preparation, snapshot
+from feedrate.sweep import preparation, record
 from feedrate.sweep.launcher import Answer, Template
 from feedrate.sweep.observer import Observer
 from feedrate.sweep.run import ActiveRun
@@ -128,7 +128,7 @@ def _finish(active: ActiveRun, reason: str) -> runs.StoredRun | None:
         runs.discard(active.folder)
         return None
     return runs.write_run(
-        active.folder, manifest.assemble(active, reason), map(snapshot.rows, runs.journal_chunks(active.folder))
+        active.folder, record.assemble(active, reason), map(record.rows, runs.journal_chunks(active.folder))
     )
 
 
@@ -156,7 +156,7 @@ def _measure(active: ActiveRun) -> str:
             if active.meeting:
                 if not active.meeting.begin(block, active.plan_digest()):
                     return "budget"
-            elif block > first and budget and active.elapsed_s() + forecast.block_s(active, block, order) > budget:
+            elif block > first and budget and active.elapsed_s() + active.block_s(block, order) > budget:
                 return "budget"
             if block == first:
                 active.screen.say("Starting: importing torch takes a few seconds.")
@@ -176,14 +176,14 @@ def _run_block(active: ActiveRun, block: int, order: list[PlannedCell], template
     """Run every trial of the block that the journal does not hold yet."""
     plan, machine_id = active.local.plan, active.local.machine.machine_id
     done = {trial["position"] for trial in active.trials if trial["block"] == block}
-    later = forecast.following(active, block, order)
+    following = active.following(block, order)
     for position, cell in enumerate(order):
         if position in done:
             continue
         meeting = active.meeting and active.meeting.gate(block, position)
         if active.meeting and (not meeting or meeting.turn >= int(cell.axes.get("nodes", 1))):
             continue
-        active.screen.trial(cell, forecast.progress(active, block, position, order, later))
+        active.screen.trial(cell, active.progress(block, position, order, following))
         growth = cell.axes.get("index_kind", "none") != "none"
         observer = Observer(active.host, active.gpu, active.origin_ns, active.screen.tick, growth=growth)
         answer = _run_trial(active, cell, block, template, observer, meeting)
@@ -205,7 +205,7 @@ def _run_block(active: ActiveRun, block: int, order: list[PlannedCell], template
             if (
                 kept_in := active.local.options.archive
             ):  # before the journal has it: a kill between the two loses nothing of the archive
-                snapshot.keep(active, entry, kept_in)
+                record.keep(active, entry, kept_in)
         finally:
             active.journal.append(entry)
         active.screen.ended(entry["trial"])
@@ -225,8 +225,7 @@ def _run_trial(
         group = observer.group = stack.enter_context(memory_limit.group(limit_mib)) if limit_mib else None
         if ahead_kib:
             stack.enter_context(read_ahead.limit(active.local.options.data_root, ahead_kib))
-        job = active.with_meeting(active.job("trial", cell, block), cell, meeting)
-        job |= {"memory_group": str(group.entry) if group else None}
+        job = active.job("trial", cell, block, meeting) | {"memory_group": str(group.entry) if group else None}
         answer = template.run(json.dumps(job), timeout_s=active.durations.timeout_s(cell, block), watch=observer)
         if group and answer.outcome != "ok" and group.killed():
             full = f"the kernel killed a process of the trial, whose memory is limited to {limit_mib} MiB"
