@@ -10,6 +10,12 @@ REST ?=
 # Where this is set, every process compiles anew whatever it loads: seconds for each command, a minute for the tests.
 unexport PYTHONDONTWRITEBYTECODE
 
+# Whatever else is set in the command is refused: earlier versions had a variable for each option.
+TAKEN = ARGS PYTHON VENV REST SHELL $(if $(filter plan sweep,$(MAKECMDGOALS)),PROFILE SUITE BUDGET)
+UNKNOWN := $(filter-out $(TAKEN),$(foreach name,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $(name)))),$(name))))
+$(if $(UNKNOWN),$(error make $(MAKECMDGOALS) takes no $(UNKNOWN:%=%=): options and arguments go into ARGS, \
+	as in make sweep ARGS="--data photographs/"; .venv/bin/feedrate $(firstword $(MAKECMDGOALS)) --help lists them))
+
 .DEFAULT_GOAL := help
 .PHONY: help setup plan sweep gpu-reference run tune top site figures serve compare submit chromium slurm test test-all lint bench div2k lock clean
 # With VENV=0 commands take the Python that is there (PYTHON=), as where a machine's own torch drives its GPU.

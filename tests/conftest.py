@@ -30,6 +30,8 @@ with suppress(ImportError):  # the tests of CUDA run where it is missing
 if TYPE_CHECKING:  # the tests of CUDA run where there is no browser
     from playwright.sync_api import Browser
 
+    from feedrate.sweep.launcher import Template
+
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 
 
@@ -172,13 +174,19 @@ def sites(fake_run: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Ite
         yield visits.Sites(visits.common_root(tmp_path_factory.getbasetemp()), fake_run, stack)
 
 
-@pytest.fixture(scope="module")
-def runner(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A warm template with packed samples (``warm.Runner``), whose trials have the axes of the test file's ``CELL``."""
+@pytest.fixture(scope="session")
+def template() -> Iterator[Template]:
+    """A warm template for all files: it takes seconds to import torch."""
     from feedrate.sweep.launcher import Template
 
     with Template() as template:
-        yield warm.Runner(template, tmp_path_factory.mktemp("data"), request.module.CELL)
+        yield template
+
+
+@pytest.fixture(scope="module")
+def runner(request: pytest.FixtureRequest, template: Template, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The warm template with packed samples (``warm.Runner``); its trials have the axes of the test file's ``CELL``."""
+    return warm.Runner(template, tmp_path_factory.mktemp("data"), request.module.CELL)
 
 
 @pytest.fixture(scope="module")

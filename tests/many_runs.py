@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 
 from feedrate.pages.compact import estimated
 from feedrate.store import compact
-from feedrate.store.migration import MANIFEST_KEY
 from feedrate.store.runs import CHECKED, GROUP_ROWS, encoding, folders
+from feedrate.store.tables import MANIFEST_KEY
 
 BEGAN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 RUNS_A_MACHINE = 10

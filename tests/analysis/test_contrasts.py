@@ -15,7 +15,7 @@ from scipy import stats
 
 from feedrate.analysis.blocks import half_width
 from feedrate.analysis.contrasts import blocks_needed, contrasts, room, verdict
-from feedrate.schema.axes import AXES, NO_KNOBS, applicable, cell_id
+from feedrate.schema.axes import ACTIVITIES, AXES, applicable, cell_id
 
 Trials = Callable[..., pd.DataFrame]
 CellOf = Callable[..., dict[str, Any]]
@@ -55,7 +55,7 @@ def test_pairs_are_those_that_one_change_turns_into_each_other(
     expected = {
         (axis, cell_id(a), cell_id(b))
         for a, b in permutations(cells, 2)
-        for axis in set(a) & set(b) - NO_KNOBS
+        for axis in (set(a) & set(b)) - set(ACTIVITIES)
         if a[axis] < b[axis] and changed(a, axis, b[axis], device) == b and changed(b, axis, a[axis], device) == a
     }
     assert pairs(contrasts(trials_of([(cell, [100.0]) for cell in cells], device=device))) == expected

@@ -13,9 +13,9 @@ import pytest
 
 from feedrate.analysis.blocks import blocks_of
 from feedrate.analysis.ceilings import cells_with_ceilings
-from feedrate.analysis.summary import CONDITIONS, KNOBS, best_cells, fastest_cells, most_gained
+from feedrate.analysis.summary import best_cells, fastest_cells, most_gained
 from feedrate.pages import selection
-from feedrate.schema.axes import AXES, cell_id
+from feedrate.schema.axes import cell_id
 from feedrate.store import runs as store_runs
 
 Trials = Callable[..., pd.DataFrame]
@@ -26,11 +26,6 @@ STEADY = [100.0, 101.0, 99.0, 100.0]
 def times(factor: float, wobble: float = 0.0) -> list[float]:
     """STEADY, faster by a factor, with alternating noise of its own."""
     return [rate * factor * (1 + wobble * (-1) ** block) for block, rate in enumerate(STEADY)]
-
-
-def test_conditions_and_knobs_share_the_axes_out() -> None:
-    """Every axis is either given by the task or can be chosen."""
-    assert sorted([*CONDITIONS, *KNOBS]) == sorted(axis.name for axis in AXES)
 
 
 def test_the_best_is_a_set_cheapest_first(trials_of: Trials) -> None:

@@ -20,10 +20,9 @@ from real_slurm import Slurm
 from rich.console import Console
 
 from feedrate.cluster import node
-from feedrate.cluster.engines import Asked
 from feedrate.cluster.node import TELL_S, NodeScreen
 from feedrate.cluster.sweep import Watched, run
-from feedrate.plan.request import Options
+from feedrate.plan.options import SweepOptions
 from feedrate.schema.errors import InputError, TrialError
 from feedrate.store import place, runs
 from feedrate.store.clusters import ClusterFolder, NodeStatus, names
@@ -47,6 +46,10 @@ def test_nodes_measure_the_same_in_the_same_order(tmp_path: Path) -> None:
     assert not any("local0" in (each.folder / "run.json").read_text() for each in stored)
     (line,) = [line for line in done.stdout.splitlines() if line.split()[:2] == ["local0", "ended"]]
     assert "4 trials" in line
+
+
+PART: Any = None
+"""Of a node whose sweep is not made."""
 
 
 class Jobs:
@@ -112,9 +115,9 @@ def test_a_node_whose_run_no_store_took_has_failed(tmp_path: Path, monkeypatch: 
     folder = ClusterFolder(tmp_path, "sweep")
     folder.create()
     folder.tell(NodeStatus(node=0, name="node0"))
-    monkeypatch.setattr(node.request, "make", lambda _: None)
+    monkeypatch.setattr(node.request, "make", lambda *_: None)
     monkeypatch.setattr(node.sweep, "run", lambda *_: SimpleNamespace(folder=tmp_path / "machine" / "run"))
-    node.NodeSweep(Options(results=place.parse("memory://bucket/results")), folder, "node0")()
+    node.NodeSweep(SweepOptions(results=place.parse("memory://bucket/results")), PART, folder, "node0")()
     (status,) = folder.statuses()
     assert status.state == "failed"
     assert "the store did not take the run" in status.note
@@ -131,9 +134,9 @@ def test_a_node_that_is_taken_away_has_not_failed(tmp_path: Path, monkeypatch: p
         Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()
         raise TrialError("the template process is gone")
 
-    monkeypatch.setattr(node.request, "make", lambda _: None)
+    monkeypatch.setattr(node.request, "make", lambda *_: None)
     monkeypatch.setattr(node.sweep, "run", lose_the_template)
-    job = multiprocessing.get_context("fork").Process(target=node.NodeSweep(Options(), folder, "node0"))
+    job = multiprocessing.get_context("fork").Process(target=node.NodeSweep(SweepOptions(), PART, folder, "node0"))
     job.start()
     job.join()
     assert job.exitcode == -signal.SIGKILL
@@ -143,16 +146,19 @@ def test_a_node_that_is_taken_away_has_not_failed(tmp_path: Path, monkeypatch: p
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        (Asked("slrm", 2), "unknown engine 'slrm'; expected one of local, slurm .did you mean 'slurm'"),
-        (Asked("local", 0), "--nodes 0: expected one node or more"),
-        (Asked("local", 1, time="soon"), "TIME"),
+        ({"on": "slrm", "nodes": 2}, "unknown engine 'slrm'; expected one of local, slurm .did you mean 'slurm'"),
+        ({"on": "local", "nodes": 0}, "--nodes 0: expected one node or more"),
+        ({"on": "local", "time": "soon"}, "--time: got 'soon'"),
+        ({"together": True}, "expected --on slurm --nodes 4 beside it"),
     ],
 )
-def test_what_cannot_be_used_is_refused_before_anything_starts(asked: Asked, said: str, tmp_path: Path) -> None:
+def test_what_cannot_be_used_is_refused_before_anything_starts(
+    asked: dict[str, Any], said: str, tmp_path: Path
+) -> None:
     """With what was expected; no folder is made."""
-    options = Options(matrix(tmp_path), results=tmp_path / "results")
+    options = SweepOptions(matrix=matrix(tmp_path), results=tmp_path / "results", **asked)
     with pytest.raises(InputError, match=said):
-        run(options, asked, Console())
+        run(options, Console())
     assert not (tmp_path / "results").exists()
 
 

@@ -9,6 +9,7 @@ import pytest
 from feedrate.machine import accelerators
 from feedrate.machine.probes import gpu
 from feedrate.plan import request
+from feedrate.plan.options import SweepOptions
 from feedrate.schema.errors import EnvironmentFault
 from feedrate.schema.plugins import ROOT
 
@@ -72,7 +73,7 @@ def test_the_cpu_is_measured_beside_another_accelerator_only_if_somebody_says_so
     looked = accelerators.unmeasured
     monkeypatch.setattr(accelerators, "unmeasured", lambda: looked(root, torch))
     monkeypatch.setattr(gpu, "device", lambda: "cpu")
-    options = request.Options(ROOT / "matrix.yaml", data_root=tmp_path, results=tmp_path / "results")
+    options = SweepOptions(matrix=ROOT / "matrix.yaml", data_root=tmp_path, results=tmp_path / "results")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     with pytest.raises(
         EnvironmentFault, match=r"an AMD GPU; .* measures NVIDIA GPUs and CPUs. Set CUDA_VISIBLE_DEVICES="

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -84,7 +85,6 @@ EITHER = ["expected either an effect or facts"]
             claim(change("prefetch_factor", 1, 8, LOAD)),
             ["prefetch_factor=1 and prefetch_factor=8 are the same cell with mode=load on cpu"],
         ),
-        (claim(PINNING), ["are the same cell with mode=train on cpu"]),
         (claim(pair(NONE, TWO)), ["got 0 cases of 2 sides; expected one of two"]),
         (claim(Effect(((1.0, TWO),), (LOAD,))), ["got 1 cases of 1 sides; expected one of two"]),
         (claim(None), EITHER),
@@ -99,9 +99,11 @@ def test_what_cannot_be_tested_is_refused(wrong: Claim, words: list[str]) -> Non
     assert all(word in str(caught.value) for word in words)
 
 
-def test_what_a_claim_needs_decides_where_its_sides_must_differ() -> None:
-    """Pinning differs on CUDA alone: a claim that needs CUDA is tested there."""
-    validate(claim(PINNING, needs="cuda"), "suites/x.py")
+@pytest.mark.parametrize(("needs", "accepted"), [("cpu", False), ("cuda", True), ("gpus", True)])
+def test_sides_must_differ_where_a_claim_is_tested(needs: str, accepted: bool) -> None:
+    """Pinning differs on CUDA alone: the claim is refused unless it needs that."""
+    with nullcontext() if accepted else pytest.raises(InputError, match="are the same cell with mode=train on cpu"):
+        validate(claim(PINNING, needs=needs), "suites/x.py")
 
 
 def test_a_suite_with_no_cell_that_can_run_is_refused(tmp_path: Path) -> None:

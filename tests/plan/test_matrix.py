@@ -9,6 +9,7 @@ import yaml
 
 from feedrate.plan import cells as plan_cells
 from feedrate.plan import matrix, request, schedule
+from feedrate.plan.options import SweepOptions
 from feedrate.plan.stopping import contrasts
 from feedrate.schema import plugins
 from feedrate.schema.errors import InputError
@@ -168,7 +169,7 @@ def test_the_reference_profile_is_the_source_s_experiment_on_a_gpu(tmp_path: Pat
 def test_a_run_is_not_resumed_where_tf32_was_forced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """NVIDIA's variable, which no program overrules, makes another run; PyTorch's, which a trial does, makes none."""
     path = write(tmp_path, GOOD)
-    planned = request.make(request.Options(path, data_root=tmp_path, results=tmp_path / "results"))
+    planned = request.make(SweepOptions(matrix=path, data_root=tmp_path, results=tmp_path / "results"))
     monkeypatch.delenv("NVIDIA_TF32_OVERRIDE", raising=False)
     monkeypatch.delenv("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", raising=False)
     plain = planned.key()

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from feedrate.plan import cells, matrix, request, schedule, tuning
+from feedrate.plan.options import SweepOptions
 from feedrate.plan.search import GRID_BLOCKS
 from feedrate.schema.axes import BY_NAME, KNOBS
 from feedrate.schema.errors import InputError
@@ -67,7 +68,7 @@ def search(plan: schedule.Plan, seed: int, fails: Callable[[schedule.PlannedCell
 
 def test_knobs_are_axes() -> None:
     """Every knob is an axis, and what leaves preparing alone is a knob."""
-    assert tuning.UNPREPARED < KNOBS < BY_NAME.keys()
+    assert tuning.UNPREPARED < set(KNOBS) < BY_NAME.keys()
 
 
 def test_cells_that_differ_in_knobs_alone_form_a_task(tmp_path: Path) -> None:
@@ -86,8 +87,8 @@ def test_cells_that_differ_in_knobs_alone_form_a_task(tmp_path: Path) -> None:
         costs = [(cell.axes["num_workers"], cell.axes.get("prefetch_factor", 0)) for cell in task.cells]
         assert costs == [(0, 0), (0, 0), (2, 2), (2, 2), (2, 4), (2, 4)]
     reasons = {counted.reason: counted.count for counted in plan.excluded}
-    assert reasons["TUNE: no other setting of the same task"] == 1
-    assert reasons["TUNE: neither training nor loading"] == 1
+    assert reasons["--tune: no other setting of the same task"] == 1
+    assert reasons["--tune: neither training nor loading"] == 1
 
 
 def test_a_profile_without_settings_is_refused(tmp_path: Path) -> None:
@@ -156,7 +157,7 @@ def test_a_tuned_plan_has_a_key_and_a_command_of_its_own(tmp_path: Path) -> None
     """No run of whole blocks is resumed as a search; the command that repeats it says --tune."""
     (tmp_path / "matrix.yaml").write_text(TEXT.format(slices=GRID))
     given = {"matrix": tmp_path / "matrix.yaml", "data_root": tmp_path, "results": tmp_path / "results"}
-    whole, tuned = (request.make(request.Options(**given, tune=tune)) for tune in (False, True))
+    whole, tuned = (request.make(SweepOptions(**given, tune=tune)) for tune in (False, True))
     assert whole.key() != tuned.key()
     assert "--tune" in tuned.options.command().split()
     assert "--tune" not in whole.options.command()

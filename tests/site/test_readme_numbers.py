@@ -23,13 +23,12 @@ from scipy import stats
 
 from feedrate.analysis.claim_values import observe
 from feedrate.analysis.claims import judge_claims
-from feedrate.analysis.summary import CONDITIONS
 from feedrate.pages.runs import RunView
 from feedrate.pages.verdicts import load_verdicts
 from feedrate.plan import suite
-from feedrate.plan.claim import PHOTOGRAPHS, Effect, untestable
+from feedrate.plan.claim import Effect, untestable
 from feedrate.questions.home import page as home_page
-from feedrate.schema.axes import AXES, BY_NAME, TRAINING, Value
+from feedrate.schema.axes import AXES, BY_NAME, CONDITIONS, PHOTOGRAPHS, TRAINING, Value
 from feedrate.schema.columns import PROTOCOL_VERSION
 from feedrate.schema.metrics import METRICS, least_of
 from feedrate.schema.plugins import ROOT

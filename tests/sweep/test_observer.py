@@ -15,7 +15,7 @@ from feedrate.machine.probes.host import HostProbe
 from feedrate.schema.columns import MEASURED, TELEMETRY, TRIALS
 from feedrate.sweep.launcher import Answer
 from feedrate.sweep.observer import Observer
-from feedrate.sweep.snapshot import rows
+from feedrate.sweep.record import rows
 
 PSI = "some avg10=0.00 avg60=0.00 avg300=0.00 total={}\n"
 

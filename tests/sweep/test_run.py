@@ -17,10 +17,10 @@ from sweeping import Place, printed_by
 from feedrate.plan import request, suite
 from feedrate.plan.claim_selection import GROWN, GROWS_AFTER, LEAST_BLOCKS, claims_of
 from feedrate.plan.duration import TEMPLATE_S
+from feedrate.plan.options import SweepOptions
 from feedrate.questions.claims import terminal as claims_terminal
 from feedrate.schema.errors import InputError
 from feedrate.store import runs
-from feedrate.sweep.forecast import block_s
 from feedrate.sweep.run import ActiveRun
 from feedrate.trial.rendezvous import Meeting
 
@@ -54,6 +54,8 @@ def test_a_plain_claim_is_confirmed(swept: tuple[Place, str]) -> None:
     assert set(trials["role"]) <= {"cell", "control"}
     (asked,) = run.manifest.claims
     assert (asked.claim, asked.reason) == (CERTAIN, "done")
+    assert run.manifest.stop_reason == "target"
+    assert "every question is answered as well as wanted" in " ".join(output.split())
     assert set(run.manifest.untestable) == {claim.id for claim in claims_of(["workers"])} - {CERTAIN}
     line = next(line for line in output.splitlines() if CERTAIN in line)
     assert "confirmed" in line
@@ -89,7 +91,7 @@ class Silent:
 def running(tmp_path: Path) -> Iterator[ActiveRun]:
     """A run of two claims with a budget, before its first block."""
     place = asking(tmp_path, [CERTAIN, "gil-threads"], "[8, 30]")
-    made = request.make(request.Options(place.matrix, data_root=place.data, results=place.results, budget="60s"))
+    made = request.make(SweepOptions(matrix=place.matrix, data_root=place.data, results=place.results, budget="60s"))
     (place.results / "machine").mkdir(parents=True)
     folder = runs.begin(place.results / "machine", "run", {"key": "", "seed": 1, "started_at": ""})
     run = ActiveRun(made, folder, 1, "", Silent())
@@ -193,9 +195,9 @@ def test_windows_of_an_open_claim_near_no_difference_grow(running: ActiveRun) ->
             longer = more if cell.cell_id in near else 0
             assert run.job("trial", cell, GROWS_AFTER)["window_s"] == pytest.approx(short + longer)
             assert run.durations.timeout_s(cell, GROWS_AFTER) == pytest.approx(limit + longer)
-        assert block_s(run, GROWS_AFTER, cells) == pytest.approx(TEMPLATE_S + len(cells) + more * len(near))
+        assert run.block_s(GROWS_AFTER, cells) == pytest.approx(TEMPLATE_S + len(cells) + more * len(near))
     play(running, range(GROWS_AFTER, GROWS_AFTER + 2), 1.5, CERTAIN, effect=3.0)
-    seconds = block_s(running, GROWS_AFTER + 2, [cell for cell in cells if cell.cell_id in near])
+    seconds = running.block_s(GROWS_AFTER + 2, [cell for cell in cells if cell.cell_id in near])
     assert seconds == pytest.approx(TEMPLATE_S + 1.5 * len(near))
     resumed.close()
 
@@ -206,9 +208,9 @@ def test_nodes_that_load_by_themselves_read_other_samples(running: ActiveRun) ->
     cell = run.local.plan.all_cells[0]
 
     def seeds(**axes: Any) -> set[int]:
-        planned, told = replace(cell, axes={**cell.axes, **axes}), run.job("trial", cell, 1)
-        jobs = [run.with_meeting(dict(told), planned, Meeting("", node, 3, 1)) for node in range(3)]
-        assert all((job.get("meeting") is None) is (axes["nodes"] == 1) for job in jobs)
+        planned = replace(cell, axes={**cell.axes, **axes})
+        jobs = [run.job("trial", planned, 1, Meeting("", node, 3, 1)) for node in range(3)]
+        assert all((job["meeting"] is None) is (axes["nodes"] == 1) for job in jobs)
         return {job["seed"] for job in jobs}
 
     own = {run.job("trial", cell, 1)["seed"]}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 import tarfile
 import time
 from pathlib import Path
@@ -10,10 +11,10 @@ from pathlib import Path
 import psutil
 import pytest
 from PIL import Image
-from sweeping import MATRIX, Place, printed_by
+from sweeping import Place, printed_by
 
 from feedrate.share.validation import validator
-from feedrate.store import runs as store_runs
+from feedrate.store import runs
 
 pytestmark = pytest.mark.slow
 """Real sweeps; tests/test_end_to_end.py runs one in make test."""
@@ -25,55 +26,59 @@ suites:
   loader:
     - {mode: load, patch_size: 16, n_samples: 96, storage_format: [png, lmdb], batch_size: 8, num_workers: [0, 2]}
     - {mode: compute, patch_size: 16, batch_size: [4, 8]}
-profiles: {quick: {}}
+profiles: {quick: {}, forever: {protocol: {blocks: [1, 1000]}}}
 """
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("data")
-
-
 @pytest.fixture
-def place(tmp_path: Path, data: Path) -> Place:
-    return Place(tmp_path, data)
+def place(tmp_path: Path) -> Place:
+    place = Place(tmp_path, tmp_path / "data")
+    place.matrix.write_text(FEW)
+    return place
 
 
-def test_a_damaged_set_is_a_row_and_the_sweep_goes_on(place: Place, tmp_path: Path) -> None:
-    """A trial that fails is recorded with its reason; the others are measured."""
-    place.data = tmp_path / "data"
+def living(family: list[psutil.Process]) -> list[psutil.Process]:
+    return [process for process in family if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    """Kill a sweep's parent outright; nobody whom it started stays."""
+    family = psutil.Process(process.pid).children(recursive=True)
+    assert family
+    process.kill()
+    process.communicate()
+    psutil.wait_procs(family, timeout=30)
+    assert not living(family)
+
+
+def test_ctrl_c_keeps_what_had_ended_and_a_damaged_set_is_rows(place: Place, tmp_path: Path) -> None:
+    """Trials that fail are recorded with their reason, the others are measured, until Ctrl-C.
+
+    That ends the sweep about as soon as it began: status 130, finished trials in parquet and no process left.
+    """
+    begun = time.monotonic()
     process = place.start("--profile", "forever", "--seed", "1")
     place.wait_for_trials(2)
+    took_s = time.monotonic() - begun
     for path in place.data.glob("synthetic-*/png/**/*.png"):
         path.write_bytes(b"not a picture")
     place.wait_for_trials(14)
-    process.send_signal(signal.SIGINT)
-    printed, _ = process.communicate(timeout=120)
-    found = store_runs.runs(place.results)[-1].table("trials")
-    failed = found[found["outcome"] == "error"]
-    assert (failed["error_kind"] == "DataError").all()
-    assert not failed.empty
-    assert str(tmp_path) not in " ".join(failed["error_message"])
-    assert (found.loc[found["storage_format"] == "lmdb", "outcome"] == "ok").all()
-    assert "× error: DataError" in printed
-
-
-def test_ctrl_c_keeps_what_had_ended(place: Place) -> None:
-    """Ctrl-C ends the sweep about as soon as it began: status 130, finished trials in parquet and no process left."""
-    begun = time.monotonic()
-    process = place.start("--profile", "forever")
-    place.wait_for_trials(3)
     family = psutil.Process(process.pid).children(recursive=True)
     told = time.monotonic()
     process.send_signal(signal.SIGINT)
     printed, _ = process.communicate(timeout=120)
-    print(f"{time.monotonic() - told:.1f} s, begun {told - begun:.1f} s before")
-    assert time.monotonic() - told < 3 * (told - begun)
+    assert time.monotonic() - told < 3 * took_s
     assert process.returncode == 130, printed
-    run = store_runs.runs(place.results)[-1]
+    assert not living(family)
+    run = runs.runs(place.results)[-1]
+    trials = run.table("trials")
+    failed = trials[trials["outcome"] == "error"]
     assert run.manifest.stop_reason == "interrupted"
-    assert len(run.table("trials")) >= 3
-    assert not [p for p in family if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+    assert len(trials) >= 14
+    assert set(failed["error_kind"]) == {"DataError"}
+    assert str(tmp_path) not in " ".join(failed["error_message"])
+    assert (trials.loc[trials["storage_format"] == "lmdb", "outcome"] == "ok").all()
+    assert "× error: DataError" in printed
     assert "Traceback" not in printed
 
 
@@ -92,11 +97,11 @@ def test_ctrl_c_before_anything_was_measured(place: Place) -> None:
     assert not list(place.results.glob("*/*/"))
 
 
-def archived(place: Place, folder: Path) -> store_runs.StoredRun:
+def archived(place: Place, folder: Path) -> runs.StoredRun:
     """The run that the archive holds, unpacked."""
     with tarfile.open(place.results.with_name("kept.tar.gz")) as archive:
         archive.extractall(folder, filter="data")
-    (run,) = store_runs.runs(folder / "results")
+    (run,) = runs.runs(folder / "results")
     assert not validator.judge(run.folder, in_place=True).findings
     return run
 
@@ -106,55 +111,37 @@ def test_a_killed_sweep_resumes(place: Place, tmp_path: Path) -> None:
 
     Its archive holds every trial that had ended, and is whole.
     """
-    place.matrix.write_text(FEW)
-    kept = ("--archive", str(place.results.with_name("kept.tar.gz")))
-    process = place.start("--seed", "3", *kept)
+    words = ("--seed", "3", "--archive", str(place.results.with_name("kept.tar.gz")))
+    process = place.start(*words)
     place.wait_for_trials(5)
-    family = psutil.Process(process.pid).children(recursive=True)
-    assert len(family) >= 1
-    process.kill()
-    process.communicate()
-    psutil.wait_procs(family, timeout=30)
-    assert not [p for p in family if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+    kill(process)
     before = place.journal()
     assert len(before) >= 5
-    assert {entry["trial"]["trial_id"] for entry in before} <= set(
-        archived(place, tmp_path / "killed").table("trials")["trial_id"]
-    )
-    assert f"{len(before)} trials are there already" in printed_by(*place.command("--seed", "3", *kept))
+    kept = archived(place, tmp_path / "killed").table("trials")
+    assert {entry["trial"]["trial_id"] for entry in before} <= set(kept["trial_id"])
+    assert f"{len(before)} trials are there already" in printed_by(*place.command(*words))
     assert len(archived(place, tmp_path / "resumed").table("trials")) == 2 * 6
-    runs = store_runs.runs(place.results)
-    assert len(runs) == 1
-    found = runs[0].table("trials")
-    assert len(found) == len(set(found["trial_id"])) == 2 * 6
-    kept = [entry["trial"]["started_at"] for entry in before]
-    assert list(found["started_at"])[: len(kept)] == kept
-
-
-def test_fresh_does_not_resume(place: Place) -> None:
-    """--fresh closes the unfinished run as far as it came, and begins a new one."""
-    place.matrix.write_text(FEW)
-    process = place.start("--seed", "3")
-    place.wait_for_trials(2)
-    process.kill()
-    process.communicate()
-    assert "trials are there already" not in printed_by(*place.command("--fresh", "--seed", "3"))
-    old, new = store_runs.runs(place.results)
-    assert (old.manifest.stop_reason, new.manifest.stop_reason) == ("interrupted", "blocks")
-    assert len(old.table("trials")) >= 2
+    (run,) = runs.runs(place.results)
+    trials = run.table("trials")
+    assert len(trials) == len(set(trials["trial_id"])) == 2 * 6
+    started = [entry["trial"]["started_at"] for entry in before]
+    assert list(trials["started_at"])[: len(started)] == started
 
 
 def test_a_run_goes_on_with_the_data_that_it_began_with(place: Place, tmp_path: Path) -> None:
-    """Photographs that changed while a sweep was down are not mixed into its run."""
+    """Photographs that changed while a sweep was down are not mixed into its run: --fresh closes it and begins anew."""
     folder = tmp_path / "photographs"
     folder.mkdir()
     Image.new("RGB", (64, 64), "red").save(folder / "a.png")
-    place.matrix.write_text(MATRIX.replace("batch_size: 8", "batch_size: 8, workload: div2k"))
+    place.matrix.write_text(FEW.replace("batch_size: 8,", "batch_size: 8, workload: div2k,"))
     words = ["--data", str(folder), "--seed", "3"]
     process = place.start(*words)
     place.wait_for_trials(3)
-    process.kill()
-    process.communicate()
+    kill(process)
     Image.new("RGB", (64, 64), "blue").save(folder / "a.png")
     assert "the data changed since it began (folder)" in printed_by(*place.command(*words), status=2)
     assert len(place.journal()) >= 3
+    assert "trials are there already" not in printed_by(*place.command("--fresh", *words))
+    old, new = runs.runs(place.results)
+    assert (old.manifest.stop_reason, new.manifest.stop_reason) == ("interrupted", "blocks")
+    assert len(old.table("trials")) >= 3

@@ -15,6 +15,8 @@ from feedrate.questions.runs.search import searches
 from feedrate.share.terminal import validate
 from feedrate.store import runs
 
+pytestmark = pytest.mark.slow
+
 BLOCKS = 2
 MATRIX = f"""
 version: 1
@@ -28,55 +30,46 @@ profiles: {{quick: {{}}}}
 
 
 @pytest.fixture(scope="module")
-def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Place, str]:
+def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     folder = tmp_path_factory.mktemp("tuned")
     place = Place(folder, folder / "data")
     place.matrix.write_text(MATRIX)
-    return place, printed_by(*place.command("--tune", "--seed", "5"))
+    (folder / "printed").write_text(printed_by(*place.command("--tune", "--seed", "5")))
+    return place
 
 
-def test_a_tuned_sweep_says_what_it_found(swept: tuple[Place, str]) -> None:
-    """The manifest has an entry for the task, by its own trials; the terminal says the same."""
-    place, printed = swept
+def test_a_tuned_sweep_says_what_it_found(place: Place, tmp_path: Path) -> None:
+    """The manifest has an entry for the task, by its own trials; the terminal says the same; the run can be published.
+
+    Its first trial is that of the setting whose knobs are at their defaults: all others are held against it.
+    """
+    printed = place.matrix.with_name("printed").read_text()
     (run,) = runs.runs(place.results)
     trials, (found,) = run.table("trials"), run.manifest.tuned
-    ended = trials[trials["outcome"].eq("ok")]
-    assert (found.settings, found.present, found.trials) == (4, trials["cell_id"].iloc[0], len(trials))
-    assert found.recommended in set(ended["cell_id"])
-    assert run.manifest.stop_reason in ("target", "blocks")
-    assert (run.manifest.stop_reason == "target") == found.known
+    first = trials.iloc[0]
+    assert (first["storage_format"], first["num_workers"]) == ("png", 0)
+    assert (found.settings, found.present, found.trials) == (4, first["cell_id"], len(trials))
+    assert found.recommended in set(trials.loc[trials["outcome"].eq("ok"), "cell_id"])
+    assert run.manifest.stop_reason == ("target" if found.known else "blocks")
     assert len(set(trials["block"])) <= BLOCKS
     assert set(trials["mode"]) == {"load"}
     assert not trials.duplicated(["block", "cell_id"]).any()
     assert "--tune" in run.manifest.command
     assert "1 task to tune, 4 settings to choose from" in printed
-    assert "1 left out: TUNE: neither training nor loading" in printed
+    assert "1 left out: --tune: neither training nor loading" in printed
     assert "recommended: " in printed
     assert f"{len(trials)} trials; a grid of 4 settings × {GRID_BLOCKS} blocks takes {4 * GRID_BLOCKS}" in printed
-
-
-def test_its_first_trial_is_that_of_the_defaults(swept: tuple[Place, str]) -> None:
-    """Where the task holds the setting whose knobs are at their defaults, all others are held against it."""
-    (run,) = runs.runs(swept[0].results)
-    first = run.table("trials").iloc[0]
-    assert (first["storage_format"], first["num_workers"]) == ("png", 0)
-
-
-def test_its_files_pass_validation(swept: tuple[Place, str], tmp_path: Path) -> None:
-    """A tuned run can be published as any other."""
-    (run,) = runs.runs(swept[0].results)
     (validated,) = validate([run.folder], tmp_path, None)
     assert validated.valid
 
 
-def test_its_page_says_what_was_found(swept: tuple[Place, str]) -> None:
+def test_its_page_says_what_was_found(place: Place) -> None:
     """A row names the task, the setting, what it gains over the defaults, its bound, and trials against a grid's."""
-    (run,) = runs.runs(swept[0].results)
+    (run,) = runs.runs(place.results)
     (found,), view = run.manifest.tuned, RunView(run)
     ((task, setting, gain, bound, used),) = searches(view)
     assert "synthetic" in str(task)
-    best = view.cells.set_index("cell_id").loc[found.recommended]
-    assert setting == descriptions.knobs(best)
+    assert setting == descriptions.knobs(view.cells.set_index("cell_id").loc[found.recommended])
     assert gain == ("these are the defaults" if found.present == found.recommended else "needs 4 blocks with both")
     assert str(bound).endswith("(open)") != found.known
     assert used == f"{found.trials} of {4 * GRID_BLOCKS}"

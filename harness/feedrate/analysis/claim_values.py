@@ -17,8 +17,8 @@ from feedrate.analysis.blocks import KEYS, Blocks, Floats
 from feedrate.analysis.diagnosis import diagnose, diagnose_effect
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.storage import doubtful
-from feedrate.plan.claim import PHOTOGRAPHS, Claim, Claims, Effect, Values, cell_on, terms, untestable
-from feedrate.schema.axes import BY_NAME, cell_id
+from feedrate.plan.claim import Claim, Claims, Effect, Values, cell_on, terms, untestable
+from feedrate.schema.axes import BY_NAME, PHOTOGRAPHS, cell_id
 from feedrate.schema.metrics import METRICS
 
 _UNTELLING = ("step_ms", "n_samples")

@@ -36,8 +36,9 @@ from feedrate.analysis.verdicts import (
     judge,
     single_verdict,
 )
-from feedrate.plan.claim import PHOTOGRAPHS, Claim, Claims, Effect, untestable
+from feedrate.plan.claim import Claim, Claims, Effect, untestable
 from feedrate.plan.claim_selection import LEAST_BLOCKS
+from feedrate.schema.axes import PHOTOGRAPHS
 from feedrate.store.manifest import RunManifest
 
 NOT_TESTABLE = "not testable here"

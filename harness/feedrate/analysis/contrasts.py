@@ -16,7 +16,7 @@ import pandas as pd
 
 from feedrate.analysis.blocks import Floats, blocks_for, blocks_of, memoized
 from feedrate.analysis.estimates import AXIS_NAMES, identities
-from feedrate.schema.axes import AXES, BY_NAME, NO_KNOBS, Axis
+from feedrate.schema.axes import ACTIVITIES, AXES, BY_NAME, Axis
 from feedrate.schema.metrics import CONFIRMED_OVER, REFUTED_UNDER, SAME
 
 COLUMNS = (
@@ -122,7 +122,7 @@ def _pairs(cells: pd.DataFrame) -> list[tuple[str, int, int]]:
     codes = np.column_stack([*fixed, *(pd.factorize(column)[0] for column in columns.values())])
     found: list[tuple[str, int, int]] = []
     for position, axis in enumerate(AXES, start=len(fixed)):
-        if axis.name in NO_KNOBS:
+        if axis.name in ACTIVITIES:
             continue
         rows = np.flatnonzero(cells[axis.name].notna().to_numpy())
         if not len(rows):

@@ -17,10 +17,10 @@ import numpy as np
 from feedrate.analysis.claim_values import label, settings_text
 from feedrate.analysis.claims import FEW_BLOCKS, NOT_TESTABLE, asked
 from feedrate.analysis.verdicts import single_verdict
-from feedrate.plan.claim import PHOTOGRAPHS, Claim, Effect, Values
+from feedrate.plan.claim import Claim, Effect, Values
 from feedrate.plan.claim_selection import LEAST_BLOCKS
 from feedrate.schema import words
-from feedrate.schema.axes import BY_NAME, EMULATED_STEPS
+from feedrate.schema.axes import BY_NAME, EMULATED_STEPS, PHOTOGRAPHS
 from feedrate.schema.metrics import METRICS, THROUGHPUT
 
 MOST_BLOCKS = 100

@@ -1,6 +1,6 @@
 """What the end of a sweep shows: the best settings of each question, and what they gain.
 
-A question is a set of given conditions (workload, what a step does, size of samples …); everything else is a knob.
+A question is a set of given conditions (workload, what a step does, size of samples …); everything else can be chosen.
 Cells of different conditions are never compared. The best of many cells is picked by its estimate, so its own estimate
 is a little too good; that is why the best is a set, and why what it reaches and gains is cross-fitted
 (``analysis.crossfit``): chosen on one half of the blocks, measured on the other.
@@ -19,24 +19,12 @@ from feedrate.analysis.ceilings import cells_with_ceilings
 from feedrate.analysis.contrasts import grouping_keys, off_default, verdicts
 from feedrate.analysis.crossfit import cross_fitted
 from feedrate.analysis.estimates import cells
-from feedrate.schema.axes import AXES, TRAINING
+from feedrate.schema.axes import AXES, CONDITIONS, SETTINGS, TRAINING
 
-PHOTOGRAPHS = ("div2k", "div2k_standin", "folder")
 TRAIN, EMULATED, LOAD = "train", "emulated", "load"
 """What a task runs."""
-CONDITIONS = (
-    *("workload", "script", "mode", "check", "ends_by", "guarded"),
-    *("step", "step_ms", "model", "norm", "debug", "vary_shapes", "sync_every_step"),
-    *("create_on", "d2h", "d2h_every", "world_size", "nodes"),
-    *("patch_size", "scale", "n_samples", "page_cache", "access"),
-    *("epoch_steps", "index_kind", "index_entries"),
-    *("read_us", "decode_us", "read_shape", "collate_us", "payload_bytes", "replica"),
-    "timing",
-)
-"""Axes that a user's task gives; the others can be chosen."""
-KNOBS = tuple(axis.name for axis in AXES if axis.name not in CONDITIONS)
-_STEP_KNOBS = tuple(axis.name for axis in TRAINING if axis.name in KNOBS)
-_LOADER_KNOBS = tuple(name for name in KNOBS if name not in ("storage_format", "batch_size", *_STEP_KNOBS))
+_STEP_SETTINGS = tuple(axis.name for axis in TRAINING if axis.name in SETTINGS)
+_LOADER_SETTINGS = tuple(name for name in SETTINGS if name not in ("storage_format", "batch_size", *_STEP_SETTINGS))
 _CEILINGS = ("load_ceiling", "copy_ceiling", "compute_ceiling", "limit", "efficiency_n")
 _FITTED = {"ratio": "fitted", "lo": "fitted_lo", "hi": "fitted_hi", "n": "fitted_n"}
 _IN_SET = ("place", "is_best", "ratio_to_best", "ratio_lo", "ratio_hi", "pairs", "members", "candidates")
@@ -83,7 +71,7 @@ def _best_set(group: pd.DataFrame, blocks: Blocks) -> pd.DataFrame:
         {
             "workers": group["num_workers"].astype("float64").fillna(0),
             "memory": np.rint(group["pss_peak_bytes"] / MEMORY_STEP),
-            "changed": _off(group, KNOBS),
+            "changed": _off(group, SETTINGS),
             "slowness": -group["samples_per_s"],
         }
     )
@@ -132,9 +120,9 @@ def most_gained(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> 
         than ``LEAST_BLOCKS`` of them; ``verdict``; ``candidates`` (loaders that were compared, defaults included).
     """
     estimates = _candidates(trials, cells(trials) if estimates is None else estimates)
-    plain_steps = _off(estimates, _STEP_KNOBS) == 0
+    plain_steps = _off(estimates, _STEP_SETTINGS) == 0
     loaders = estimates[estimates["num_workers"].notna() & plain_steps].reset_index(drop=True)
-    plain = _off(loaders, _LOADER_KNOBS) == 0
+    plain = _off(loaders, _LOADER_SETTINGS) == 0
     against = np.full(len(loaders), -1)
     for group in _questions(loaders, "storage_format", "batch_size"):
         against[group.index] = next(iter(group.index[plain[group.index]]), -1)
@@ -145,7 +133,7 @@ def most_gained(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> 
         best.append(group.index[gain.chosen])
         found.append(gain.interval() | {"candidates": len(group)})
     same = ["run_id", "device", *CONDITIONS, "storage_format", "batch_size"]
-    result: pd.DataFrame = loaders.loc[best, [*same, *_LOADER_KNOBS]].reset_index(drop=True)
+    result: pd.DataFrame = loaders.loc[best, [*same, *_LOADER_SETTINGS]].reset_index(drop=True)
     result.insert(len(same), "default_cell", ids[against[best]])
     result.insert(len(same) + 1, "best_cell", ids[best])
     numbers = pd.DataFrame(found, columns=["ratio", "lo", "hi", "n", "candidates"])

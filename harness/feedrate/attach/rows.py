@@ -33,7 +33,7 @@ from feedrate.attach.tune_report import Result
 from feedrate.machine.identity import Software, describe
 from feedrate.machine.probes import gpu, noise
 from feedrate.plan.tuning import manifest_entry
-from feedrate.schema.axes import AXES, BY_NAME, SCRIPT, TUNE, Cell, applicable, cell_id
+from feedrate.schema.axes import AXES, BY_NAME, KNOBS, SCRIPT, TUNE, Cell, applicable, cell_id
 from feedrate.schema.columns import PHASES, PROTOCOL_VERSION, STEPS_KEPT
 from feedrate.schema.redaction import scrub
 from feedrate.store import runs
@@ -41,7 +41,7 @@ from feedrate.store.manifest import Counted, Protocol, RunManifest
 
 CEILING_BLOCKS = 6
 """Stretches that a ceiling's steps are cut into."""
-_SETTINGS = ("num_workers", "prefetch_factor", "start_method", "persistent_workers", "pin_memory", "non_blocking")
+_SETTINGS = tuple(axis.name for axis in AXES if axis.of_scripts and axis.name in KNOBS)
 _TIMED = tuple(phase for phase in PHASES if phase != "h2d")
 """Phases of a script's step; a copy to the device is not told from what follows."""
 _WITHIN = ("backward_ns", "optimizer_ns", "forward_ns")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from feedrate.bench.session import Figure, Session, cell, judge_median, judge_ratio, run_command
 from feedrate.plan import request
+from feedrate.plan.options import SweepOptions
 from feedrate.schema.columns import PHASES
 from feedrate.sweep import screen, sweep
 from feedrate.sweep.launcher import Template
@@ -45,7 +46,7 @@ def _starts(data: Path) -> Figure:
 
 def _sweep(session: Session) -> Iterator[Figure]:
     session.console.print("One minute of the quick profile ...")
-    options = request.Options(results=session.folder / "results", data_root=session.folder / "data", budget="60s")
+    options = SweepOptions(results=session.folder / "results", data_root=session.folder / "data", budget="60s")
     with screen.TerminalScreen(session.console) as terminal:
         run = sweep.run(request.make(options), terminal)
     if run is None:

@@ -20,9 +20,9 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from feedrate.analysis.summary import EMULATED, PHOTOGRAPHS, TRAIN
+from feedrate.analysis.summary import EMULATED, TRAIN
 from feedrate.schema import words
-from feedrate.schema.axes import AXES, EMULATED_STEPS, SCRIPT
+from feedrate.schema.axes import AXES, EMULATED_STEPS, PHOTOGRAPHS, SCRIPT
 from feedrate.schema.plugins import PACKAGE
 
 WIDTH = 320

@@ -14,16 +14,17 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="feedrate: how fast can a machine feed its accelerator, and what holds it back?",
 )
-for _module in (sweeps, scripts, answers, submissions):
-    app.add_typer(_module.commands)
-for _name, _help, _modules in (
-    ("results", "Mark, sum up, release and describe runs that have ended.", (submissions, answers)),
-    ("data", "Download photographs.", (sweeps,)),
-):
-    _group = typer.Typer(no_args_is_help=True, help=_help)
-    for _module in _modules:
-        _group.add_typer(getattr(_module, f"of_{_name}"))
-    app.add_typer(_group, name=_name)
+for commands in (sweeps.commands, scripts.commands, answers.commands, submissions.commands):
+    app.add_typer(commands)
+
+results = typer.Typer(no_args_is_help=True, help="Mark, sum up, release and describe runs that have ended.")
+results.add_typer(submissions.of_results)
+results.add_typer(answers.of_results)
+app.add_typer(results, name="results")
+
+data = typer.Typer(no_args_is_help=True, help="Download photographs.")
+data.add_typer(sweeps.of_data)
+app.add_typer(data, name="data")
 
 
 def main() -> int:

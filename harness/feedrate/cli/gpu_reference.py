@@ -25,6 +25,7 @@ from rich.console import Console
 from feedrate.machine import linux
 from feedrate.machine.probes import gpu
 from feedrate.plan import request
+from feedrate.plan.options import SweepOptions
 from feedrate.schema import words
 from feedrate.schema.errors import InputError, expected_one_of
 from feedrate.schema.plugins import ROOT
@@ -50,7 +51,7 @@ _PYTEST = (
 )
 
 
-def make(options: request.Options, out: Path, console: Console, only: str = "") -> int:
+def make(options: SweepOptions, out: Path, console: Console, only: str = "") -> int:
     """Do one step, or all that this machine can; what was mistyped is reported before the GPU's time is used.
 
     Returns:
@@ -77,7 +78,7 @@ def make(options: request.Options, out: Path, console: Console, only: str = "") 
     return worst
 
 
-def seconds(step: str, options: request.Options) -> float:
+def seconds(step: str, options: SweepOptions) -> float:
     """Predict how long a step takes, in seconds; a sweep's plan is made, which refuses what was mistyped."""
     if step not in PROFILES:
         return SECONDS[step]
@@ -86,7 +87,7 @@ def seconds(step: str, options: request.Options) -> float:
     return PACKING_S + (local.plan.matrix.budget_s or local.plan.blocks * local.plan.block_s)
 
 
-def commands(step: str, options: request.Options, out: Path) -> Iterator[tuple[str, ...]]:
+def commands(step: str, options: SweepOptions, out: Path) -> Iterator[tuple[str, ...]]:
     """What a step runs, one after the other: arguments of this Python."""
     if step == "probe":
         yield "-m", "feedrate.trial.device_probe", str(out / "probe.json")
@@ -100,13 +101,12 @@ def commands(step: str, options: request.Options, out: Path) -> Iterator[tuple[s
             asked = ("-m", "feedrate", "run", "--headspace", "--name", f"resnet18-j{workers}")
             yield *asked, *kept, "--", sys.executable, SCRIPT, images, "-j", str(workers)
     else:
-        kept_in = ("--results", str(out / "results"), "--archive", str(out / f"{step}.tar.gz"))
-        given = ("--matrix", str(options.matrix), "--budget", options.budget, "--data-root", str(options.data_root))
-        yield "-m", "feedrate", "sweep", "--profile", PROFILES[step], *given, *kept_in
+        sweeps = replace(options, profile=PROFILES[step], results=out / "results", archive=out / f"{step}.tar.gz")
+        yield "-m", "feedrate", "sweep", *sweeps.arguments()
         yield "-m", "feedrate", "validate", str(out / "results")
 
 
-def _do(step: str, options: request.Options, out: Path, console: Console) -> int:
+def _do(step: str, options: SweepOptions, out: Path, console: Console) -> int:
     """Run a step's commands until one fails, and pack what it left, however it ends; a sweep packs its run itself."""
     printed = out / f"{step}.txt"
     printed.unlink(missing_ok=True)

@@ -9,50 +9,17 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from feedrate.cli.options import (
-    BUILD,
-    DATA_ROOT,
-    MATRIX,
-    RESULTS,
-    Account,
-    Archive,
-    Budget,
-    Constraint,
-    Data,
-    DataRoot,
-    Engine,
-    Fresh,
-    MatrixFile,
-    Nodes,
-    Partition,
-    Profile,
-    Results,
-    Seed,
-    SuiteName,
-    TimeLimit,
-    Together,
-    Tune,
-    WaitQuiet,
-    Yes,
-    end_like_ctrl_c,
-    path,
-)
+from feedrate.cli.options import BUILD, DATA_ROOT, RESULTS, DataRoot, Results, end_like_ctrl_c, path, takes
+from feedrate.plan.options import OPTIONS, SweepOptions
 
 commands, of_data = typer.Typer(), typer.Typer()
 """Top-level commands, and those of the group ``data``."""
 
 
 @commands.command()
+@takes(*(name for name, option in OPTIONS.items() if option.plans))
 def plan(
-    matrix: MatrixFile = MATRIX,
-    profile: Profile = "quick",
-    suite: SuiteName = "",
-    budget: Budget = "",
-    data: Data = None,
-    data_root: DataRoot = DATA_ROOT,
-    results: Results = RESULTS,
-    yes: Yes = False,
-    tune: Tune = False,
+    options: SweepOptions,
     axes: Annotated[
         bool, typer.Option("--axes", help="Print the table of axes: name, default, values, meaning.")
     ] = False,
@@ -62,34 +29,13 @@ def plan(
 
     if axes:
         request.show_axes(Console())
-        return
-    options = request.Options(matrix, profile, suite, budget, data, data_root, results, yes, tune=tune)
-    request.show(request.make(options), Console())
+    else:
+        request.show(request.make(options), Console())
 
 
 @commands.command()
-def sweep(
-    matrix: MatrixFile = MATRIX,
-    profile: Profile = "quick",
-    suite: SuiteName = "",
-    budget: Budget = "",
-    data: Data = None,
-    data_root: DataRoot = DATA_ROOT,
-    results: Results = RESULTS,
-    yes: Yes = False,
-    fresh: Fresh = False,
-    seed: Seed = None,
-    wait_quiet: WaitQuiet = "",
-    tune: Tune = False,
-    on: Engine = "",
-    nodes: Nodes = 1,
-    partition: Partition = "",
-    constraint: Constraint = "",
-    account: Account = "",
-    time_limit: TimeLimit = "",
-    together: Together = False,
-    archive: Archive = None,
-) -> None:
+@takes(*OPTIONS)
+def sweep(options: SweepOptions) -> None:
     """Measure what the matrix asks for; results go to results/MACHINE/RUN/."""
     from feedrate.machine import packages
     from feedrate.plan import request
@@ -99,29 +45,24 @@ def sweep(
 
     packages.check(packages.SWEEPING, "type make sweep, which makes an environment of its own")
     console = Console()
-    options = request.Options(
-        matrix, profile, suite, budget, data, data_root, results, yes, fresh, seed, wait_quiet, tune
-    )
-    if on or together:
+    end_like_ctrl_c(signal.SIGTERM)
+    if options.on or options.together:
         from feedrate.cluster import sweep as cluster
 
-        end_like_ctrl_c(signal.SIGTERM)
-        asked = cluster.Asked(on, nodes, time_limit, partition, constraint, account, together)
-        if any(status.state != "ended" for status in cluster.run(options, asked, console)):
+        if any(status.state != "ended" for status in cluster.run(options, console)):
             raise typer.Exit(1)
         return
     local = request.make(options)
     request.show(local, console)
-    end_like_ctrl_c(signal.SIGTERM)
     with screen.TerminalScreen(console) as terminal:
-        run = sweeping.run(local, terminal, archive)
+        run = sweeping.run(local, terminal)
     if run is None:
         console.print("Interrupted before a trial had ended: nothing was written.")
         raise typer.Exit(130)
     from feedrate.questions.summary import terminal as summary_terminal
 
     summary_terminal.show(run, console)
-    remote.require_handed_in(run.folder, results)
+    remote.require_handed_in(run.folder, options.results)
     if run.manifest.stop_reason == "interrupted":
         raise typer.Exit(130)
     if not run.manifest.outcomes.get("ok"):
@@ -129,21 +70,18 @@ def sweep(
 
 
 @commands.command("gpu-reference")
+@takes("matrix", "budget", "data_root")
 def reference_of_gpu(
+    options: SweepOptions,
     out: Annotated[Path, typer.Option(parser=path, help="Gets results/ and an archive of each step.")] = BUILD
     / "gpu-reference",
-    matrix: MatrixFile = MATRIX,
-    budget: Budget = "",
-    data_root: DataRoot = DATA_ROOT,
     step: Annotated[
         str, typer.Option(help="Only this: probe, tests, reference, transfer or hook; each fits 10 minutes.")
     ] = "",
 ) -> None:
     """Look at a GPU, test the CUDA paths, sweep the profiles gpu and transfer, and watch a script."""
     from feedrate.cli import gpu_reference
-    from feedrate.plan import request
 
-    options = request.Options(matrix, "gpu", "", budget, None, data_root, out / "results")
     end_like_ctrl_c(signal.SIGTERM, signal.SIGHUP)
     raise typer.Exit(gpu_reference.make(options, out, Console(), step))
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from feedrate.plan import request
-from feedrate.plan.request import Options
+from feedrate.plan.options import SweepOptions
+from feedrate.plan.request import NodePart
 from feedrate.plan.schedule import PlannedCell
 from feedrate.schema.errors import FeedrateError
 from feedrate.store import remote
@@ -76,7 +77,8 @@ class NodeScreen:
 class NodeSweep:
     """A node's part of a sweep, as a job calls it: may be called again, and then goes on."""
 
-    options: Options
+    options: SweepOptions
+    part: NodePart
     folder: ClusterFolder
     name: str
     """Of the node, as the scheduler calls it."""
@@ -88,7 +90,7 @@ class NodeSweep:
         screen = NodeScreen(self.folder, told)
         try:
             screen.tell(state="starts")
-            run = sweep.run(request.make(self.options), screen)
+            run = sweep.run(request.make(self.options, self.part), screen)
             if run:
                 remote.require_handed_in(run.folder, self.options.results)
         except KeyboardInterrupt:

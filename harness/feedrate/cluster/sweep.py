@@ -18,18 +18,17 @@ from rich.live import Live
 from rich.table import Table
 
 from feedrate.cluster import engines
-from feedrate.cluster.engines import Asked, Engine
+from feedrate.cluster.engines import Engine
 from feedrate.cluster.node import NodeSweep
 from feedrate.plan import matrix
-from feedrate.plan.request import Options
+from feedrate.plan.options import SweepOptions
+from feedrate.plan.request import NodePart
 from feedrate.plan.suite import SCALING
 from feedrate.schema import words
 from feedrate.store import place, runs
 from feedrate.store.clusters import ClusterFolder, NodeStatus
 from feedrate.store.manifest import Membership
 from feedrate.trial.rendezvous import Rendezvous
-
-__all__ = ["Asked", "run"]
 
 POLL_S, PLAIN_S = 1.0, 15.0
 """Seconds between two looks at the nodes, and between two lines where there is no terminal."""
@@ -99,7 +98,7 @@ class Watched:
         return status.note or status.state
 
 
-def run(options: Options, asked: Asked, console: Console) -> list[NodeStatus]:
+def run(options: SweepOptions, console: Console) -> list[NodeStatus]:
     """Sweep on many nodes and wait for them.
 
     Returns:
@@ -109,13 +108,13 @@ def run(options: Options, asked: Asked, console: Console) -> list[NodeStatus]:
         FeedrateError: the options cannot be used, the engine is not there or refuses.
         KeyboardInterrupt: Ctrl-C; nodes wrote what they had measured, and no job is left.
     """
-    if asked.together and options.profile == Options().profile and not options.suite:
+    if options.together and options.profile == SweepOptions().profile and not options.suite:
         options = replace(options, suite=SCALING)  # unless another is asked for
     budget_s = matrix.load(options.matrix, options.profile, options.suite, options.budget, "cpu").budget_s
     minutes = NO_BUDGET_MIN if budget_s is None else math.ceil(budget_s / 60) + SPARE_MIN
-    if asked.time:
-        minutes = math.ceil(words.parse(asked.time, "TIME") / 60)
-    watched = _submit(options, asked, minutes, budget_s, console)
+    if options.time:
+        minutes = math.ceil(words.parse(options.time, "--time") / 60)
+    watched = _submit(options, minutes, budget_s, console)
     try:
         _watch(watched, console)
     except KeyboardInterrupt:
@@ -126,35 +125,32 @@ def run(options: Options, asked: Asked, console: Console) -> list[NodeStatus]:
         if watched.rendezvous:
             watched.rendezvous.close()
     _say_how(watched, console)
-    what = "how many are fed at once" if asked.together else "whether they are alike"
+    what = "how many are fed at once" if options.together else "whether they are alike"
     console.print(f"Next: feedrate results nodes says {what}; make site shows the run of each.")
     return watched.statuses
 
 
-def _submit(options: Options, asked: Asked, minutes: int, budget_s: float | None, console: Console) -> Watched:
-    places = {name: getattr(options, name).absolute() for name in ("matrix", "data_root")}
-    places |= {"data": options.data.absolute()} if options.data else {}
-    places |= {} if place.remote(options.results) else {"results": options.results.absolute()}
-    seed = secrets.randbits(32) if options.seed is None else options.seed
-    folder = ClusterFolder(places.get("results", options.results), runs.new_id(datetime.now(UTC)))
-    engine = engines.make(asked, minutes, folder.jobs)
+def _submit(options: SweepOptions, minutes: int, budget_s: float | None, console: Console) -> Watched:
+    everywhere = replace(
+        options,
+        matrix=options.matrix.absolute(),
+        data=options.data and options.data.absolute(),
+        data_root=options.data_root.absolute(),
+        results=options.results if place.remote(options.results) else options.results.absolute(),
+        seed=secrets.randbits(32) if options.seed is None else options.seed,
+        archive=None,
+    )
+    folder = ClusterFolder(everywhere.results, runs.new_id(datetime.now(UTC)))
+    engine = engines.make(options, minutes, folder.jobs)
     names = engine.nodes()
     folder.create()
-    rendezvous = Rendezvous(len(names), budget_s, engine.host) if asked.together else None
+    rendezvous = Rendezvous(len(names), budget_s, engine.host) if options.together else None
     jobs = {}
     for node, name in enumerate(names):
-        member = Membership(sweep=folder.sweep, node=node, nodes=len(names), together=asked.together)
-        own = replace(
-            options,
-            **places,
-            seed=seed,
-            cluster=member,
-            node=folder.label(name),
-            meets_at=rendezvous.url if rendezvous else "",
-            one_machine=engine.one_machine,
-        )
+        member = Membership(sweep=folder.sweep, node=node, nodes=len(names), together=options.together)
+        part = NodePart(member, folder.label(name), rendezvous.url if rendezvous else "")
         folder.tell(NodeStatus(node=node, name=name))
-        jobs[node] = engine.submit(name, NodeSweep(own, folder, name))
+        jobs[node] = engine.submit(name, NodeSweep(everywhere, part, folder, name))
     console.print(
         f"Sweep {folder.sweep} on {words.plural(len(names), 'node')} ({', '.join(names)}); jobs "
         f"{', '.join(jobs.values())}. Ctrl-C ends them; what they print lies in {_near(folder.jobs)}.",

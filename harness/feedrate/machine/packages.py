@@ -1,20 +1,16 @@
 """What a Python must have installed to run feedrate, told without loading any of it.
 
-This imports the standard library alone: it is asked before anything else is imported, and where nothing else can be.
-How old a package may be is read from ``pyproject.toml``.
+This imports the standard library alone, and of that what every command needs: it is asked before anything else is
+imported, and where nothing else can be. How old a package may be is read from ``pyproject.toml``.
 """
 
 from __future__ import annotations
 
-import ctypes
 import importlib.util
 import re
 import shlex
 import sys
-import tomllib
 from collections.abc import Mapping
-from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, requires, version
 from itertools import chain
 
 from feedrate.schema.errors import EnvironmentFault
@@ -45,6 +41,8 @@ def to_measure() -> dict[str, str]:
     A machine with a driver and without pynvml would be taken, and recorded, for one without a GPU. Where there is no
     driver pynvml has nothing to ask, and a rehearsal does without it.
     """
+    import ctypes
+
     try:
         ctypes.CDLL(NVML)
     except OSError:
@@ -56,12 +54,26 @@ def least() -> dict[str, str]:
     """Read the oldest versions that feedrate works with: name that pip installs → version."""
     checkout = ROOT / "pyproject.toml"
     if checkout.exists():
+        import tomllib
+
         project = tomllib.loads(checkout.read_text(encoding="utf-8"))["project"]
         needs = list(chain(project["dependencies"], *project["optional-dependencies"].values()))
     else:
+        from importlib.metadata import requires
+
         needs = requires("feedrate") or []
     lines = (re.match(r"([\w.-]+)>=([\d.]+)", line) for line in needs)
     return {line[1]: line[2] for line in lines if line}
+
+
+def version(pip: str) -> str | None:
+    """The installed version of a package; None where it names none."""
+    from importlib import metadata
+
+    try:
+        return metadata.version(pip)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def check(needed: Mapping[str, str], otherwise: str) -> None:
@@ -76,18 +88,15 @@ def check(needed: Mapping[str, str], otherwise: str) -> None:
     """
     oldest = least()
     lacking = [pip for module, pip in needed.items() if importlib.util.find_spec(module) is None]
-    old = {}
-    for pip in needed.values():
-        with suppress(PackageNotFoundError):
-            if pip in oldest and pip not in lacking and _release(found := version(pip)) < _release(oldest[pip]):
-                old[pip] = found
+    there = {pip: version(pip) for pip in needed.values() if pip in oldest and pip not in lacking}
+    old = {pip: named for pip, named in there.items() if named and _release(named) < _release(oldest[pip])}
     if not lacking and not old:
         return
-    said = [f"lacks {', '.join(lacking)}"] if lacking else []
-    said += [f"has {', '.join(f'{pip} {found}' for pip, found in old.items())}"] if old else []
+    problems = [f"lacks {', '.join(lacking)}"] if lacking else []
+    problems += [f"has {', '.join(f'{pip} {named}' for pip, named in old.items())}"] if old else []
     wanted = [f"{pip}>={oldest[pip]}" if pip in oldest else pip for pip in (*lacking, *old)]
     raise EnvironmentFault(
-        f"{sys.executable}: {' and '.join(said)}; expected packages as new as pyproject.toml says. "
+        f"{sys.executable}: {' and '.join(problems)}; expected packages as new as pyproject.toml says. "
         f"Type: {shlex.join([sys.executable, '-m', 'pip', 'install', *wanted])}, or {otherwise}"
     )
 

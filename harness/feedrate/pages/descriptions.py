@@ -11,10 +11,9 @@ from typing import Any
 import pandas as pd
 from markupsafe import Markup
 
-from feedrate.analysis.summary import KNOBS
 from feedrate.machine.identity import Machine
 from feedrate.schema import words
-from feedrate.schema.axes import AXES
+from feedrate.schema.axes import AXES, SETTINGS
 
 GIB = 2**30
 _NAMED = re.compile(r"(?<![\w`*])[`*]([\w.=/-]+)[`*](?![\w`*])")
@@ -94,7 +93,7 @@ def changed(row: Mapping[Any, Any]) -> str:
 
 def knobs(row: Mapping[Any, Any]) -> str:
     """Write what can be chosen of a cell: format, batch and workers where they apply, others not at their default."""
-    chosen = {name: row[name] for name in KNOBS if not pd.isna(row[name])}
+    chosen = {name: row[name] for name in SETTINGS if not pd.isna(row[name])}
     parts = [str(chosen.pop("storage_format"))] if "storage_format" in chosen else []
     parts.append(f"batch {chosen.pop('batch_size')}")
     if "num_workers" in chosen:

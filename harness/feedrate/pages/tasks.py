@@ -9,19 +9,10 @@ import pandas as pd
 
 from feedrate.analysis.crossfit import LEAST_BLOCKS
 from feedrate.analysis.estimates import rows_of
-from feedrate.analysis.summary import (
-    CONDITIONS,
-    EMULATED,
-    KNOBS,
-    LOAD,
-    PHOTOGRAPHS,
-    TRAIN,
-    best_cells,
-    most_gained,
-)
+from feedrate.analysis.summary import EMULATED, LOAD, TRAIN, best_cells, most_gained
 from feedrate.pages import descriptions
 from feedrate.schema import words
-from feedrate.schema.axes import BY_NAME, EMULATED_STEPS
+from feedrate.schema.axes import BY_NAME, CONDITIONS, EMULATED_STEPS, PHOTOGRAPHS, SETTINGS
 
 FEW = f"needs {LEAST_BLOCKS} blocks"
 """What is said of a gain that rests on fewer."""
@@ -121,7 +112,7 @@ def _conditions(row: Mapping[Any, Any]) -> list[str]:
 
 def gain_settings(gain: Mapping[Any, Any]) -> str:
     """Write the settings of a gain's better side: its workers, and all other knobs that are not at their default."""
-    knobs = descriptions.changed({name: gain.get(name) for name in KNOBS if name not in _COMPARED_AT})
+    knobs = descriptions.changed({name: gain.get(name) for name in SETTINGS if name not in _COMPARED_AT})
     return ", ".join(filter(None, (words.plural(int(gain["num_workers"]), "worker"), knobs)))
 
 

@@ -5,6 +5,7 @@ __all__ = [
     "claim_selection",
     "duration",
     "matrix",
+    "options",
     "request",
     "schedule",
     "search",

@@ -1,49 +1,29 @@
 """A matrix → a plan: which combinations are cells on this machine, and why every other one is none.
 
-What cannot run here is left out with its reason, a sentence that the plan prints and the run records; a cell is never
-changed. Loads neither torch nor pandas, so that a plan is there in the time that it takes to read it.
+What cannot run here is left out with its reason (``plan.obstacles``), a sentence that the plan prints and the run
+records; a cell is never changed. Loads neither torch nor pandas, so that a plan is there in the time that it takes to
+read it.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import math
-import os
-import shutil
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
-from feedrate.machine import packages
 from feedrate.plan import claim_selection, suite
 from feedrate.plan.matrix import Matrix, SuiteSlice
-from feedrate.plan.schedule import PETS_FOLDER, Place, Plan, PlannedCell
-from feedrate.schema import axes, plugins, window
-from feedrate.schema.axes import AXES, Cell, Value, applicable, cell_id
+from feedrate.plan.obstacles import impossible
+from feedrate.plan.schedule import Place, Plan, PlannedCell
+from feedrate.schema import axes
+from feedrate.schema.axes import AXES, Value, applicable, cell_id
 from feedrate.schema.errors import InputError
-from feedrate.schema.plugins import STREAM_SHARDS, loader_traits, traits
 from feedrate.store.manifest import Counted, Protocol
 
 MOST_COMBINATIONS = 100_000
 """More than this need ``--yes``: nobody sweeps a million cells on purpose."""
-LARGEST_CHECKED = 8
-"""Height and width of an image whose gradients are checked number by number."""
-LEAST_VARIED = 16
-"""Height and width of an image that is cut to several sizes."""
-TOKEN_BYTES = 2050
-"""Of a window of tokens, two bytes each."""
-LEAST_HALVED = 33
-"""Height and width of an image of which a batch norm behind five halvings finds more than one value."""
-_PLUGINS = {
-    "workload": "feedrate.workloads",
-    "model": "feedrate.workloads.models",
-    "storage_format": "feedrate.formats",
-    "loader": "feedrate.loaders",
-    "decoder": "feedrate.formats.decoders",
-    "check": "feedrate.trial.checks",
-}
-"""Axes whose values are plug-ins, with their packages."""
 
 
 def expand(matrix: Matrix, place: Place, *, yes: bool = False) -> Plan:
@@ -95,12 +75,16 @@ def expand(matrix: Matrix, place: Place, *, yes: bool = False) -> Plan:
         combinations=total,
         cells=tuple(cells.values()),
         ceilings=_ceilings(cells.values(), place, matrix.protocol),
-        merged=tuple(Counted(count=count, reason=reason) for reason, count in merged.most_common()),
-        excluded=tuple(Counted(count=count, reason=reason) for reason, count in excluded.most_common()),
+        merged=_counted(merged),
+        excluded=_counted(excluded),
         substitutions=substitutions,
         claims=claims,
         untestable=untestable,
     )
+
+
+def _counted(reasons: Counter[str]) -> tuple[Counted, ...]:
+    return tuple(Counted(count=count, reason=reason) for reason, count in reasons.most_common())
 
 
 def _combinations(part: SuiteSlice) -> Iterator[dict[str, Value]]:
@@ -114,8 +98,8 @@ def _with_stand_ins(part: SuiteSlice, place: Place) -> SuiteSlice:
     workloads = part.axes.get("workload", ())
     if not place.stand_ins.keys() & set(workloads):
         return part
-    found = dict.fromkeys(place.stand_ins.get(str(workload), workload) for workload in workloads)
-    return SuiteSlice(part.suite, {**part.axes, "workload": tuple(found)}, part.device)
+    there = dict.fromkeys(place.stand_ins.get(str(workload), workload) for workload in workloads)
+    return replace(part, axes={**part.axes, "workload": tuple(there)})
 
 
 def _substitutions(slices: Iterable[SuiteSlice], place: Place) -> Iterator[str]:
@@ -140,259 +124,12 @@ def _why_merged(part: SuiteSlice, reasons: Mapping[str, str]) -> str:
 
 def _ceilings(cells: Iterable[PlannedCell], place: Place, protocol: Protocol) -> tuple[PlannedCell, ...]:
     """The stages that training cells are judged against and that the matrix does not ask for, each once."""
-    found: dict[str, PlannedCell] = {}
+    ceilings: dict[str, PlannedCell] = {}
     for cell in cells:
         if cell.axes["mode"] == "train" and not suite.for_claims(cell.suite):
             for stage in axes.ceilings(cell.axes, place.device).values():
                 key = cell_id(stage)
                 if not impossible(stage, place, protocol):
-                    found.setdefault(key, PlannedCell(key, stage, cell.suite, "ceiling"))
-    own = {cell.cell_id for cell in cells}
-    return tuple(cell for key, cell in found.items() if key not in own)
-
-
-def impossible(cell: Cell, place: Place, protocol: Protocol) -> str | None:
-    """Why a cell cannot run here, or None."""
-    return next(_obstacles(cell, place, protocol), None)
-
-
-def _obstacles(cell: Cell, place: Place, protocol: Protocol) -> Iterator[str]:
-    yield from _absent(cell, place)
-    yield from _mismatches(cell)
-    yield from _cpu_limits(cell, place)
-    if "model" in cell:
-        yield from _step_limits(cell, place)
-    if cell.get("parallel", "none") != "none":
-        yield from _replica_limits(cell, place)
-    if int(cell.get("nodes", 1)) > place.nodes:
-        yield f"more nodes than sweep together here, {place.nodes} (feedrate sweep --on slurm --nodes 8 --together)"
-    yield from _sizes(cell, place)
-    if cell.get("page_cache") == "cold":
-        yield from _cold_limits(cell, place, protocol)
-        yield from _neighbour_limits(cell, place)
-    ahead_kib = int(cell.get("read_ahead_kib", 0))
-    if ahead_kib and ahead_kib << 10 != place.read_ahead_bytes and place.no_read_ahead:
-        yield f"read_ahead_kib: {place.no_read_ahead}"
-    if cell.get("memory_limit_mib") and place.no_memory_limit:
-        yield f"memory_limit_mib: {place.no_memory_limit}"
-    if cell.get("page_cache") == "full":
-        yield from _full_limits(cell, place)
-
-
-def _absent(cell: Cell, place: Place) -> Iterator[str]:
-    """Libraries and data sets that are not there."""
-    for axis, package in _PLUGINS.items():
-        lacking = plugins.missing(package, str(cell[axis])).items() if axis in cell else ()
-        # A sweep refuses to begin without these; a plan is there where nothing is measured, too.
-        if absent := {module: pip for module, pip in lacking if module not in packages.SWEEPING}:
-            yield f"{axis} {cell[axis]} needs {', '.join(absent)} (pip install {' '.join(absent.values())})"
-    if cell["workload"] in ("folder", "imagefolder") and place.data is None:
-        yield f"workload {cell['workload']} needs a folder of images (--data DIR)"
-    if cell["workload"] == "pets" and not (place.data_root / PETS_FOLDER / "annotations" / "trainval.txt").is_file():
-        yield "workload pets needs the Oxford-IIIT Pets (feedrate data pets)"
-
-
-def _mismatches(cell: Cell) -> Iterator[str]:
-    """Values that do not go together: model and task, format and access, format and decoder."""
-    storage_format, workload, model = (str(cell.get(name, "")) for name in ("storage_format", "workload", "model"))
-    task = plugins.declared("feedrate.workloads", workload, "TASK")
-    if model and task != (able := plugins.declared("feedrate.workloads.models", model, "TASK")):
-        yield f"model {model} is for {able}, workload {workload} for {task}"
-    if cell.get("normalize_on") == "none" and cell["mode"] != "load":
-        yield "normalize_on none is for loading alone (mode load)"
-    if storage_format and cell["access"] not in traits(storage_format).access:
-        yield f"storage_format {storage_format} is streamed from shards: it has no {cell['access']} access"
-    samples = plugins.samples_of(workload)
-    if storage_format and samples not in (held := traits(storage_format).holds):
-        yield f"storage_format {storage_format} holds {' and '.join(held)}, workload {workload} has {samples}"
-    if decoder := str(cell.get("decoder", "")):
-        stores = "jpeg" if samples == "files" else traits(storage_format).stores
-        if stores not in plugins.declared("feedrate.formats.decoders", decoder, "CODECS"):
-            yield f"decoder {decoder} cannot decode {stores} (storage_format {storage_format})"
-    if decoder and plugins.on_device(decoder):
-        yield from _device_decode_limits(cell, samples, decoder)
-    if cell.get("scaled_decode") and not plugins.declared("feedrate.formats.decoders", decoder, "SCALES"):
-        yield f"decoder {decoder} has no scaled decoding"
-
-
-def _device_decode_limits(cell: Cell, samples: str, decoder: str) -> Iterator[str]:
-    """Why a device cannot decode what workers read."""
-    if samples != "files":
-        yield f"decoder {decoder} decodes image files as they are (workload imagefolder)"
-    if (cell.get("collate"), cell.get("normalize_on")) != ("fast", "device"):
-        yield f"decoder {decoder} is handed bytes: collate fast, normalize_on device"
-
-
-def _cpu_limits(cell: Cell, place: Place) -> Iterator[str]:
-    """What only a CUDA device can do."""
-    if place.device == "cuda":
-        return
-    for axis, value in (("mode", "copy"), ("step", "spin"), ("amp", "fp16"), ("debug", "nvtx")):
-        if cell.get(axis) == value:
-            yield f"{axis} {value} needs a CUDA device"
-    decoder = str(cell.get("decoder", ""))
-    if decoder and plugins.on_device(decoder):
-        yield f"decoder {decoder} needs a CUDA device"
-    check = str(cell.get("check", ""))
-    if check and plugins.declared(_PLUGINS["check"], check, "DEVICE"):
-        yield f"check {check} needs a CUDA device"
-
-
-def _step_limits(cell: Cell, place: Place) -> Iterator[str]:
-    """Why a training step cannot be made as a cell says."""
-    model, fusion, debug, size = str(cell["model"]), cell["fusion"], cell["debug"], int(cell.get("patch_size", 0))
-    knobs = plugins.declared("feedrate.workloads.models", model, "KNOBS") or ()
-    if fusion == "functional" and "fusion" not in knobs:
-        yield f"model {model} has no function that PyTorch has fused: fusion functional changes nothing"
-    if fusion == "script" and sys.version_info >= (3, 14):
-        yield "fusion script: TorchScript does not run on Python 3.14"
-    yield from _compiler_limits(str(fusion), place)
-    if fusion == "cuda_graphs" and cell["zero_grad"] == "memset":
-        yield "fusion cuda_graphs with zero_grad memset: gradients that are kept lie in memory that a graph overwrites"
-    if debug in ("gradcheck", "gradgradcheck"):
-        yield from _gradient_limits(cell)
-    halved = plugins.declared("feedrate.workloads.models", model, "HALVED")
-    if halved and size < LEAST_HALVED and int(cell["batch_size"]) == 1:
-        yield f"model {model}: its batch norms need two samples below {LEAST_HALVED} pixels"
-    if cell.get("vary_shapes") and size < LEAST_VARIED:
-        yield "vary_shapes: images below 16 pixels have one size only"
-    if side := plugins.declared("feedrate.workloads.models", model, "CELL"):
-        if size % side:
-            yield f"model {model} takes images of multiples of {side} pixels, patch_size is {size}"
-        if cell.get("vary_shapes"):
-            yield f"model {model} takes images of one size"
-
-
-def _gradient_limits(cell: Cell) -> Iterator[str]:
-    """Why gradients cannot be checked number by number."""
-    if "patch_size" not in cell:
-        yield f"debug {cell['debug']} takes the loss for every number of an image"
-    elif int(cell["batch_size"]) > 1 or int(cell["patch_size"]) > LARGEST_CHECKED:
-        yield f"debug {cell['debug']} takes the loss twice for every number of the input (batch_size 1, patch_size ≤ 8)"
-    if cell.get("norm") == "batch":
-        yield f"debug {cell['debug']}: a batch norm needs two samples at this size"
-
-
-def _compiler_limits(fusion: str, place: Place) -> Iterator[str]:
-    """Why a network cannot be compiled."""
-    if fusion == "cuda_graphs" and place.device != "cuda":
-        yield "fusion cuda_graphs needs a CUDA device"
-    if fusion in ("compile", "cuda_graphs"):
-        if not (os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")):
-            yield f"fusion {fusion} needs a C++ compiler (g++)"
-        if place.device == "cuda" and importlib.util.find_spec("triton") is None:
-            yield f"fusion {fusion} on CUDA needs triton (pip install triton)"
-
-
-def _replica_limits(cell: Cell, place: Place) -> Iterator[str]:
-    """Why a model cannot be replicated as a cell says."""
-    kind, world, fusion = str(cell["parallel"]), int(cell.get("world_size", 1)), cell.get("fusion")
-    if _shards(cell):
-        yield f"parallel {kind} deals samples out one by one; storage_format {cell['storage_format']} is streamed"
-    if cell.get("page_cache") == "cold" or cell.get("cache", "none") != "none":
-        yield f"parallel {kind} with page_cache cold or a cache: a replica would evict or fill what the others read"
-    if kind == "dp":
-        if world < 2:
-            yield "parallel dp with world_size 1 calls the model itself: there is nothing to compare"
-        if fusion in ("compile", "script", "cuda_graphs"):
-            yield (
-                f"parallel dp with fusion {fusion}: DataParallel copies the model in every step, and not what was made "
-                "of it"
-            )
-        if place.device != "cuda":
-            yield "parallel dp needs CUDA devices"
-        if cell.get("amp") == "bf16":
-            yield "parallel dp with amp bf16: DataParallel's threads compute in float16 whatever autocast was told"
-    yield from _rank_limits(kind, world, int(cell.get("nodes", 1)), place)
-
-
-def _rank_limits(kind: str, world: int, nodes: int, place: Place) -> Iterator[str]:
-    """Why replicas cannot be shared out among nodes, or among the devices of one."""
-    if kind == "dp" and nodes > 1:
-        yield "parallel dp is one process: it trains on one node"
-    elif world % nodes:
-        yield f"world_size {world} cannot be shared out evenly among {nodes} nodes"
-    elif place.device == "cuda" and world // nodes > place.gpus:
-        each = " on each node" if nodes > 1 else ""
-        yield f"world_size {world} needs {world // nodes} CUDA devices{each}; {place.gpus} here"
-
-
-def _sizes(cell: Cell, place: Place) -> Iterator[str]:
-    """What does not fit: batches into the set, workers onto shards, prefetched batches into shared memory."""
-    samples, workers, batch = (int(cell.get(name, 0)) for name in ("n_samples", "num_workers", "batch_size"))
-    world = int(cell.get("world_size", 1))
-    if samples and batch * world > samples:
-        yield "batch_size (times world_size) above n_samples" if world > 1 else "batch_size above n_samples"
-    if "index_entries" in cell and batch > int(cell["index_entries"]):
-        yield "batch_size above index_entries"
-    if samples and workers > (shards := _shards(cell) or workers):
-        yield f"more workers than shards: storage_format {cell['storage_format']} has {shards} for {samples} samples"
-    # Bytes where they leave the worker as such, else float32, or two int64 for each token; and what is planted.
-    width = 1 if cell.get("normalize_on") in ("device", "none") else 4 if "patch_size" in cell else 8
-    sample_bytes = width * _pixel_bytes(cell) + int(cell.get("payload_bytes", 0))
-    sharing = workers if loader_traits(str(cell.get("loader", ""))).workers == "processes" else 0
-    prefetched = sharing * int(cell.get("prefetch_factor", 0)) * batch * sample_bytes * world
-    if place.shm_bytes and prefetched > place.shm_bytes:
-        yield "prefetched batches would not fit into /dev/shm (lower num_workers, prefetch_factor or batch_size)"
-
-
-def _shards(cell: Cell) -> int | None:
-    """Files of a streamed set; None where samples are read one by one."""
-    streamed = traits(str(cell["storage_format"])).streamed
-    return min(STREAM_SHARDS, int(cell["n_samples"])) if streamed else None
-
-
-def _cold_limits(cell: Cell, place: Place, protocol: Protocol) -> Iterator[str]:
-    """Why a trial cannot read each sample at most once."""
-    if place.one_machine and int(cell.get("nodes", 1)) > 1:
-        yield "page_cache cold: these nodes are one machine, whose page cache they share"
-    if place.in_memory:
-        yield "page_cache cold: the data folder lies in memory (choose a disk with --data-root)"
-    if cell.get("prefetcher", "none") != "none":
-        yield "page_cache cold with a prefetcher: it is one batch ahead of those that may be read once"
-    samples, size, workers = int(cell["n_samples"]), int(cell["batch_size"]), int(cell["num_workers"])
-    ahead, access, shards = int(cell.get("prefetch_factor", 0)), str(cell["access"]), _shards(cell)
-    batches = window.batches_once(samples, size, workers, access, shards)
-    if window.steps_once(batches, workers, ahead) < window.whole(protocol.min_steps, workers):
-        least = window.samples_once(size, workers, ahead, protocol.min_steps, access)
-        wanted = "more samples" if shards else f"n_samples of {least:,} or more"
-        yield f"page_cache cold: too few samples to read each once only ({wanted}, or smaller batches)"
-
-
-def _neighbour_limits(cell: Cell, place: Place) -> Iterator[str]:
-    """Why samples that a trial did not read yet would lie in memory: what lies around a sample is read with it.
-
-    That is the rest of its chunk, and in a mapped file what the kernel reads around a fault. Compressed samples are
-    smaller than their pixels, so that one of their sets may still fail (``window.UNREAD_MOST``).
-    """
-    storage_format, sample_bytes = str(cell["storage_format"]), _pixel_bytes(cell)
-    chunk = plugins.declared(_PLUGINS["storage_format"], storage_format, "CHUNK_SAMPLES") or 1
-    around = sample_bytes * (chunk - 1)
-    if traits(storage_format).mapped and cell.get("readahead", True):
-        around = max(around, int(cell["read_ahead_kib"]) << 10 or place.read_ahead_bytes or 0)
-    most = int(sample_bytes * window.UNREAD_MOST * window.COLD_PART)
-    if cell["access"] == "random" and not cell.get("memory_limit_mib") and around > most:
-        yield (
-            f"page_cache cold: {around >> 10:,} KiB are read around each sample of {sample_bytes >> 10:,} KiB, so that "
-            f"over {window.UNREAD_MOST:.0%} of those not read yet would lie in memory (at most {most >> 10:,} KiB may "
-            "be: take larger samples, or where a file is mapped a smaller read_ahead_kib)"
-        )
-
-
-def _full_limits(cell: Cell, place: Place) -> Iterator[str]:
-    """Why memory cannot be full of a set."""
-    if place.in_memory:
-        yield "page_cache full: the data folder lies in memory (choose a disk with --data-root)"
-    limit = int(cell.get("memory_limit_mib", 0)) << 20
-    if not limit:
-        yield "page_cache full needs a memory_limit_mib: the memory that is full"
-    elif (least := -(-limit // _pixel_bytes(cell))) > int(cell["n_samples"]):
-        yield f"page_cache full: the set is smaller than memory_limit_mib (n_samples of {least:,} or more)"
-
-
-def _pixel_bytes(cell: Cell) -> int:
-    """Bytes of a sample's pixels."""
-    if "patch_size" not in cell:
-        return TOKEN_BYTES
-    fields = 2 if plugins.declared(_PLUGINS["workload"], str(cell["workload"]), "TASK") == "super-resolution" else 1
-    return fields * 3 * int(cell["patch_size"]) ** 2
+                    ceilings.setdefault(key, PlannedCell(key, stage, cell.suite, "ceiling"))
+    asked = {cell.cell_id for cell in cells}
+    return tuple(cell for key, cell in ceilings.items() if key not in asked)

@@ -15,11 +15,11 @@ Claims name axes and values, never ids. Which cells they are depends on the devi
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from feedrate.schema.axes import AXES, BY_NAME, Value, applicable, cell_id
+from feedrate.schema.axes import AXES, BY_NAME, PHOTOGRAPHS, Value, applicable, cell_id
 from feedrate.schema.errors import InputError, expected_one_of
 from feedrate.schema.metrics import METRICS
 
@@ -32,11 +32,9 @@ NEEDS: Mapping[str, str] = {
     "cpu": "",
     "cuda": "needs a CUDA device",
     "gpus": "needs two CUDA devices",
-    "disks": "needs runs on two storage devices (--data-root), held against each other with make compare",
-    "machines": "needs several machines that differ in it, which is recorded, never changed: make compare shows it",
+    "disks": "needs runs on two storage devices (--data-root), held against each other with feedrate compare",
+    "machines": "needs several machines that differ in it, which is recorded, never changed: feedrate compare shows it",
 }
-PHOTOGRAPHS = ("div2k", "folder", "div2k_standin")
-"""Workloads that stand in for another; a claim that names the first is tested on whichever a run has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +71,9 @@ class Effect:
 
     steps: tuple[tuple[float, Values], ...]
     """Weight of each side within a case, and the values that make it this side."""
-    cases: tuple[Values, ...]
+    cases: Sequence[Values]
     """What is held fixed; each is one question, and their mean is the effect."""
-    against: tuple[Values, ...] = ()
+    against: Sequence[Values] = ()
     """Cases whose effect is subtracted; the effect is an interaction then."""
     metric: str = "throughput"
     """A name of ``metrics.METRICS``."""
@@ -92,7 +90,7 @@ class Effect:
         return len(self.steps) == 1
 
     @property
-    def several(self) -> tuple[Values, ...]:
+    def several(self) -> Sequence[Values]:
         """The cases that it is the mean of, where they are several; the sides of an interaction are no cases of it."""
         return () if self.against or len(self.cases) < 2 else self.cases
 
@@ -102,48 +100,36 @@ class Effect:
 
     def weighted_cases(self) -> list[tuple[float, Values]]:
         """Every case with its weight: 1 ÷ their number, negative for those held against."""
-        found = [(1 / len(self.cases), case) for case in self.cases]
-        return found + [(-1 / len(self.against), case) for case in self.against]
+        shares = ((self.cases, 1), (self.against, -1))
+        return [(sign / len(cases), case) for cases, sign in shares for case in cases]
+
+    def settings(self) -> Iterator[dict[str, Value]]:
+        """The values of every side of every case."""
+        return (values for _, case in self.weighted_cases() for _, values in self.sides(case))
 
 
-def pair(
-    a: Values,
-    b: Values,
-    *cases: Values,
-    against: Sequence[Values] = (),
-    metric: str = "throughput",
-    says: Says = "more",
-    figure: float | None = None,
-) -> Effect:
-    """Compare two settings."""
-    return Effect(((-1.0, a), (1.0, b)), cases, tuple(against), metric, says, figure)
-
-
-def level(metric: str, *cases: Values, figure: float, says: Says = "more") -> Effect:
-    """Hold a metric itself against the source's figure: 0.8 times as much or more; for ``less`` 1.25 times or less."""
-    return Effect(((1.0, {}),), cases, (), metric, says, figure)
+def pair(a: Values, b: Values, *cases: Values, **more: Any) -> Effect:
+    """Compare two settings; further arguments are fields of ``Effect``, here and below."""
+    return Effect(((-1.0, a), (1.0, b)), cases, **more)
 
 
 def change(axis: str, a: Value, b: Value, *cases: Values, **more: Any) -> Effect:
-    """Compare two values of one axis; further arguments are those of ``pair``."""
+    """Compare two values of one axis."""
     return pair({axis: a}, {axis: b}, *cases, **more)
 
 
-def slope(
-    axis: str,
-    values: Sequence[int],
-    *cases: Values,
-    against: Sequence[Values] = (),
-    metric: str = "throughput",
-    says: Says = "more",
-    figure: float | None = None,
-) -> Effect:
+def level(metric: str, *cases: Values, **more: Any) -> Effect:
+    """Hold a metric itself against the source's figure: 0.8 times as much or more; for ``less`` 1.25 times or less."""
+    return Effect(((1.0, {}),), cases, metric=metric, **more)
+
+
+def slope(axis: str, values: Sequence[int], *cases: Values, **more: Any) -> Effect:
     """Fit a line through the logs of a metric over the log of an axis; the effect is what one doubling does."""
     logs = [math.log(value) for value in values]
     mean = sum(logs) / len(logs)
     square = sum((log - mean) ** 2 for log in logs)
     steps = tuple((math.log(2) * (log - mean) / square, {axis: value}) for log, value in zip(logs, values, strict=True))
-    return Effect(steps, cases, tuple(against), metric, says, figure, along=axis)
+    return Effect(steps, cases, along=axis, **more)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,10 +197,12 @@ class Claim:
 
     def effects(self) -> list[tuple[Effect, Needs]]:
         """What decides it, on any device, and what stands beside it; each with what it takes."""
-        own: list[tuple[Effect, Needs]] = [(self.effect, self.needs)] if self.effect else []
-        own += [(self.on_cuda, "cuda")] if self.on_cuda else []
-        own += [(part.effect, "cuda" if part.device == "cuda" else self.needs) for part in self.also]
-        return [*own, *((aside.effect, aside.needs or self.needs) for aside in self.asides)]
+        deciding = ((self.effect, self.needs), (self.on_cuda, "cuda"))
+        return [
+            *((effect, needs) for effect, needs in deciding if effect),
+            *((part.effect, "cuda" if part.device == "cuda" else self.needs) for part in self.also),
+            *((aside.effect, aside.needs or self.needs) for aside in self.asides),
+        ]
 
 
 Claims = Mapping[str, tuple[str, Claim]]
@@ -231,12 +219,7 @@ class Term:
 
 
 def cell_on(values: Values, device: str, photographs: str = PHOTOGRAPHS[0]) -> tuple[dict[str, Value], dict[str, str]]:
-    """Find the cell that values make on a device.
-
-    Args:
-        values: of a side of a case.
-        device: ``cpu`` or ``cuda``.
-        photographs: the workload that stands in div2k's place.
+    """Find the cell that values make on a device, where a workload stands in div2k's place.
 
     Returns:
         The axes that apply, and for each given value that does not apply the reason.
@@ -251,22 +234,15 @@ def cell_on(values: Values, device: str, photographs: str = PHOTOGRAPHS[0]) -> t
 def terms(
     effect: Effect, device: str, photographs: str = PHOTOGRAPHS[0], cases: Sequence[tuple[float, Values]] | None = None
 ) -> list[Term]:
-    """List the cells of an effect with their weights, each cell once.
-
-    Args:
-        effect: of a claim.
-        device: ``cpu`` or ``cuda``.
-        photographs: the workload that stands in div2k's place.
-        cases: some of its cases with their weights; all of them if not given.
-    """
-    found: dict[str, Term] = {}
+    """List the cells of an effect, or of some of its cases with their weights, each cell once; see ``cell_on``."""
+    weights, cells = dict[str, float](), dict[str, dict[str, Value]]()
     for share, case in cases if cases is not None else effect.weighted_cases():
         for weight, values in effect.sides(case):
             cell, _ = cell_on(values, device, photographs)
             key = cell_id(cell)
-            before = found[key].weight if key in found else 0.0
-            found[key] = Term(before + share * weight, key, cell)
-    return list(found.values())
+            cells[key] = cell
+            weights[key] = weights.get(key, 0.0) + share * weight
+    return [Term(weights[key], key, cell) for key, cell in cells.items()]
 
 
 def untestable(claim: Claim, device: str) -> str | None:
@@ -276,12 +252,10 @@ def untestable(claim: Claim, device: str) -> str | None:
     """
     if claim.needs != "cpu" and not (claim.needs in ("cuda", "gpus") and device == "cuda"):
         return NEEDS[claim.needs]
-    for effect in claim.deciding():
-        for _, case in effect.weighted_cases():
-            for _, values in effect.sides(case):
-                for name, reason in cell_on(values, device)[1].items():
-                    if values[name] != BY_NAME[name].default:
-                        return f"{name}: {reason}"
+    for values in (values for effect in claim.deciding() for values in effect.settings()):
+        for name, reason in cell_on(values, device)[1].items():
+            if values[name] != BY_NAME[name].default:
+                return f"{name}: {reason}"
     return None
 
 
@@ -318,11 +292,10 @@ def _validate_effect(effect: Effect, device: str, where: str) -> None:
             f"{where}: got {len(effect.cases)} cases of {len(effect.steps)} sides; expected one of two, or of one side "
             "with a figure"
         )
+    for values in effect.settings():
+        _validate_values(values, where)
     for _, case in effect.weighted_cases():
-        sides = [values for _, values in effect.sides(case)]
-        for values in sides:
-            _validate_values(values, where)
-        if len({cell_id(cell_on(values, device)[0]) for values in sides}) < len(sides):
+        if len({cell_id(cell_on(values, device)[0]) for _, values in effect.sides(case)}) < len(effect.steps):
             same = " and ".join(_text(values) for _, values in effect.steps)
             raise InputError(
                 f"{where}: {same} are the same cell with {_text(case)} on {device}; expected an A that differs from B"

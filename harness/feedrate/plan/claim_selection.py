@@ -25,14 +25,14 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
 from feedrate.plan import suite
-from feedrate.plan.claim import Claim, Effect, Term, Values, cell_on, terms, untestable
+from feedrate.plan.claim import Claim, Effect, cell_on, terms, untestable
 from feedrate.plan.stopping import BlockLogs, Rule, blocks_to, deviation, half_width
 from feedrate.schema.axes import Cell, cell_id
 from feedrate.schema.metrics import METRICS, SAME, least_of, room
@@ -119,12 +119,10 @@ def plan_claims(
         The claims that can be tested, and for each other one by its id why it cannot.
     """
     planned, reasons = [], {}
-    for claim in (each.on(device) for each in claims):
+    for claim in (one.on(device) for one in claims):
         checks = [cell_on({"mode": "check", **values}, device, photographs)[0] for values in claim.facts]
-        facts = [Term(1.0, cell_id(cell), cell) for cell in checks]
-        asked = claim.deciding()
-        deciding = [terms(effect, device, photographs) for effect in asked] or [facts[:1]]
-        missing = [term.cell for part in deciding for term in part if term.cell_id not in cells]
+        sides = [term.cell for effect in claim.deciding() for term in terms(effect, device, photographs)]
+        missing = [cell for cell in sides or checks[:1] if cell_id(cell) not in cells]
         if claim.most_cores and cores > claim.most_cores:
             reasons[claim.id] = f"its sides are for {claim.most_cores} cores at most; this machine has {cores}"
         elif cores < claim.least_cores:
@@ -134,25 +132,24 @@ def plan_claims(
         elif missing:
             reasons[claim.id] = "this run leaves out cells of it"
         else:
+            effects = [_planned(effect, device, photographs) for effect in claim.deciding()]
             beside = [_planned(aside.effect, device, photographs) for aside in claim.asides]
-            effects = [_planned(effect, device, photographs) for effect in asked]
-            everything = {cell for effect in (*effects, *beside) for cell in effect.weights}
-            everything |= {fact.cell_id for fact in facts}
-            effects = effects or [PlannedEffect(None, {facts[0].cell_id: 1.0})]
+            facts = [PlannedEffect(None, {cell_id(cell): 1.0}) for cell in checks]
+            wanted = {cell for effect in (*effects, *beside, *facts) for cell in effect.weights}
             averaged = {cell for effect in (*effects, *beside) if effect.averaged for cell in effect.weights}
-            known = frozenset(cells)
-            planned.append(PlannedClaim(claim.id, tuple(effects), known & everything, known & averaged))
+            there = frozenset(cells)
+            planned.append(PlannedClaim(claim.id, tuple(effects or facts[:1]), there & wanted, there & averaged))
     return tuple(planned), reasons
 
 
 def _planned(effect: Effect, device: str, photographs: str) -> PlannedEffect:
     """An effect with its cells, and those of each of its cases."""
-
-    def weights(cases: Sequence[tuple[float, Values]] | None = None) -> dict[str, float]:
-        return {term.cell_id: term.weight for term in terms(effect, device, photographs, cases)}
-
+    weights, *cases = (
+        {term.cell_id: term.weight for term in terms(effect, device, photographs, of)}
+        for of in (None, *([(1.0, case)] for case in effect.several))
+    )
     least = None if effect.figure is None else least_of(effect.figure, effect.says)
-    return PlannedEffect(effect.metric, weights(), least, tuple(weights([(1.0, case)]) for case in effect.several))
+    return PlannedEffect(effect.metric, weights, least, tuple(cases))
 
 
 def compared_with(cells: AbstractSet[str], effects: Sequence[PlannedEffect]) -> set[str]:
@@ -160,10 +157,12 @@ def compared_with(cells: AbstractSet[str], effects: Sequence[PlannedEffect]) -> 
 
     Windows of all these are of one length: a longer one tells another share of a start or of a growth.
     """
-    found = set(cells)
-    while more := {cell for effect in effects if found & effect.weights.keys() for cell in effect.weights} - found:
-        found |= more
-    return found
+    compared = set(cells)
+    while (
+        more := {cell for effect in effects if compared & effect.weights.keys() for cell in effect.weights} - compared
+    ):
+        compared |= more
+    return compared
 
 
 class ClaimTracker:
@@ -212,20 +211,15 @@ class ClaimTracker:
         return min(self._certainty(effect, before) for effect in claim.effects)
 
     def _certainty(self, effect: PlannedEffect, before: int | None) -> float:
-        values = self.values(effect, before)
         if effect.metric is None:
-            return len(values) / FACT_TRIALS
-        if len(values) < LEAST_BLOCKS:
-            return 0.0
-        found = [(values, self.level)]
-        found += [(self._logs[effect.metric].sums(case, before), self.case_level) for case in effect.cases]
-        return min(self._within(effect, *each) for each in found)
+            return len(self.values(effect, before)) / FACT_TRIALS
+        return min(_spare(effect, values, level) for values, level in self._samples(effect, before, self.level))
 
-    def _within(self, effect: PlannedEffect, values: Sequence[float], level: float) -> float:
-        if len(values) < LEAST_BLOCKS:
-            return 0.0
-        half = half_width(values, level)
-        return effect.room(fmean(values)) / half if half else math.inf
+    def _samples(self, effect: PlannedEffect, before: int | None, level: float) -> Iterator[tuple[list[float], float]]:
+        """The logs of an effect with the level of its interval, and those of each of its cases with theirs."""
+        yield self.values(effect, before), level
+        for case in effect.cases:
+            yield self._logs[effect.metric].sums(case, before), self.case_level
 
     def done(self, claim: PlannedClaim, before: int | None = None) -> bool:
         """Whether it is certain, or had the protocol's most blocks."""
@@ -247,28 +241,22 @@ class ClaimTracker:
         There an interval must be narrow on both sides, which more blocks alone seldom make it. Whatever an open claim
         compares with such a cell grows with it.
         """
-        found: set[str] = set()
         compared = [effect for claim in self.open(before) for effect in claim.effects if effect.metric]
-        for effect in compared:
-            values = self.values(effect, before)
-            if len(values) >= GROWS_AFTER and abs(fmean(values)) < math.log(SAME[1]):
-                found |= effect.weights.keys()
-        return compared_with(found, compared)
+        near = {
+            cell
+            for effect in compared
+            if len(logs := self.values(effect, before)) >= GROWS_AFTER and abs(fmean(logs)) < math.log(SAME[1])
+            for cell in effect.weights
+        }
+        return compared_with(near, compared)
 
     def in_reach(
         self, before: int, dropped: Iterable[str], seconds: Mapping[str, float], left_s: float
     ) -> list[PlannedClaim]:
         """The open claims that the time left would bring to a verdict, those that take least of it first.
 
-        Args:
-            before: the block that is about to begin.
-            dropped: cells that only ever failed.
-            seconds: cell_id to what a trial of it takes.
-            left_s: of the budget.
-
-        Returns:
-            What can be decided, then what else fits into the time with all of its blocks; everything that is open while
-            too few blocks are there to tell.
+        What else fits into the time with all of its blocks follows; everything that is open is named while too few
+        blocks are there to tell. ``seconds`` are those of a cell's trial.
         """
         claims = self.open(before, dropped)
         if before < LEAST_BLOCKS:
@@ -288,11 +276,8 @@ class ClaimTracker:
 
     def _missing(self, claim: PlannedClaim, before: int, level: float) -> float:
         """Predict how many more blocks a verdict takes, at least one; infinitely many where the protocol ends first."""
-        missing = [self._missing_of(effect, self.values(effect, before), level) for effect in claim.effects]
-        for effect in claim.effects:
-            logs = [self._logs[effect.metric].sums(case, before) for case in effect.cases]
-            missing += [self._missing_of(effect, values, self.case_level) for values in logs]
-        return max(missing)
+        samples = ((effect, *sample) for effect in claim.effects for sample in self._samples(effect, before, level))
+        return max(self._missing_of(*sample) for sample in samples)
 
     def _missing_of(self, effect: PlannedEffect, values: Sequence[float], level: float) -> float:
         if effect.metric is None or len(values) < LEAST_BLOCKS:
@@ -308,11 +293,18 @@ class ClaimTracker:
         Returns:
             cell_id to the number of the run's blocks by then; a cell that no open claim wants is not named.
         """
-        gone, found = set(dropped), dict[str, int]()
+        gone, blocks = set(dropped), dict[str, int]()
         for claim in self.open(before, gone):
             needed = [self.rule.needed(self.values(effect, before)) for effect in claim.effects]
             wanted = FACT_TRIALS if claim.fact else max(needed)
             more = max(1, min(self.rule.most, wanted) - self.tried(claim, before))
-            for cell in claim.cells - gone:
-                found[cell] = max(found.get(cell, 0), before + more)
-        return found
+            blocks |= {cell: max(blocks.get(cell, 0), before + more) for cell in claim.cells - gone}
+        return blocks
+
+
+def _spare(effect: PlannedEffect, values: Sequence[float], level: float) -> float:
+    """How many times as wide an interval might be; 0 after too few blocks."""
+    if len(values) < LEAST_BLOCKS:
+        return 0.0
+    half = half_width(values, level)
+    return effect.room(fmean(values)) / half if half else math.inf

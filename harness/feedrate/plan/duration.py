@@ -30,18 +30,7 @@ TRAINED_PER_S = 0.25e6
 
 
 def trial_s(cell: Cell, protocol: Protocol, window_s: float, device: str, cores: int) -> float:
-    """Predict the wall clock of a trial.
-
-    Args:
-        cell: its axes.
-        protocol: how long it warms up, and its least steps.
-        window_s: least wall clock of its window, in seconds.
-        device: cpu or cuda.
-        cores: that its workers share.
-
-    Returns:
-        Seconds.
-    """
+    """Predict the wall clock of a trial, in seconds, whose window lasts ``window_s`` and whose workers share cores."""
     workers, ahead = int(cell.get("num_workers", 0)), int(cell.get("prefetch_factor", 0))
     waiting_s, computing_s = batch_s(cell)
     crowded = max(1.0, workers / cores)
@@ -74,11 +63,7 @@ def _step_s(cell: Cell, device: str, cores: int) -> float:
 
 
 def batch_s(cell: Cell) -> tuple[float, float]:
-    """Predict what one worker takes for one batch.
-
-    Returns:
-        Seconds for which it waits, and seconds for which it computes.
-    """
+    """Predict for how long one worker waits, and for how long it computes, for one batch, in seconds."""
     if cell["mode"] not in ("train", "load") or "storage_format" not in cell:
         return 0.0, 0.0
     size = int(cell["batch_size"])
@@ -94,7 +79,11 @@ def sample_s(cell: Cell) -> float:
     ready = cell.get("cache", "none") != "none"
     if plugins.samples_of(workload) == "files":
         return 0.0 if ready else FILE_PIXELS / DECODED_PER_S["files"]
-    fields = 2 if plugins.declared("feedrate.workloads", workload, "TASK") == "super-resolution" else 1
-    pixels = fields * int(cell["patch_size"]) ** 2
     decoded = DECODED_PER_S.get(plugins.traits(storage_format).stores, math.inf)
-    return pixels * (1 / COPIED_PER_S + (0.0 if ready else 1 / decoded))
+    return pixels(cell) * (1 / COPIED_PER_S + (0.0 if ready else 1 / decoded))
+
+
+def pixels(cell: Cell) -> int:
+    """Pixels of a sample of images, its target included where that is an image too."""
+    task = plugins.declared("feedrate.workloads", str(cell["workload"]), "TASK")
+    return (2 if task == "super-resolution" else 1) * int(cell["patch_size"]) ** 2

@@ -7,7 +7,7 @@ unknown key is refused, never ignored.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from feedrate.store.manifest import Protocol
 VERSION = 1
 SHIPPED = Path("matrix.yaml")
 DEVICES = ("cpu", "cuda")
-CONDITION = "device"
+DEVICE = "device"
 """Key of a slice that is not an axis: the slice is for this device only."""
 
 Slice = Mapping[str, tuple[Value, ...]]
@@ -63,30 +63,28 @@ class Matrix:
 
     def suites(self) -> dict[str, Any]:
         """Suite to its slices as plain values, for the manifest."""
-        found: dict[str, list[dict[str, Any]]] = {}
+        plain: dict[str, list[dict[str, Any]]] = {}
         for part in self.slices:
-            condition = {CONDITION: part.device} if part.device else {}
-            found.setdefault(part.suite, []).append({**condition, **{k: list(v) for k, v in part.axes.items()}})
-        return found
+            only_on = {DEVICE: part.device} if part.device else {}
+            plain.setdefault(part.suite, []).append({**only_on, **{k: list(v) for k, v in part.axes.items()}})
+        return plain
 
 
 class _UniqueKeys(yaml.SafeLoader):
     """YAML as PyYAML reads it, except that a key given twice is an error and not the last one wins."""
 
-
-def _mapping(loader: _UniqueKeys, node: yaml.MappingNode) -> dict[Any, Any]:
-    seen: dict[Any, Any] = {}
-    for key_node, value_node in node.value:
-        key = loader.construct_object(key_node, deep=True)
-        if not isinstance(key, str | int | float | bool):
-            raise yaml.MarkedYAMLError(problem="a key must be a name", problem_mark=key_node.start_mark)
-        if key in seen:
-            raise yaml.MarkedYAMLError(problem=f"the key '{key}' stands here twice", problem_mark=key_node.start_mark)
-        seen[key] = loader.construct_object(value_node, deep=True)
-    return seen
-
-
-_UniqueKeys.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if not isinstance(key, str | int | float | bool):
+                raise yaml.MarkedYAMLError(problem="a key must be a name", problem_mark=key_node.start_mark)
+            if key in seen:
+                raise yaml.MarkedYAMLError(
+                    problem=f"the key '{key}' stands here twice", problem_mark=key_node.start_mark
+                )
+            seen.add(key)
+        return super().construct_mapping(node, deep)
 
 
 def _parse(path: Path) -> Any:
@@ -134,10 +132,10 @@ def _axis(name: str, values: Any, where: str) -> tuple[Value, ...]:
 
 
 def _slice(name: str, raw: Any, where: str) -> SuiteSlice:
-    given = dict(_section(raw, where, [*(axis for axis in BY_NAME if axis != "script"), CONDITION]))
-    device = given.pop(CONDITION, None)
+    given = dict(_section(raw, where, [*(axis for axis in BY_NAME if axis != "script"), DEVICE]))
+    device = given.pop(DEVICE, None)
     if device is not None and device not in DEVICES:
-        raise InputError(f"{where}.{CONDITION}: got {device!r}; {expected_one_of(device, DEVICES)}")
+        raise InputError(f"{where}.{DEVICE}: got {device!r}; {expected_one_of(device, DEVICES)}")
     return SuiteSlice(name, {axis: _axis(axis, values, f"{where}.{axis}") for axis, values in given.items()}, device)
 
 
@@ -148,26 +146,23 @@ def _slices(name: str, raw: Any, where: str) -> tuple[SuiteSlice, ...]:
 
 
 def _protocol(raw: Mapping[str, Any], where: str) -> Protocol:
-    merged = {**DEFAULT_PROTOCOL, **raw}
-    for key in ("warmup_s", "window_s", "timeout_s", "ci_target_pct", *_WHOLE):
-        value, whole = merged[key], key in _WHOLE
-        wrong = isinstance(value, bool) or not isinstance(value, int if whole else int | float)
-        if wrong or not 0 <= value < math.inf or (value == 0 and key != "warmup_s"):
-            raise InputError(
-                f"{where}.{key}: got {value!r}; expected a {'whole ' if whole else ''}number "
-                f"{'of at least' if key == 'warmup_s' else 'above'} 0"
-            )
-    blocks = merged["blocks"]
-    if not (
-        isinstance(blocks, list)
-        and len(blocks) == 2
-        and all(type(b) is int for b in blocks)
-        and 1 <= blocks[0] <= blocks[1]
-    ):
-        raise InputError(f"{where}.blocks: got {blocks!r}; expected [fewest, most] such as [8, 30]")
-    if merged["timeout_s"] <= merged["warmup_s"] + merged["window_s"]:
-        raise InputError(f"{where}.timeout_s: got {merged['timeout_s']!r}; expected more than warmup_s + window_s")
-    return Protocol(**{**merged, "blocks": tuple(blocks)})
+    values = {**DEFAULT_PROTOCOL, **raw}
+    for key, value in values.items():
+        if not _fits(key, value):
+            number = f"{'whole ' if key in _WHOLE else ''}number {'of at least' if key == 'warmup_s' else 'above'} 0"
+            expected = "[fewest, most] such as [8, 30]" if key == "blocks" else f"a {number}"
+            raise InputError(f"{where}.{key}: got {value!r}; expected {expected}")
+    if values["timeout_s"] <= values["warmup_s"] + values["window_s"]:
+        raise InputError(f"{where}.timeout_s: got {values['timeout_s']!r}; expected more than warmup_s + window_s")
+    return Protocol(**{**values, "blocks": tuple(values["blocks"])})
+
+
+def _fits(key: str, value: Any) -> bool:
+    if key == "blocks":
+        whole = isinstance(value, list) and len(value) == 2 and all(type(number) is int for number in value)
+        return whole and 1 <= value[0] <= value[1]
+    number = isinstance(value, int if key in _WHOLE else int | float) and not isinstance(value, bool)
+    return number and 0 <= value < math.inf and (value > 0 or key == "warmup_s")
 
 
 def _protocol_values(raw: Any, where: str, device: str) -> dict[str, Any]:
@@ -179,27 +174,22 @@ def _protocol_values(raw: Any, where: str, device: str) -> dict[str, Any]:
 
 def _suite_slices(
     path: Path, base: Mapping[str, Any], chosen: Mapping[str, Any], only: str, profile: str
-) -> tuple[SuiteSlice, ...]:
+) -> Iterator[SuiteSlice]:
     """The slices of the chosen suites; a profile's list replaces them, its mapping changes those axes in each."""
-    known = plugins.names("feedrate.suites")
-    if only and only not in known:
-        raise InputError(f"SUITE: unknown suite '{only}'; {expected_one_of(only, known)}")
-    found: list[SuiteSlice] = []
     for name in [only] if only else list(chosen or base):
-        own = base[name] if name in base else list(suite.load(name).slices)
-        slices = _slices(name, own, f"{path}: suites.{name}") if own else ()
-        where, raw = f"{path}: profiles.{profile}.suites.{name}", chosen.get(name)
-        if isinstance(raw, list) or (raw is not None and not slices):
-            slices = _slices(name, raw, where)
-        elif raw is not None:
-            new = _slice(name, raw, where)
+        raw = base[name] if name in base else list(suite.load(name).slices)
+        slices = _slices(name, raw, f"{path}: suites.{name}") if raw else ()
+        where, changes = f"{path}: profiles.{profile}.suites.{name}", chosen.get(name)
+        if isinstance(changes, list) or (changes is not None and not slices):
+            slices = _slices(name, changes, where)
+        elif changes is not None:
+            new = _slice(name, changes, where)
             slices = tuple(SuiteSlice(name, {**part.axes, **new.axes}, new.device or part.device) for part in slices)
         if not slices:
             raise InputError(
                 f"{path}: suites.{name}: sweeps nothing; expected axes with values, here or in suites/{name}.py"
             )
-        found += slices
-    return tuple(found)
+        yield from slices
 
 
 def load(path: Path, profile: str = "quick", only: str = "", budget: str = "", device: str = "cpu") -> Matrix:
@@ -213,19 +203,20 @@ def load(path: Path, profile: str = "quick", only: str = "", budget: str = "", d
     document = _section(_parse(path), f"{path}", ["version", "protocol", "suites", "profiles"])
     if document.get("version") != VERSION:
         raise InputError(f"{path}: version: got {document.get('version')!r}; expected {VERSION}")
-    known = plugins.names("feedrate.suites")
-    base = _section(document.get("suites"), f"{path}: suites", known)
+    names = plugins.names("feedrate.suites")
+    base = _section(document.get("suites"), f"{path}: suites", names)
     profiles = _section(document.get("profiles"), f"{path}: profiles")
     if profile not in profiles:
         raise InputError(f"{path}: profiles: unknown profile '{profile}'; {expected_one_of(profile, profiles)}")
     where = f"{path}: profiles.{profile}"
     chosen = _section(profiles[profile], where, ["budget", "protocol", "suites"])
-    protocol = {
-        **_protocol_values(document.get("protocol"), f"{path}: protocol", device),
-        **_protocol_values(chosen.get("protocol"), f"{where}.protocol", device),
-    }
-    slices = _suite_slices(path, base, _section(chosen.get("suites"), f"{where}.suites", known), only, profile)
-    own = suite.load(only).budget_on(device) if only and only not in {**base, **(chosen.get("suites") or {})} else None
-    wanted = budget or own or chosen.get("budget")
-    limit = words.parse(wanted, "BUDGET" if budget else f"{where}.budget") if wanted is not None else None
-    return Matrix(str(path), profile, slices, _protocol(protocol, f"{path}: protocol"), limit)
+    suites = _section(chosen.get("suites"), f"{where}.suites", names)
+    protocol = _protocol_values(document.get("protocol"), f"{path}: protocol", device)
+    protocol |= _protocol_values(chosen.get("protocol"), f"{where}.protocol", device)
+    if only and only not in names:
+        raise InputError(f"--suite: unknown suite '{only}'; {expected_one_of(only, names)}")
+    slices = tuple(_suite_slices(path, base, suites, only, profile))
+    of_suite = suite.load(only).budget_on(device) if only and only not in {**base, **suites} else None
+    wanted = budget or of_suite or chosen.get("budget")
+    budget_s = words.parse(wanted, "--budget" if budget else f"{where}.budget") if wanted is not None else None
+    return Matrix(str(path), profile, slices, _protocol(protocol, f"{path}: protocol"), budget_s)

@@ -1,11 +1,10 @@
-"""A plan for this machine: options, the matrix that they name, what is known of the machine; and the plan as text."""
+"""A plan for this machine: the matrix that options name, what is known of the machine; and the plan as text."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -21,13 +20,14 @@ from feedrate.machine.identity import Machine, Software, describe, environment, 
 from feedrate.machine.linux import NONE, images
 from feedrate.machine.probes import gpu, procfs
 from feedrate.plan import cells, matrix, schedule, tuning
+from feedrate.plan.options import SweepOptions
 from feedrate.plan.search import GRID_BLOCKS
 from feedrate.plan.stopping import ORDERING
 from feedrate.schema import words
 from feedrate.schema.axes import AXES
 from feedrate.schema.columns import PROTOCOL_VERSION
 from feedrate.schema.errors import EnvironmentFault, InputError
-from feedrate.store import place, runs
+from feedrate.store import place
 from feedrate.store.manifest import Membership, Protocol, Spread
 
 _ENVIRONMENT = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
@@ -38,57 +38,26 @@ TORCH_ALLOW_TF32_CUBLAS_OVERRIDE is none of them: a trial sets what it would cha
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """What the command line asks of a plan or a sweep."""
+class NodePart:
+    """A node's part in a sweep of many nodes."""
 
-    matrix: Path = Path("matrix.yaml")
-    profile: str = "quick"
-    suite: str = ""
-    """One suite in place of the profile's; empty is none."""
-    budget: str = ""
-    data: Path | None = None
-    data_root: Path = Path("data")
-    results: Path = runs.RESULTS
-    yes: bool = False
-    fresh: bool = False
-    seed: int | None = None
-    wait_quiet: str = ""
-    """How long to wait at most until the machine is quiet; empty does not wait."""
-    tune: bool = False
-    """Whether the best settings are searched for (``plan.tuning``) in place of measuring every cell."""
-    cluster: Membership | None = None
-    """The sweep of many nodes that this is a part of."""
-    meets_at: str = ""
-    """URL at which its nodes meet before every trial; empty where each sweeps by itself."""
-    one_machine: bool = False
-    """Whether all nodes are this machine."""
-    node: str | None = None
+    membership: Membership
+    label: str
     """What stands for the node's name (``Machine.node``)."""
-
-    def command(self) -> str:
-        """The command that repeats the run; folders of the user's are named by their variable alone."""
-        engine = "local" if self.one_machine else "slurm"
-        given = {
-            f"--profile {shlex.quote(self.profile)}": self.profile != "quick",
-            f"--suite {self.suite}": self.suite,
-            f"--budget {self.budget}": self.budget,
-            f"--matrix {shlex.quote(self.matrix.name)}": self.matrix != Path("matrix.yaml"),
-            "--data DIR": self.data,
-            "--tune": self.tune,
-            "--data-root DIR": self.data_root != Path("data"),
-            f"--on {engine} --nodes {self.cluster.nodes if self.cluster else 1} --together": self.meets_at,
-        }
-        return " ".join(["feedrate sweep", *(word for word, wanted in given.items() if wanted)])
+    meets_at: str = ""
+    """URL at which the nodes meet before every trial; empty where each sweeps by itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class LocalPlan:
     """This machine and what is planned on it."""
 
-    options: Options
+    options: SweepOptions
     machine: Machine
     software: Software
     plan: schedule.Plan
+    part: NodePart | None = None
+    """In the sweep of many nodes; None of a sweep by itself."""
 
     def source(self, workload: str) -> str | None:
         """The folder of photographs that a workload reads, if it reads one."""
@@ -110,7 +79,7 @@ class LocalPlan:
             "software": self.software.model_dump(),
             "source": [self.source("folder"), str(self.options.data_root)],
             "seed": self.options.seed,
-            "sweep": self.options.cluster and self.options.cluster.sweep,
+            "sweep": self.part and self.part.membership.sweep,
             "tune": self.options.tune,
             "order": [
                 ORDERING,
@@ -124,8 +93,8 @@ class LocalPlan:
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def make(options: Options) -> LocalPlan:
-    """Plan for this machine.
+def make(options: SweepOptions, part: NodePart | None = None) -> LocalPlan:
+    """Plan for this machine, by itself or as one of many nodes.
 
     Raises:
         InputError: the matrix or an option cannot be used.
@@ -138,7 +107,7 @@ def make(options: Options) -> LocalPlan:
     # The nearest folder above one that is not there yet lies on the same disk.
     nearest = next(path for path in (options.data_root, *options.data_root.absolute().parents) if _is_folder(path))
     read_ahead.restore(nearest)
-    machine = describe(gpu.installed(), nearest).model_copy(update={"node": options.node})
+    machine = describe(gpu.installed(), nearest).model_copy(update={"node": part.label if part else None})
     asked = {axis for part in wanted.slices for axis in part.axes}
     seconds, spread = _earlier(options.results, machine.machine_id, device, wanted.protocol)
     place = schedule.Place(
@@ -154,11 +123,11 @@ def make(options: Options) -> LocalPlan:
         spread=spread,
         gpus=gpu.count(),
         cores=machine.cores_logical,
-        nodes=options.cluster.nodes if options.cluster and options.cluster.together else 1,
-        one_machine=options.one_machine,
+        nodes=part.membership.nodes if part and part.membership.together else 1,
+        one_machine=options.on == "local",
     )
     plan = cells.expand(wanted, place, yes=options.yes)
-    return LocalPlan(options, machine, software(), tuning.narrowed(plan) if options.tune else plan)
+    return LocalPlan(options, machine, software(), tuning.narrowed(plan) if options.tune else plan, part)
 
 
 def _device() -> Literal["cuda", "cpu"]:
@@ -248,7 +217,7 @@ def _show_blocks(plan: schedule.Plan, say: Callable[..., None]) -> None:
     if cuts := plan.cuts():
         enough = words.show(plan.block_s * schedule.BLOCKS_WANTED)
         say(
-            f"Fewer than {schedule.BLOCKS_WANTED} blocks decide little. Raise BUDGET to {enough}, or leave out:",
+            f"Fewer than {schedule.BLOCKS_WANTED} blocks decide little. Raise --budget to {enough}, or leave out:",
             style="yellow",
         )
         for cut in cuts:

@@ -32,6 +32,8 @@ AVERAGED_WINDOW_S = gpu.LEAST_WINDOW_NS / 1e9
 """Least window of cells that are asked for what the GPU's driver averages."""
 DATA_AXES = ("workload", "storage_format", "n_samples", "patch_size", "scale")
 """They name a packed set."""
+KIND_AXES = ("workload", "patch_size", "scale")
+"""They say what its samples are; all but the first may not apply."""
 DIV2K_FOLDERS = ("DIV2K_train_HR_sub", "DIV2K_valid_HR_sub")
 """What ``make div2k`` leaves below the data folder; the first that is whole is read."""
 PETS_FOLDER = "oxford-iiit-pet"
@@ -163,12 +165,13 @@ class Plan:
     def ceilings_of(self) -> dict[str, tuple[str, ...]]:
         """Training cell to those of its ceilings that run."""
         run = {cell.cell_id for cell in self.all_cells}
-        found = {}
-        for cell in self.cells:
-            if cell.axes["mode"] == "train":
-                stages = map(cell_id, axes.ceilings(cell.axes, self.place.device).values())
-                found[cell.cell_id] = tuple(stage for stage in stages if stage in run)
-        return found
+        return {
+            cell.cell_id: tuple(
+                stage for stage in map(cell_id, axes.ceilings(cell.axes, self.place.device).values()) if stage in run
+            )
+            for cell in self.cells
+            if cell.axes["mode"] == "train"
+        }
 
     @property
     def rule(self) -> Rule:
@@ -178,12 +181,10 @@ class Plan:
 
     def outlook(self) -> Outlook | None:
         """Predict the blocks that the contrasts take; None where too little is known from earlier runs."""
-        known, rule = self.place.spread, self.rule
+        seen, rule = self.place.spread, self.rule
         pairs = contrasts(self.compared)
         spreads = sorted(
-            math.hypot(known[pair.cell_a].sd, known[pair.cell_b].sd)
-            for pair in pairs
-            if pair.cell_a in known and pair.cell_b in known
+            math.hypot(seen[pair.cell_a].sd, seen[pair.cell_b].sd) for pair in pairs if seen.keys() >= {*pair.weights}
         )
         if not spreads or len(spreads) < len(pairs) / 2:
             return None
@@ -191,26 +192,25 @@ class Plan:
             blocks_to(rule.target, spreads[int(share * (len(spreads) - 1))], rule.fewest, rule.most)
             for share in (0.5, 0.9)
         )
-        earlier = [known[cell.cell_id] for cell in self.cells if cell.cell_id in known]
+        earlier = [seen[cell.cell_id] for cell in self.cells if cell.cell_id in seen]
         total = fmean(spread.sd**2 for spread in earlier)
         return Outlook(half, most, min(1.0, fmean(spread.within**2 for spread in earlier) / total) if total else 0.0)
 
     def data_axes(self, cell: PlannedCell) -> dict[str, Value]:
         """Which packed set a cell reads; a cell without a loader takes a batch from any set of its kind."""
-        axes = cell.axes
-        if "n_samples" not in axes:
-            same = ("workload", "patch_size", "scale")
+        reader = cell.axes
+        if "n_samples" not in reader:
             alike = (other.axes for other in self.all_cells if "n_samples" in other.axes)
-            axes = next((other for other in alike if all(other.get(a) == axes.get(a) for a in same)), axes)
-        of_images = ("patch_size", "scale")
-        named = (name for name in DATA_AXES if name not in of_images or name in axes)
-        return {name: axes.get(name, BY_NAME[name].default) for name in named}
+            same = (other for other in alike if all(other.get(name) == reader.get(name) for name in KIND_AXES))
+            reader = next(same, reader)
+        named = (name for name in DATA_AXES if name in reader or name not in KIND_AXES)
+        return {name: reader.get(name, BY_NAME[name].default) for name in named}
 
     def cell_s(self, cell: PlannedCell) -> float:
         """Seconds that a trial of a cell takes: as in earlier runs here, else as ``duration`` predicts."""
-        if known := self.place.seconds.get(cell.cell_id):
-            return known
         place = self.place
+        if seconds := place.seconds.get(cell.cell_id):
+            return seconds
         return duration.trial_s(cell.axes, self.matrix.protocol, self.window_s(cell), place.device, place.cores)
 
     @cached_property
@@ -226,9 +226,8 @@ class Plan:
         training = {cell: axes for cell, axes in self.compared.items() if axes["mode"] == "train" and "model" in axes}
         along = {name: suite.load(name).utilization_along for name in set(suites.values())}
         drawn = {suites[pair.cell_a] for pair in contrasts(training) if pair.axis == along[suites[pair.cell_a]]}
-        found = {cell for cell in training if suites[cell] in drawn}
-        found |= {cell for claim in self.claims for cell in claim.averaged}
-        return frozenset(compared_with(found, [effect for claim in self.claims for effect in claim.effects]))
+        asked = {cell for cell in training if suites[cell] in drawn}.union(*(claim.averaged for claim in self.claims))
+        return frozenset(compared_with(asked, [effect for claim in self.claims for effect in claim.effects]))
 
     def window_s(self, cell: PlannedCell) -> float:
         """Least wall clock of a cell's window: long where a GPU's probes are asked, or what is loaded varies much."""

@@ -31,7 +31,6 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean, pstdev
 from typing import Generic, NamedTuple, TypeVar
@@ -90,8 +89,7 @@ class Parts(NamedTuple):
         return max(self.handed_over, self.prepare / workers, self.computed)
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome(Generic[Setting]):
+class Outcome(NamedTuple, Generic[Setting]):
     """Where a search stands."""
 
     recommended: Setting
@@ -153,11 +151,7 @@ class Search(Generic[Setting]):
         self.failed: set[Setting] = set()
         self.audited: list[Setting] = []
         self._random = random.Random(seed)
-        self._predicted: Mapping[Setting, float] = {}
-        self._floors: Mapping[Setting, float] = {}
-        self._bases: Mapping[Setting, int] = {}
-        self._rooms: Mapping[tuple[Setting, Setting], float] = {}
-        self._beliefs: dict[Setting, _Belief] = {}
+        self.expect({}, {})
 
     def expect(
         self,
@@ -193,7 +187,7 @@ class Search(Generic[Setting]):
 
     def _forget(self) -> None:
         """Drop estimates that rest on fewer trials or on another model."""
-        self._beliefs.clear()
+        self._beliefs: dict[Setting, _Belief] = {}
         for name in ("spread", "_fit", "_model_error"):
             self.__dict__.pop(name, None)
 
@@ -222,17 +216,19 @@ class Search(Generic[Setting]):
         return [able[step * len(able) // FIRST] for step in range(FIRST)]
 
     def _following(self, block: int) -> list[Setting]:
-        outcome = self.outcome()
-        confirmed = self._blocks_with_present(outcome.recommended) >= CONFIRMED
-        if not outcome.settled or len(self.logs[outcome.recommended]) < FEWEST:
+        recommended, _, settled = self.outcome()
+        confirmed = self._confirmed(recommended)
+        if not settled or len(self.logs[recommended]) < FEWEST:
             wanted = self._contenders(block)
-        elif not confirmed:
-            wanted = [outcome.recommended]
         else:
-            return []
-        if self.present is not None and not confirmed:
-            wanted.append(self.present)
-        return wanted
+            wanted = [] if confirmed else [recommended]
+        return wanted if confirmed or self.present is None else [*wanted, self.present]
+
+    def _confirmed(self, setting: Setting) -> bool:
+        """Whether a setting ran beside the present one often enough; so, too, where no gain is asked for."""
+        if self.present is None or self.present in self.failed or self.present == setting:
+            return True
+        return len(self._differences(setting, self.present)) >= CONFIRMED
 
     def _contenders(self, block: int) -> list[Setting]:
         """The leader, settings that may be better, and an audit."""
@@ -256,12 +252,6 @@ class Search(Generic[Setting]):
         near = [rival for rival in promising if self._gap(rival, promising[0]) < self.within / 2]
         trials = map(self.trial_of, (min(near, key=self.settings.index), *promising))
         return list(dict.fromkeys(trials))[:WIDTH]
-
-    def _blocks_with_present(self, setting: Setting) -> int:
-        """Blocks in which the present setting and another one ran; enough where the gain is not asked for."""
-        if self.present is None or self.present in self.failed or self.present == setting:
-            return CONFIRMED
-        return len(self._differences(setting, self.present))
 
     def aside(self) -> Iterator[tuple[str, int]]:
         """Count the settings that were not measured, by what spoke against them."""
@@ -293,25 +283,18 @@ class Search(Generic[Setting]):
     def outcome(self) -> Outcome[Setting]:
         """Recommend the leader, or the cheapest setting before it that is known to be within the tolerance."""
         leader, measured = self.leader, self.measured
-        cheaper = measured[: measured.index(leader) + 1]
         bounds = {
-            setting: self._regret(setting)
-            for setting in cheaper
+            setting: max((self.bound(setting, other) for other in self._able() if other != setting), default=0.0)
+            for setting in measured[: measured.index(leader) + 1]
             if len(self.logs[setting]) >= FEWEST or setting == leader
         }
         best = next((setting for setting in bounds if bounds[setting] <= self.within), leader)
         return Outcome(best, max(self.within, bounds[best]), bounds[best] <= self.within)
 
-    def _regret(self, setting: Setting) -> float:
-        return max((self.bound(setting, other) for other in self._able() if other != setting), default=0.0)
-
     def bound(self, setting: Setting, other: Setting) -> float:
         """Bound the log of how many times as fast as a measured setting another one is, by what bounds it lowest."""
         mine, theirs = self._believed(setting), self._believed(other)
-        bounds = [
-            mine.mean - theirs.mean + SIGMAS * math.hypot(mine.sd, theirs.sd),
-            self._room(setting, other),
-        ]
+        bounds = [mine.mean - theirs.mean + SIGMAS * math.hypot(mine.sd, theirs.sd), self._room(setting, other)]
         if pairs := self._differences(setting, other):
             same_trials = self.trial_of(setting) == self.trial_of(other)
             bounds.append(fmean(pairs) + (0.0 if same_trials else self._half(pairs)))

@@ -4,21 +4,16 @@
 and a cell that no question needs any more is left out of the blocks that follow. A contrast is done when its interval's
 half-width is at most the target, after at least the protocol's fewest blocks; never because of what it shows, which
 would bias it. Looking after every block from 8 on, intervals were simulated to cover 93 to 95 % where noise is normal
-(``tests/simulations.py``), and 92, 86, 73 and 45 % under four other kinds of noise. Claims leave
-by a rule of their own, because of what they show (``plan.claim_selection``). A half-width of 3 % leaves a true effect
-of 5 % little room over the verdict's margin of 1 %: who claims so little wants about 2.2 %.
+(``tests/simulations.py``), and 92, 86, 73 and 45 % under four other kinds of noise. Claims leave by a rule of their
+own, because of what they show (``plan.claim_selection``).
 
-**Order.** At random, with the sides of an effect close to each other, because a machine changes from second to second
-more than from minute to minute. On the machine of the reference runs the deviation of a trial from its cell's mean
-correlated with that of a trial 3 s away by 0.26 to 0.33, 12 s away by 0.12 to 0.22, and over a minute away by less than
-0.06 (three runs of some 1,100 trials each). What both
-sides of a comparison share cancels in their ratio, so that trials run side by side tell more than trials a block apart.
-Which side comes first is left to chance in every block, so that a trial's place favours neither. Where the sides leave
-different things behind for the next trial, half of that difference stays in their ratio.
-
-The variance of an effect between blocks, over what it would be if its cells scattered independently, was 0.79, 0.82 and
-0.89 in those runs, which took all cells at random, and 0.59 in a fourth, which took them in this order (medians over 24
-to 31 claims). All four lie in the repository's history, up to version 0.2.
+**Order.** At random, with the sides of an effect close to each other: a machine changes from second to second more than
+from minute to minute, and what both sides share cancels in their ratio. On the machine of the reference runs a trial's
+deviation from its cell's mean correlated with that of a trial 3 s away by 0.26 to 0.33, over a minute away by less than
+0.06. The variance of an effect between blocks, over what it would be if its cells scattered independently, was 0.79 to
+0.89 in three runs that took all cells at random, 0.59 in one that took them in this order (medians over 24 to 31
+claims). Which side comes first is left to chance in every block. Where the sides leave different things behind for the
+next trial, half of that difference stays in their ratio.
 
 Pure Python: the parent of a sweep loads neither pandas nor SciPy.
 """
@@ -35,7 +30,7 @@ from functools import lru_cache
 from itertools import combinations, product
 from statistics import fmean
 
-from feedrate.schema.axes import AXES, NO_KNOBS, Axis, Cell, Value
+from feedrate.schema.axes import ACTIVITIES, AXES, Axis, Cell, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,24 +42,29 @@ class Contrast:
     """cell_id of the smaller, or earlier, value."""
     cell_b: str
 
+    @property
+    def weights(self) -> dict[str, float]:
+        """Weights of its cells in the log ratio B ÷ A."""
+        return {self.cell_a: -1.0, self.cell_b: 1.0}
+
 
 def contrasts(cells: Mapping[str, Cell]) -> list[Contrast]:
     """Pair cells that differ in exactly one axis; one that does not apply stands at its default.
 
-    ``mode`` and ``step`` say what a trial does rather than how, and are never contrasted.
+    What a trial does rather than how (``ACTIVITIES``) is never contrasted.
     """
     complete = {key: {axis.name: cell.get(axis.name, axis.default) for axis in AXES} for key, cell in cells.items()}
-    found: list[Contrast] = []
+    pairs: list[Contrast] = []
     for axis in AXES:
         groups: dict[str, list[str]] = {}
         for key, cell in cells.items():
-            if axis.name in cell and axis.name not in NO_KNOBS:
+            if axis.name in cell and axis.name not in ACTIVITIES:
                 rest = {name: value for name, value in complete[key].items() if name != axis.name}
                 groups.setdefault(json.dumps(rest, sort_keys=True), []).append(key)
         for group in groups.values():
             group.sort(key=lambda key: _rank(axis, cells[key][axis.name]))
-            found += [Contrast(axis.name, a, b) for a, b in combinations(group, 2)]
-    return found
+            pairs += [Contrast(axis.name, a, b) for a, b in combinations(group, 2)]
+    return pairs
 
 
 def _rank(axis: Axis, value: Value) -> tuple[float, str]:
@@ -171,49 +171,32 @@ class ContrastTracker:
     """How far a run has come with the contrasts of the cells that its matrix asks for."""
 
     def __init__(self, rule: Rule, cells: Mapping[str, Cell], ceilings: Mapping[str, Sequence[str]]) -> None:
-        """Begin with no trial.
-
-        Args:
-            rule: when a contrast is done.
-            cells: what is compared, by id.
-            ceilings: cell to its ceilings, which run as long as it does.
-        """
+        """Begin with no trial of the cells that are compared, by id; a cell's ceilings run as long as it does."""
         self.rule, self._cells, self._ceilings = rule, cells, ceilings
         self.pairs = contrasts(cells)
         self.logs = BlockLogs()
 
     def values(self, pair: Contrast, before: int | None = None) -> list[float]:
         """Log ratios B ÷ A of the blocks in which both ended well."""
-        return self.logs.sums({pair.cell_a: -1.0, pair.cell_b: 1.0}, before)
+        return self.logs.sums(pair.weights, before)
 
     def expected(self, before: int, dropped: Iterable[str]) -> dict[str, int]:
         """Predict with how many blocks each cell will be done, from what was measured before a block.
 
-        Args:
-            before: the block that is about to begin.
-            dropped: cells that only ever failed; nothing waits for their contrasts.
-
-        Returns:
-            cell_id to its number of blocks; ``before`` or less means that it is done.
+        So many or fewer mean that it is done. Nothing waits for the contrasts of what was dropped, as it only failed.
         """
         gone = set(dropped)
-        found = dict.fromkeys(self._cells, 0)
-        contrasted: set[str] = set()
-        for pair in self.pairs:
-            sides = {pair.cell_a, pair.cell_b}
-            if gone.isdisjoint(sides):
-                contrasted |= sides
-                wanted = self._needed(self.values(pair, before), before)
-                found |= {cell: max(found[cell], wanted) for cell in sides}
-        for cell in found.keys() - contrasted:
-            found[cell] = self._needed(self.logs.sums({cell: 1.0}, before), before)
+        asked = [pair.weights for pair in self.pairs if gone.isdisjoint(pair.weights)]
+        alone = self._cells.keys() - {cell for weights in asked for cell in weights}
+        blocks = dict.fromkeys(self._cells, 0)
+        for weights in (*asked, *({cell: 1.0} for cell in alone)):
+            values = self.logs.sums(weights, before)
+            needed = 0 if self.rule.done(values) else min(self.rule.most, max(self.rule.needed(values), before + 1))
+            blocks |= {cell: max(blocks[cell], needed) for cell in weights}
         for cell, ceilings in self._ceilings.items():
             for ceiling in ceilings:
-                found[ceiling] = max(found.get(ceiling, 0), found[cell])
-        return {cell: wanted for cell, wanted in found.items() if cell not in gone}
-
-    def _needed(self, values: Sequence[float], before: int) -> int:
-        return 0 if self.rule.done(values) else min(self.rule.most, max(self.rule.needed(values), before + 1))
+                blocks[ceiling] = max(blocks.get(ceiling, 0), blocks[cell])
+        return {cell: needed for cell, needed in blocks.items() if cell not in gone}
 
 
 ORDERING = 1
@@ -233,13 +216,9 @@ def side_by_side(order: Sequence[str], effects: Iterable[Mapping[str, float]], c
 
     Args:
         order: names of cells, at random.
-        effects: cell to its weight in a sum of log throughputs; weights of one effect add up to 0, and cells that are
-            not in ``order`` are passed over.
-        chance: tosses up whether the found order or its reverse is taken: a side that several effects share is sought
-            by all others, and would else come second more often than first.
-
-    Returns:
-        The same names; without effects in the same order.
+        effects: cell to its weight in a sum of logs; cells that are not in ``order`` are passed over.
+        chance: tosses up whether the order or its reverse is taken: a side that several effects share is sought by all
+            others, and would else come second more often than first.
     """
     links: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
     for weights in effects:
@@ -249,16 +228,16 @@ def side_by_side(order: Sequence[str], effects: Iterable[Mapping[str, float]], c
                 links[one][other] -= weight * against / total
     if not links:
         return list(order)
-    left, found = dict.fromkeys(order), list[str]()
+    left, arranged = dict.fromkeys(order), list[str]()
     wishes: defaultdict[str, float] = defaultdict(float)
     while left:
         following = max(left, key=lambda cell: wishes[cell])
         if wishes[following] <= WISH:
             following = next((cell for cell in left if wishes[cell] > -WISH), following)
-        found.append(following)
+        arranged.append(following)
         del left[following]
         for cell in wishes:
             wishes[cell] *= KEPT
         for cell, strength in links[following].items():
             wishes[cell] += strength
-    return found[:: chance.choice((1, -1))]
+    return arranged[:: chance.choice((1, -1))]

@@ -33,7 +33,7 @@ class Suite:
     slices: tuple[dict[str, Any], ...] = ()
     """Axis to values, as in matrix.yaml; used where matrix.yaml does not name the suite."""
     budget: str | None = None
-    """Wall clock that its own slices take, such as 10m; counts where ``SUITE=`` names it and nothing else does."""
+    """Wall clock that its own slices take, such as 10m; counts where ``--suite`` names it and nothing else does."""
     cuda_budget: str | None = None
     """The same on CUDA, where each trial opens a context first; None is no other."""
     window_s: float = 0
@@ -90,29 +90,27 @@ def claims() -> dict[str, tuple[str, Claim]]:
     Raises:
         InputError: a claim that cannot be tested, or two of one id.
     """
-    found: dict[str, tuple[str, Claim]] = {}
+    listed: dict[str, tuple[str, Claim]] = {}
     for name in plugins.names("feedrate.suites"):
-        if name == CLAIMS:
-            continue
-        for claim in load(name).claims:
-            if claim.id in found:
-                raise InputError(f"suites/{name}.py: claim {claim.id}: stands in suites/{found[claim.id][0]}.py too")
-            found[claim.id] = name, claim
-    return found
+        for claim in load(name).claims if name != CLAIMS else ():
+            if claim.id in listed:
+                raise InputError(f"suites/{name}.py: claim {claim.id}: stands in suites/{listed[claim.id][0]}.py too")
+            listed[claim.id] = name, claim
+    return listed
 
 
 def slices_of(claims: Iterable[Claim]) -> tuple[dict[str, Any], ...]:
     """The cells of claims as slices of a suite, one value an axis."""
-    found: list[dict[str, Any]] = []
+    slices: list[dict[str, Any]] = []
     for claim in claims:
         if claim.needs in ("disks", "machines"):
             continue
-        found += [{**_device(claim.needs), "mode": "check", **values} for values in claim.facts]
+        slices += [{**_device(claim.needs), "mode": "check", **values} for values in claim.facts]
         for effect, needs in claim.effects():
             device = {"device": "cpu"} if claim.on_cuda and effect is claim.effect else _device(needs)
-            found += [{**device, **values} for _, case in effect.weighted_cases() for _, values in effect.sides(case)]
-    return tuple(found)
+            slices += [device | values for values in effect.settings()]
+    return tuple(slices)
 
 
-def _device(needs: Needs) -> dict[str, str]:
+def _device(needs: Needs) -> dict[str, Any]:
     return {"device": "cuda"} if needs in ("cuda", "gpus") else {}

@@ -41,6 +41,10 @@ Trial = Mapping[str, Any]
 """A row of the trials table."""
 
 
+Changes = frozenset[tuple[str, Value]]
+"""Names and values of axes that do not stand at their default."""
+
+
 @dataclass(frozen=True, slots=True)
 class Task:
     """Settings to choose among."""
@@ -51,25 +55,21 @@ class Task:
     @property
     def present(self) -> str | None:
         """cell_id of the setting whose knobs all stand at their defaults, if it is one of them."""
-        return next((cell.cell_id for cell in self.cells if not _off_default(cell, KNOBS)), None)
+        return next((cell.cell_id for cell in self.cells if not _changes(cell, KNOBS)), None)
 
 
-Changes = frozenset[tuple[str, Value]]
-"""Names and values of axes that do not stand at their default."""
-
-
-def _off_default(cell: PlannedCell, names: Iterable[str]) -> Changes:
-    """Those of some axes; one that does not apply counts as if it stood at its default."""
-    given = {name: cell.axes.get(name, BY_NAME[name].default) for name in names}
-    return frozenset((name, value) for name, value in given.items() if value != BY_NAME[name].default)
+def _changes(cell: PlannedCell, names: Iterable[str]) -> Changes:
+    """What of some axes a cell changes; one that does not apply counts as if it stood at its default."""
+    defaults = {name: BY_NAME[name].default for name in names}
+    given = {name: cell.axes.get(name, default) for name, default in defaults.items()}
+    return frozenset(given.items() - defaults.items())
 
 
 def tasks(cells: Iterable[PlannedCell]) -> tuple[Task, ...]:
     """Form tasks of the training and loading cells; one without another setting is none."""
     groups: defaultdict[Changes, list[PlannedCell]] = defaultdict(list)
-    for cell in cells:
-        if _tunable(cell):
-            groups[_off_default(cell, BY_NAME.keys() - KNOBS)].append(cell)
+    for cell in filter(_tunable, cells):
+        groups[_changes(cell, BY_NAME.keys() - set(KNOBS))].append(cell)
     return tuple(Task(tuple(sorted(group, key=_cost))) for group in groups.values() if len(group) > 1)
 
 
@@ -90,16 +90,15 @@ def narrowed(plan: Plan) -> Plan:
     kept = tuple(cell for task in tasks(plan.cells) for cell in task.cells)
     if not kept:
         raise InputError(
-            f"TUNE: {plan.matrix.path}, profile {plan.matrix.profile}: no two cells of mode train or load differ in "
+            f"--tune: {plan.matrix.path}, profile {plan.matrix.profile}: no two cells of mode train or load differ in "
             "settings of loader and storage alone; expected several values of num_workers, storage_format, …"
         )
     left = Counter(
-        "TUNE: no other setting of the same task" if _tunable(cell) else "TUNE: neither training nor loading"
+        "--tune: no other setting of the same task" if _tunable(cell) else "--tune: neither training nor loading"
         for cell in plan.cells
         if cell not in kept
     )
-    more = tuple(Counted(count=count, reason=reason) for reason, count in left.items())
-    excluded = (*plan.excluded, *more)
+    excluded = (*plan.excluded, *(Counted(count=count, reason=reason) for reason, count in left.items()))
     return replace(plan, cells=kept, ceilings=(), claims=(), untestable={}, excluded=excluded)
 
 
@@ -108,63 +107,56 @@ class Searches:
 
     def __init__(self, plan: Plan, seed: int) -> None:
         """Begin with no trial."""
-        self._tasks, self._cores, self._seed = tasks(plan.cells), plan.place.cores, seed
-        self._most = plan.rule.most
-        self._cells = {cell.cell_id: cell for task in self._tasks for cell in task.cells}
-        self._searches = [
-            Search(
+        self._seed, self._most, self._cores = seed, plan.rule.most, plan.place.cores
+        self._tasks: dict[Search[str], Task] = {}
+        for number, task in enumerate(tasks(plan.cells)):
+            search = Search(
                 [cell.cell_id for cell in task.cells],
                 within=plan.rule.target,
                 seed=random.Random(f"{seed}:{number}:search").getrandbits(32),
                 present=task.present,
             )
-            for number, task in enumerate(self._tasks)
-        ]
-        self._of_cell = {cell: search for search in self._searches for cell in search.settings}
+            self._tasks[search] = task
+        self._cells = {cell.cell_id: (cell, search) for search, task in self._tasks.items() for cell in task.cells}
         self._trials: dict[tuple[str, int], Trial] = {}
         """(cell_id, block) to the trials that the searches know of."""
         self._orders: list[list[PlannedCell]] = []
 
     def order(self, block: int, trials: Sequence[Trial]) -> list[PlannedCell]:
-        """Name the trials of a block in their order; none where all searches have ended.
-
-        Args:
-            block: the block.
-            trials: of the blocks before it at least.
-        """
+        """The trials of a block in their order, by those of the blocks before it; none where every search has ended."""
         while len(self._orders) <= block:
             self._learn(trial for trial in trials if trial["block"] == len(self._orders) - 1)
             self._orders.append(self._following(len(self._orders)))
         return self._orders[block]
 
     def _following(self, block: int) -> list[PlannedCell]:
-        able = (search for search in self._searches if block < self._most and set(search.settings) - search.failed)
-        order = [self._cells[cell] for search in able for cell in search.next_block(block)]
+        able = (search for search in self._tasks if block < self._most and set(search.settings) - search.failed)
+        order = [self._cells[cell][0] for search in able for cell in search.next_block(block)]
         random.Random(f"{self._seed}:{block}").shuffle(order)
         return order
 
     def _learn(self, trials: Iterable[Trial]) -> None:
         for trial in trials:
-            cell, rate = trial["cell_id"], trial.get("samples_per_s")
-            self._trials[cell, trial["block"]] = trial
-            took = -math.log(rate) if trial["outcome"] == "ok" and rate else None
-            self._of_cell[cell].add(trial["block"], cell, took)
-        for task, search in zip(self._tasks, self._searches, strict=True):
-            trials = [trial for (cell, _), trial in self._trials.items() if self._of_cell[cell] is search]
-            search.expect(*expected(task, trials, self._cores))
+            key = cell, block = trial["cell_id"], trial["block"]
+            rate = trial.get("samples_per_s") if trial["outcome"] == "ok" else None
+            self._trials[key] = trial
+            self._cells[cell][1].add(block, cell, -math.log(rate) if rate else None)
+        for search, task in self._tasks.items():
+            of_task = [trial for (cell, _), trial in self._trials.items() if self._cells[cell][1] is search]
+            search.expect(*expected(task, of_task, self._cores))
 
     @property
     def settled(self) -> bool:
         """Whether every task's recommended setting is known to be near enough to its best."""
-        return all(search.measured and search.outcome().settled for search in self._searches)
+        return all(search.measured and search.outcome().settled for search in self._tasks)
 
     def results(self, trials: Iterable[Trial]) -> tuple[Tuned, ...]:
         """What the searches found by all trials, in the order of the tasks; nothing of one in which none ended well."""
         self._learn(trial for trial in trials if trial["block"] >= len(self._orders) - 1)
-        searches = [self._of_cell[cell] for cell, _ in self._trials]
+        searches = [self._cells[cell][1] for cell, _ in self._trials]
         return tuple(
             manifest_entry(search, str, settings=len(search.settings), trials=searches.count(search))
-            for search in self._searches
+            for search in self._tasks
             if search.measured
         )
 
@@ -177,14 +169,9 @@ def manifest_entry(
     trials: int,
     gain: tuple[float, float, float] | None = None,
 ) -> Tuned:
-    """Say in a manifest what a search found.
+    """Say in a manifest what a search found, whose settings are cells by ``cell_of``.
 
-    Args:
-        search: has trials that ended well.
-        cell_of: gives the cell_id of a setting.
-        settings: how many there are to choose from.
-        trials: how many ran.
-        gain: how many times as fast the recommended setting is as the present one, and the ends of its interval.
+    ``gain`` is how many times as fast the recommended setting is as the present one, and the ends of its interval.
     """
     outcome = search.outcome()
     return Tuned(
@@ -223,15 +210,9 @@ Rooms = dict[tuple[str, str], list[float]]
 def expected(
     task: Task, trials: Sequence[Trial], cores: int
 ) -> tuple[dict[str, float], dict[str, float], dict[str, int], Rooms]:
-    """Tell by cell_id what trials show of other settings, as ``Search.expect`` takes it.
-
-    Args:
-        task: the settings.
-        trials: of the task.
-        cores: cores of the machine.
-    """
+    """Tell by cell_id what trials of a task show of its settings, as ``Search.expect`` takes it."""
     ended = [trial for trial in trials if trial["outcome"] == "ok" and trial.get("samples_per_s")]
-    keys = {cell.cell_id: _off_default(cell, KNOBS - UNPREPARED) for cell in task.cells}
+    keys = {cell.cell_id: _changes(cell, set(KNOBS) - UNPREPARED) for cell in task.cells}
     prepared: defaultdict[Changes, list[_Batch]] = defaultdict(list)
     for trial in ended:
         prepared[keys[trial["cell_id"]]] += _batches(trial)

@@ -1,4 +1,4 @@
-"""THE table of axes: every knob, its frozen default, unit and meaning, and when it applies.
+"""THE table of axes: what each is to a user (its role), its frozen default, unit and meaning, and when it applies.
 
 An axis is spelled as PyTorch spells it. Its default is frozen: it takes part in ``cell_id`` (an axis at its default is
 left out of the hash), so that a new axis keeps the ids of all earlier cells. An axis that cannot matter in a cell is
@@ -29,30 +29,38 @@ from feedrate.schema.axis import (
     TUNE,
     Axis,
     Cell,
+    Role,
     Value,
     above,
+    activity,
     all_of,
     any_of,
+    condition,
     format_has,
+    knob,
     loader_has,
     named,
     one_of,
     only,
+    setting,
 )
 from feedrate.schema.plugins import names
 from feedrate.schema.step_axes import TRAINING, TRANSFER
 
 __all__ = [
+    "ACTIVITIES",
     "AXES",
     "BY_NAME",
     "CEILINGS",
+    "CONDITIONS",
     "EMULATED_STEPS",
     "FREE_NAME",
     "KNOBS",
     "LOADING",
     "NO_CUDA",
-    "NO_KNOBS",
+    "PHOTOGRAPHS",
     "SCRIPT",
+    "SETTINGS",
     "TRAINING",
     "TRANSFER",
     "TUNE",
@@ -70,52 +78,54 @@ __all__ = [
 EMULATED_STEPS = ("emulated", "spin")
 """Values of ``step`` that compute nothing and last as long as ``step_ms`` says."""
 TASK = named(
-    workload=Axis(
+    workload=condition(
         "synthetic",
         "What is trained on: dataset, transform and model step; script is a training script of somebody's own.",
         choices=lambda: (*names("feedrate.workloads"), SCRIPT),
         of_scripts=True,
     ),
-    script=Axis("", "What that script is called; runs of one name are compared.", idle=OF_A_SCRIPT, of_scripts=True),
-    mode=Axis(
+    script=condition(
+        "", "What that script is called; runs of one name are compared.", idle=OF_A_SCRIPT, of_scripts=True
+    ),
+    mode=activity(
         "train",
         "What a trial does: the whole training step, one stage alone (its ceiling), or a check of a fact, which times "
         "nothing.",
         choices=one_of("train", "load", "compute", "copy", "check"),
         of_scripts=True,
     ),
-    check=Axis(
+    check=activity(
         "next_epoch",
         "Which fact a check looks at.",
         choices=lambda: names("feedrate.trial.checks"),
         idle=only("mode", "check"),
     ),
-    ends_by=Axis(
+    ends_by=condition(
         "return",
         "How the training process of the check `termination` ends.",
         choices=one_of("return", "exception", "sigint", "sigterm", "sigkill"),
         idle=only("check", "termination"),
     ),
-    guarded=Axis(
+    guarded=condition(
         True,
         "Whether a check's processes guard against what it looks for. `termination`: workers die with their parent, "
         "SIGTERM ends the training process in order. `hdf5_fork`: each opens the file for itself.",
         idle=only("check", "termination", "hdf5_fork"),
     ),
-    step=Axis(
+    step=activity(
         "real",
         "The model's step: computed, emulated by a host that sleeps for step_ms (emulated), or by a CUDA device that "
         "spins for it, which is launched and not waited for (spin).",
         choices=one_of("real", *EMULATED_STEPS),
         idle=only("mode", "train"),
     ),
-    step_ms=Axis(
+    step_ms=condition(
         10.0,
         "How long an emulated step sleeps or spins, whatever the batch size.",
         unit="ms",
         idle=only("step", *EMULATED_STEPS),
     ),
-    model=Axis(
+    model=condition(
         "srcnn",
         "The network that is trained.",
         choices=lambda: names("feedrate.workloads.models"),
@@ -125,48 +135,48 @@ TASK = named(
 """What is trained on, and what a trial does."""
 
 STORED = named(
-    storage_format=Axis("png", "How samples lie on disk.", choices=lambda: names("feedrate.formats"), idle=LOADS),
-    page_cache=Axis(
+    storage_format=knob("png", "How samples lie on disk.", choices=lambda: names("feedrate.formats"), idle=LOADS),
+    page_cache=condition(
         "warm",
         "Whether the packed samples lie in the system's page cache when a trial begins: all of them, none, or as many "
         "as fill the memory that the trial may use (full). A cold trial reads every sample once at most.",
         choices=one_of("warm", "cold", "full"),
         idle=LOADS,
     ),
-    access=Axis(
+    access=condition(
         "random",
         "Order of the samples: a new permutation each epoch, or as they lie on disk.",
         choices=one_of("random", "sequential"),
         idle=LOADS,
     ),
-    shuffle_buffer=Axis(
+    shuffle_buffer=setting(
         0,
         "Where samples are streamed from shards: how many each worker holds to draw the next one from; 0 keeps the "
         "order of the shard. The order of the shards is shuffled every epoch.",
         unit="samples",
         idle=STREAMS,
     ),
-    decoder=Axis(
+    decoder=knob(
         "pil",
         "The library that decodes stored image files.",
         choices=lambda: names("feedrate.formats.decoders"),
         idle=any_of(format_has("decoder"), OF_FILES),
     ),
-    scaled_decode=Axis(
+    scaled_decode=setting(
         False,
         "Whether a JPEG file is decoded at a half, a quarter or an eighth of its size (DCT scaling) where the crop "
         "keeps enough pixels.",
         idle=OF_FILES,
     ),
-    readahead=Axis(True, "LMDB: whether the kernel may read ahead of what is asked for.", idle=format_has("readahead")),
-    memory_limit_mib=Axis(
+    readahead=knob(True, "LMDB: whether the kernel may read ahead of what is asked for.", idle=format_has("readahead")),
+    memory_limit_mib=setting(
         0,
         "Memory that a trial may use, page cache included: it runs in a memory cgroup of that size; 0: no limit.",
         unit="MiB",
         least=0,
         idle=only("page_cache", "cold", "full"),
     ),
-    read_ahead_kib=Axis(
+    read_ahead_kib=setting(
         0,
         "How far the kernel may read ahead in a file, and around a fault in one that is mapped: set for the disk while "
         "the trial runs; 0: as the disk has it.",
@@ -174,14 +184,14 @@ STORED = named(
         least=0,
         idle=only("page_cache", "cold", "full"),
     ),
-    swmr=Axis(
+    swmr=knob(
         False,
         "HDF5: whether the file is opened for reading while another process may write it.",
         idle=format_has("swmr"),
     ),
-    n_samples=Axis(1024, "Samples in the set.", unit="samples", least=1, idle=LOADS),
-    patch_size=Axis(64, "Height and width of a sample.", unit="pixels", least=4, idle=OF_IMAGES),
-    scale=Axis(
+    n_samples=condition(1024, "Samples in the set.", unit="samples", least=1, idle=LOADS),
+    patch_size=condition(64, "Height and width of a sample.", unit="pixels", least=4, idle=OF_IMAGES),
+    scale=condition(
         2,
         "Super-resolution factor: the input is downsampled and upsampled (bicubic) by it.",
         least=2,
@@ -191,69 +201,71 @@ STORED = named(
 """How the packed samples lie on disk, and in which order they are read."""
 
 PLANTED = named(
-    read_us=Axis(
+    read_us=condition(
         0,
         "Planted: how long reading one sample waits, on top of the real read.",
         unit="us",
         idle=LOADS_SYNTHETIC,
     ),
-    decode_us=Axis(
+    decode_us=condition(
         0,
         "Planted: how long decoding one sample computes, on top of the real decode.",
         unit="us",
         idle=LOADS_SYNTHETIC,
     ),
-    read_shape=Axis(
+    read_shape=condition(
         "constant",
         "Planted: how the read's wait varies around its mean, read_us: not, evenly from 0 to twice the mean, or with a "
         "heavy (log-normal) tail.",
         choices=one_of("constant", "jittered", "heavy_tailed"),
         idle=above("read_us"),
     ),
-    collate_us=Axis(
+    collate_us=condition(
         0,
         "Planted: how long collating one batch computes, on top of the real collation.",
         unit="us",
         idle=LOADS_SYNTHETIC,
     ),
-    payload_bytes=Axis(
+    payload_bytes=condition(
         0,
         "Planted: bytes that every sample carries beside its pixels, from the worker to the device.",
         unit="bytes",
         idle=only("workload", "synthetic"),
     ),
-    replica=Axis(0, "Changes nothing: the same cell again under another id, to see what two equal cells differ by."),
+    replica=condition(
+        0, "Changes nothing: the same cell again under another id, to see what two equal cells differ by."
+    ),
 )
 """Planted costs, whose truth is known, and what changes nothing."""
 
 LOADING = named(
-    batch_size=Axis(32, "Samples in a batch.", unit="samples", least=1, of_scripts=True),
-    num_workers=Axis(0, "DataLoader worker processes; 0 loads in the training process.", idle=LOADS, of_scripts=True),
-    prefetch_factor=Axis(
+    batch_size=setting(32, "Samples in a batch.", unit="samples", least=1, of_scripts=True),
+    num_workers=knob(0, "DataLoader worker processes; 0 loads in the training process.", idle=LOADS, of_scripts=True),
+    prefetch_factor=knob(
         2, "Batches that each worker prepares ahead.", unit="batches", least=1, idle=NEEDS_WORKERS, of_scripts=True
     ),
-    loader=Axis(
+    loader=knob(
         "torch",
         "Which loader makes batches: PyTorch's DataLoader, whose workers are processes, or threads of the training "
         "process.",
         choices=lambda: names("feedrate.loaders"),
         idle=all_of(NEEDS_WORKERS, LOADS_ONE_BY_ONE),
     ),
-    start_method=Axis(
+    start_method=knob(
         "fork",
         "How worker processes are started.",
         choices=one_of("fork", "spawn", "forkserver"),
         idle=all_of(NEEDS_WORKERS, any_of(loader_has("start_method"), OF_A_SCRIPT)),
         of_scripts=True,
     ),
-    epoch_steps=Axis(
+    epoch_steps=condition(
         0,
         "Steps of a real epoch, at whose end the iterator is made anew; 0 samples without end, so that no epoch's "
         "border falls inside the window.",
         unit="steps",
         idle=all_of(LOADS_ONE_BY_ONE, only("page_cache", "warm")),
     ),
-    persistent_workers=Axis(
+    persistent_workers=knob(
         False,
         "Whether workers live on from epoch to epoch.",
         idle=any_of(
@@ -263,35 +275,35 @@ LOADING = named(
         ),
         of_scripts=True,
     ),
-    collate=Axis(
+    collate=knob(
         "totensor",
         "How samples become a batch: each to float tensors by torchvision's ToTensor and then stacked, or all at once "
         "from uint8 (fast).",
         choices=one_of("totensor", "fast"),
         idle=only("mode", "train", "load", "copy"),
     ),
-    normalize_on=Axis(
+    normalize_on=knob(
         "worker",
         "Where a batch that was collated from uint8 becomes floating-point: in the worker, on the device (on CUDA no "
         "part of loading alone), or nowhere (none: loading alone, of bytes for a device that normalises them).",
         choices=one_of("worker", "device", "none"),
         idle=only("collate", "fast"),
     ),
-    cache=Axis(
+    cache=knob(
         "none",
         "What was prepared once and is read from disk afterwards: nothing, every transformed sample, or whole batches "
         "(the same ones every epoch, in a new order).",
         choices=one_of("none", "sample", "batch"),
         idle=all_of(LOADS_ONE_BY_ONE, only("page_cache", "warm"), ALIKE),
     ),
-    index_kind=Axis(
+    index_kind=condition(
         "none",
         "What the dataset keeps of every entry in memory: nothing, a list of dictionaries, numpy arrays, or one "
         "serialized buffer.",
         choices=one_of("none", "list", "numpy", "serialized"),
         idle=all_of(LOADS_ONE_BY_ONE, only("page_cache", "warm"), only("cache", "none"), ALIKE),
     ),
-    index_entries=Axis(
+    index_entries=condition(
         1000000,
         "Entries of that index; the packed samples stand for all of them in turn.",
         least=1,
@@ -301,7 +313,7 @@ LOADING = named(
 """The DataLoader, and what is put around it."""
 
 TOGETHER = named(
-    nodes=Axis(
+    nodes=condition(
         1,
         "Nodes of a cluster that run the trial at the same moment: each loads by itself, or all train one model "
         "(parallel = ddp).",
@@ -312,20 +324,25 @@ TOGETHER = named(
 """Many machines at once."""
 
 AXES: tuple[Axis, ...] = (*TASK, *STORED, *PLANTED, *LOADING, *TRANSFER, *TRAINING, *TOGETHER)
-NO_KNOBS = frozenset(("mode", "step", "check"))
+BY_NAME: Mapping[str, Axis] = {axis.name: axis for axis in AXES}
+
+
+def _of(*roles: Role) -> tuple[str, ...]:
+    return tuple(axis.name for axis in AXES if axis.role in roles)
+
+
+ACTIVITIES = _of("activity")
 """Axes that say what a trial does rather than how: a loader alone against a training step is no contrast."""
-KNOBS = frozenset(
-    (
-        *("storage_format", "decoder", "readahead", "swmr"),
-        *("loader", "num_workers", "prefetch_factor", "start_method", "persistent_workers"),
-        *("collate", "normalize_on", "cache"),
-        *("pin_memory", "non_blocking", "prefetcher"),
-    )
-)
-"""What a user sets on loader and storage without changing what is trained: a tuned sweep chooses among their values."""
+CONDITIONS = _of("activity", "condition")
+"""Axes that a user's task gives; cells that differ in one are never ranked."""
+SETTINGS = _of("setting", "knob")
+"""Axes that can be chosen."""
+KNOBS = _of("knob")
+"""Settings of loader and storage that leave what is trained as it is: a tuned sweep chooses among their values."""
+PHOTOGRAPHS = ("div2k", "folder", "div2k_standin")
+"""Workloads that stand in for another; a claim that names the first is tested on whichever a run has."""
 CEILINGS = ("load", "copy", "compute")
 """Values of ``mode`` that run one stage of a training cell alone."""
-BY_NAME: Mapping[str, Axis] = {axis.name: axis for axis in AXES}
 
 
 def applicable(combination: Cell, device: str) -> tuple[dict[str, Value], dict[str, str]]:

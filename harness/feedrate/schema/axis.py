@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, Literal, get_args
 
 from feedrate.schema.errors import InputError, expected_one_of
 from feedrate.schema.plugins import declared, loader_traits, samples_of, traits
@@ -15,6 +16,12 @@ Cell = Mapping[str, Value]
 """The axes of a cell that apply, by name."""
 Idle = Callable[[Cell, str], str | None]
 """(axes so far, device) → why an axis cannot matter there, or None when it applies."""
+Role = Literal["activity", "condition", "setting", "knob"]
+"""What an axis is to a user: what a trial does (an activity), what the task gives (a condition), or what can be chosen.
+
+Activities are never contrasted, cells of different conditions never ranked. A knob is a setting of loader and storage
+that leaves what is trained as it is: a tuned sweep chooses among its values.
+"""
 SCRIPT = "script"
 """The workload that is a training script of others (``feedrate run``): what it does is its own."""
 TUNE = "tune"
@@ -30,8 +37,9 @@ def always(_cell: Cell, _device: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One knob."""
+    """One axis; ``activity``, ``condition``, ``setting`` and ``knob`` make one."""
 
+    role: Role
     default: Value
     """Frozen: changing it would change the identity of published cells. Its type is that of all values of the axis."""
     doc: str
@@ -74,6 +82,9 @@ class Axis:
             raise InputError(f"{where}: got {value!r}; expected a number of at least {self.least:g}")
         checked: Value = value
         return checked
+
+
+activity, condition, setting, knob = (partial(Axis, role) for role in get_args(Role))
 
 
 def named(**axes: Axis) -> tuple[Axis, ...]:

@@ -12,6 +12,7 @@ import math
 import random
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from typing import Any
 from feedrate.machine.probes.gpu import GpuProbe
 from feedrate.machine.probes.host import HostProbe
 from feedrate.plan.claim_selection import FACT_TRIALS, ClaimTracker
+from feedrate.plan.duration import TEMPLATE_S
 from feedrate.plan.request import LocalPlan
 from feedrate.plan.schedule import PlannedCell
 from feedrate.plan.stopping import ContrastTracker, side_by_side
@@ -26,8 +28,8 @@ from feedrate.plan.tuning import Searches
 from feedrate.schema.axes import Value
 from feedrate.store import runs
 from feedrate.store.manifest import Dataset
-from feedrate.sweep.budget import Durations, affordable, remaining_s
-from feedrate.sweep.screen import Screen
+from feedrate.sweep.budget import Durations, affordable, remaining_s, wall_s
+from feedrate.sweep.screen import Progress, Screen
 from feedrate.trial.rendezvous import Meeting
 
 GIVE_UP_AFTER = 2
@@ -57,7 +59,7 @@ class ActiveRun:
     claims: ClaimTracker = field(init=False)
     searches: Searches | None = field(init=False)
     """What chooses the trials of a tuned sweep."""
-    meeting: Meeting | None = field(init=False)
+    meeting: Meeting | None = None
     """Where the nodes of a cluster meet that run every trial together; their blocks hold all cells, in one order."""
     durations: Durations = field(init=False)
     origin_ns: int = 0
@@ -75,8 +77,8 @@ class ActiveRun:
         self.contrasts = ContrastTracker(plan.rule, compared, ceilings)
         self.claims = ClaimTracker(plan.rule, plan.claims)
         self.journal = runs.Journal(self.folder)
-        url, member = self.local.options.meets_at, self.local.options.cluster
-        self.meeting = Meeting(url, member.node, member.nodes) if member and url else None
+        if (part := self.local.part) and part.meets_at:
+            self.meeting = Meeting(part.meets_at, part.membership.node, part.membership.nodes)
         # What one node measured must not change what it runs: the others run the same.
         self.durations = Durations(plan, None if self.meeting else self.claims)
 
@@ -191,9 +193,54 @@ class ActiveRun:
         """Key of the packed set that a cell reads."""
         return tuple(self.local.plan.data_axes(cell).items())
 
-    def job(self, kind: str, cell: PlannedCell, block: int = 0) -> dict[str, Any]:
-        """What a child is told to do (``feedrate.trial.job.Job``); all cells of a block read samples in one order."""
-        plan = self.local.plan
+    def block_s(self, block: int, order: Sequence[PlannedCell]) -> float:
+        """Predict how long trials of a block take, and what comes between them: the trials of other nodes, too."""
+        costs = self.durations.trials_s(order, block, self.trials)
+        blocks = len({trial["block"] for trial in self.trials})
+        between_s = TEMPLATE_S
+        if blocks and self.origin_ns:
+            between_s = max(0.0, (self.elapsed_s() - wall_s(self.trials)) / blocks)
+        return between_s + sum(costs[cell.cell_id] for cell in order)
+
+    def following(self, block: int, order: Sequence[PlannedCell]) -> tuple[int, float]:
+        """Predict the number of blocks, and the seconds that those after this one take.
+
+        Cells that will have stopped are left out; nothing runs past the budget.
+        """
+        plan, expected = self.local.plan, self.expected(block)
+        blocks, later_s, left_s = block + 1, 0.0, math.inf
+        this_s = self.block_s(block, order)
+        if plan.matrix.budget_s is not None:
+            left_s = plan.matrix.budget_s - self.elapsed_s() - this_s
+        if self.searches:  # how many blocks a search takes is open: as many as the budget has room for, at most
+            more = int(max(0.0, left_s) / this_s) if math.isfinite(left_s) else 0
+            return blocks + more, more * this_s
+        while live := [cell for cell in plan.all_cells if expected.get(cell.cell_id, 0) > blocks]:
+            takes_s = self.block_s(block, live)
+            if later_s + takes_s > left_s:
+                break
+            blocks, later_s = blocks + 1, later_s + takes_s
+        return blocks, later_s
+
+    def progress(
+        self, block: int, position: int, order: Sequence[PlannedCell], following: tuple[int, float]
+    ) -> Progress:
+        """Say where a run stands when a trial begins; blocks and time left are estimates."""
+        blocks, later_s = following
+        left_s = later_s + self.block_s(block, order[position:])
+        done = len(self.local.plan.all_cells) - len({cell.cell_id for cell in order})
+        return Progress(block, blocks, position, len(order), done, left_s)
+
+    def job(self, kind: str, cell: PlannedCell, block: int = 0, meeting: Meeting | None = None) -> dict[str, Any]:
+        """What a child is told to do (``feedrate.trial.job.Job``); all cells of a block read samples in one order.
+
+        Nodes that run a trial together without training one model read other samples: what one of them has read a file
+        server hands to the next from its memory.
+        """
+        plan, seed = self.local.plan, random.Random(f"{self.seed}:{block}:samples").getrandbits(31)
+        meeting = meeting if int(cell.axes.get("nodes", 1)) > 1 else None
+        if meeting and cell.axes.get("parallel") != "ddp":
+            seed = random.Random(f"{seed}:{meeting.node}").getrandbits(31)
         return {
             "kind": kind,
             "device": plan.place.device,
@@ -201,20 +248,9 @@ class ActiveRun:
             "data_root": str(self.local.options.data_root),
             "source": self.local.source(str(cell.axes["workload"])),
             "packed": self.packed.get(self.data_key(cell)),
-            "seed": random.Random(f"{self.seed}:{block}:samples").getrandbits(31),
+            "seed": seed,
             "warmup_s": plan.matrix.protocol.warmup_s,
             "window_s": self.durations.window_s(cell, block),
             "min_steps": plan.matrix.protocol.min_steps,
+            "meeting": asdict(meeting) if meeting else None,
         }
-
-    def with_meeting(self, job: dict[str, Any], cell: PlannedCell, meeting: Meeting | None) -> dict[str, Any]:
-        """Complete the job of a trial that runs on several nodes; those that do not train one model read other samples.
-
-        What one node has read a file server hands to the next from its memory.
-        """
-        if not meeting or int(cell.axes.get("nodes", 1)) == 1:
-            return job
-        seed = job["seed"]
-        if cell.axes.get("parallel") != "ddp":
-            seed = random.Random(f"{seed}:{meeting.node}").getrandbits(31)
-        return job | {"seed": seed, "meeting": asdict(meeting)}

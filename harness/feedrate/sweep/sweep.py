@@ -21,7 +21,7 @@ from feedrate.schema import words
 from feedrate.schema.columns import PROTOCOL_VERSION
 from feedrate.schema.errors import EnvironmentFault, InputError
 from feedrate.store import archive, remote, runs
-from feedrate.sweep import forecast, manifest, preparation, snapshot
+from feedrate.sweep import preparation, record
 from feedrate.sweep.launcher import Answer, Template
 from feedrate.sweep.observer import Observer
 from feedrate.sweep.run import ActiveRun
@@ -32,14 +32,11 @@ SERVES = 16
 """Trials of a tuned sweep, whose blocks are short, after which it starts another template."""
 
 
-def run(local: LocalPlan, screen: Screen, kept_in: Path | None = None) -> runs.StoredRun | None:
-    """Measure a plan.
+def run(local: LocalPlan, screen: Screen) -> runs.StoredRun | None:
+    """Measure a plan, and show how far it is.
 
-    Args:
-        local: the plan.
-        screen: shows how far it is.
-        kept_in: gets an archive of the run as it stands after every trial, so that a machine which is taken away costs
-            none that had ended.
+    Where an archive is asked for it holds the run as it stands after every trial: a machine that is taken away costs
+    none that had ended.
 
     Returns:
         The run as stored; None when it was interrupted before any trial had ended. One that a store did not take lies
@@ -56,7 +53,7 @@ def run(local: LocalPlan, screen: Screen, kept_in: Path | None = None) -> runs.S
         active = _open(local, folder, screen)
         try:
             _look_before(active)
-            reason = _measure(active, kept_in)
+            reason = _measure(active)
             with contextlib.suppress(KeyboardInterrupt):
                 active.noise["after"] = quiet.look(active.host, active.gpu).numbers
         except KeyboardInterrupt:
@@ -67,8 +64,8 @@ def run(local: LocalPlan, screen: Screen, kept_in: Path | None = None) -> runs.S
                 runs.discard(active.folder)
             raise
         stored = _finish(active, reason)
-        if stored and kept_in:
-            archive.pack_run(kept_in, stored.folder)
+        if stored and local.options.archive:
+            archive.pack_run(local.options.archive, stored.folder)
         return _hand_in(stored, local, screen)
 
 
@@ -80,9 +77,9 @@ def require_a_block(local: LocalPlan) -> None:
     """
     if local.plan.blocks == 0 and not (local.options.yes or local.options.tune):
         raise InputError(
-            f"BUDGET: {words.show(local.plan.matrix.budget_s or 0)} is less than one block, which takes about "
-            f"{words.show(local.plan.block_s)}; expected room for one at least. Raise BUDGET, leave values out "
-            "(make plan says which), or say --yes to run one block all the same"
+            f"--budget: {words.show(local.plan.matrix.budget_s or 0)} is less than one block, which takes about "
+            f"{words.show(local.plan.block_s)}; expected room for one at least. Raise it, leave values out "
+            "(feedrate plan says which), or say --yes to run one block all the same"
         )
 
 
@@ -112,7 +109,7 @@ def _look_before(active: ActiveRun) -> None:
     """Record what else uses the machine; wait for quiet if asked to, and warn at once."""
     options = active.local.options
     if options.wait_quiet:
-        limit_s = words.parse(options.wait_quiet, "WAIT_QUIET")
+        limit_s = words.parse(options.wait_quiet, "--wait-quiet")
         active.noise["before"] = quiet.wait(active.host, active.gpu, limit_s, active.screen.say).numbers
         return
     look = quiet.look(active.host, active.gpu)
@@ -131,7 +128,7 @@ def _finish(active: ActiveRun, reason: str) -> runs.StoredRun | None:
         runs.discard(active.folder)
         return None
     return runs.write_run(
-        active.folder, manifest.assemble(active, reason), map(snapshot.rows, runs.journal_chunks(active.folder))
+        active.folder, record.assemble(active, reason), map(record.rows, runs.journal_chunks(active.folder))
     )
 
 
@@ -146,7 +143,7 @@ def _hand_in(stored: runs.StoredRun | None, local: LocalPlan, screen: Screen) ->
     return stored and replace(stored, folder=folders.get(stored.folder.name, stored.folder))
 
 
-def _measure(active: ActiveRun, kept_in: Path | None) -> str:
+def _measure(active: ActiveRun) -> str:
     """Prepare data, then run blocks until every contrast is narrow enough and every claim certain.
 
     Budget or protocol may end them before.
@@ -159,7 +156,7 @@ def _measure(active: ActiveRun, kept_in: Path | None) -> str:
             if active.meeting:
                 if not active.meeting.gate(block, plan=active.plan_digest()):
                     return "budget"
-            elif block > first and budget and active.elapsed_s() + forecast.block_s(active, block, order) > budget:
+            elif block > first and budget and active.elapsed_s() + active.block_s(block, order) > budget:
                 return "budget"
             if block == first:
                 active.screen.say("Starting: importing torch takes a few seconds.")
@@ -170,25 +167,23 @@ def _measure(active: ActiveRun, kept_in: Path | None) -> str:
                 preparation.confirm_device(active, template)
                 preparation.pack(active, template)
                 active.begin_blocks()
-            _run_block(active, block, order, template, kept_in)
+            _run_block(active, block, order, template)
             block, served = block + 1, served + len(order)
     return "budget" if active.live(block) else "target" if active.answered(block) else "blocks"
 
 
-def _run_block(
-    active: ActiveRun, block: int, order: list[PlannedCell], template: Template, kept_in: Path | None
-) -> None:
+def _run_block(active: ActiveRun, block: int, order: list[PlannedCell], template: Template) -> None:
     """Run every trial of the block that the journal does not hold yet."""
     plan, machine_id = active.local.plan, active.local.machine.machine_id
     done = {trial["position"] for trial in active.trials if trial["block"] == block}
-    later = forecast.following(active, block, order)
+    following = active.following(block, order)
     for position, cell in enumerate(order):
         if position in done:
             continue
         meeting = active.meeting and active.meeting.gate(block, position)
         if active.meeting and (not meeting or meeting.turn >= int(cell.axes.get("nodes", 1))):
             continue
-        active.screen.trial(cell, forecast.progress(active, block, position, order, later))
+        active.screen.trial(cell, active.progress(block, position, order, following))
         growth = cell.axes.get("index_kind", "none") != "none"
         observer = Observer(active.host, active.gpu, active.origin_ns, active.screen.tick, growth=growth)
         answer = _run_trial(active, cell, block, template, observer, meeting)
@@ -207,8 +202,10 @@ def _run_block(
         entry = observer.entry(answer, identity, cell.axes)
         active.add(entry["trial"])
         try:
-            if kept_in:  # before the journal has it: a kill between the two loses nothing of the archive
-                snapshot.keep(active, entry, kept_in)
+            if (
+                kept_in := active.local.options.archive
+            ):  # before the journal has it: a kill between the two loses nothing of the archive
+                record.keep(active, entry, kept_in)
         finally:
             active.journal.append(entry)
         active.screen.ended(entry["trial"])
@@ -228,8 +225,7 @@ def _run_trial(
         group = observer.group = stack.enter_context(memory_limit.group(limit_mib)) if limit_mib else None
         if ahead_kib:
             stack.enter_context(read_ahead.limit(active.local.options.data_root, ahead_kib))
-        job = active.with_meeting(active.job("trial", cell, block), cell, meeting)
-        job |= {"memory_group": str(group.entry) if group else None}
+        job = active.job("trial", cell, block, meeting) | {"memory_group": str(group.entry) if group else None}
         answer = template.run(json.dumps(job), timeout_s=active.durations.timeout_s(cell, block), watch=observer)
         if group and answer.outcome != "ok" and group.killed():
             full = f"the kernel killed a process of the trial, whose memory is limited to {limit_mib} MiB"

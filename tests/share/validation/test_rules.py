@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from feedrate.attach import rows
-from feedrate.plan import request
+from feedrate.plan.options import SweepOptions
 from feedrate.schema.columns import SCHEMA_VERSION
 from feedrate.schema.errors import InputError
 from feedrate.schema.plugins import ROOT
@@ -24,7 +24,6 @@ from feedrate.share import submission
 from feedrate.share.validation import manifest, run_rules, validator
 from feedrate.share.validation.findings import quote
 from feedrate.store import migration, runs
-from feedrate.store.manifest import Membership
 
 STRANGE = "0123456789ab"
 """The id of no cell."""
@@ -352,7 +351,7 @@ def test_what_is_quoted_of_a_file_is_text() -> None:
 def test_every_command_that_is_written_is_accepted(run: Path, tmp_path: Path) -> None:
     """What feedrate writes for any options passes."""
     whole = json.loads((run / "run.json").read_text())
-    many = request.Options(
+    many = SweepOptions(
         matrix=tmp_path / "my_matrix-2.yaml",
         profile="gpu",
         suite="storage",
@@ -361,10 +360,9 @@ def test_every_command_that_is_written_is_accepted(run: Path, tmp_path: Path) ->
         data_root=tmp_path,
         tune=True,
     )
-    membership = Membership(sweep="s", node=1, nodes=64, together=True)
-    together = replace(many, cluster=membership, meets_at="http://host:1/s")
-    spaced = request.Options(matrix=Path("my matrix.yaml"), budget="8m20s")
-    for options in (request.Options(), many, together, replace(together, one_machine=True), spaced):
+    together = replace(many, on="slurm", nodes=64, together=True)
+    spaced = SweepOptions(matrix=Path("my matrix.yaml"), budget="8m20s")
+    for options in (SweepOptions(), many, together, replace(together, on="local"), spaced):
         manifest.check_fields(whole | {"command": options.command(), "profile": options.profile}, "manifest")
 
 

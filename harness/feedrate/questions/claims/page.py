@@ -26,11 +26,12 @@ from feedrate.pages.runs import RunView, place
 from feedrate.pages.template import render, table
 from feedrate.pages.verdicts import ClaimResult, Row, Verdicts
 from feedrate.plan import suite as suites
-from feedrate.plan.claim import PHOTOGRAPHS, SOURCES, Claim
+from feedrate.plan.claim import SOURCES, Claim
 from feedrate.questions.claims.charts import MARKS, TONES, forest
 from feedrate.questions.runs import facts as runs_facts
 from feedrate.questions.workers import page as workers_page
 from feedrate.schema import words
+from feedrate.schema.axes import PHOTOGRAPHS
 from feedrate.schema.metrics import CONFIRMED_OVER, METRICS, REFUTED_UNDER, SAME, THROUGHPUT, Metric
 
 PATH = "claims.md"

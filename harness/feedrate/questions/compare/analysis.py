@@ -24,10 +24,10 @@ from feedrate.analysis.claims import NOT_TESTABLE
 from feedrate.analysis.contrasts import filled, grouping_keys
 from feedrate.analysis.estimates import AXIS_NAMES
 from feedrate.analysis.machines import CELL, Overall, compare, matching, one_setting, overall, ratios, welch
-from feedrate.analysis.summary import CONDITIONS, best_cells
+from feedrate.analysis.summary import best_cells
 from feedrate.charts.figure import plain
 from feedrate.schema import plugins
-from feedrate.schema.axes import AXES, BY_NAME, EMULATED_STEPS, SCRIPT
+from feedrate.schema.axes import AXES, BY_NAME, CONDITIONS, EMULATED_STEPS, SCRIPT
 from feedrate.schema.plugins import traits
 
 ENDS = ("ratio", "lo", "hi")

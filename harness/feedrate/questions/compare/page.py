@@ -17,7 +17,7 @@ from feedrate.analysis import ceilings
 from feedrate.analysis.blocks import CONFIDENCE
 from feedrate.analysis.machines import CELL, ROUNDING, SAME_IN_BOTH
 from feedrate.analysis.storage import PROVING
-from feedrate.analysis.summary import CONDITIONS, MEMORY_STEP
+from feedrate.analysis.summary import MEMORY_STEP
 from feedrate.charts.theme import colour
 from feedrate.machine.identity import Software
 from feedrate.pages import descriptions, markup
@@ -32,7 +32,7 @@ from feedrate.questions.compare.analysis import KINDS, STAGES, encoded_formats
 from feedrate.questions.explore.page import RAN
 from feedrate.questions.home.page import leading
 from feedrate.schema import plugins
-from feedrate.schema.axes import AXES
+from feedrate.schema.axes import AXES, CONDITIONS
 from feedrate.schema.columns import DEVICE_SPANS, PHASES, PROTOCOL_VERSION, SCHEMA_VERSION, TRIALS
 from feedrate.schema.metrics import CONFIRMED_OVER, REFUTED_UNDER, SAME
 from feedrate.schema.window import COLD, READ_LEAST, WARM

@@ -13,8 +13,7 @@ import pandas as pd
 from feedrate.analysis.blocks import successful
 from feedrate.analysis.contrasts import contrasts, off_default
 from feedrate.analysis.estimates import identities, rows_of
-from feedrate.plan.claim import PHOTOGRAPHS
-from feedrate.schema.axes import AXES, EMULATED_STEPS, Value
+from feedrate.schema.axes import AXES, EMULATED_STEPS, PHOTOGRAPHS, Value
 
 MINUTES = {8: 16.0, 16: 8.0, 32: 6.0, 64: 4.0, 128: 3.0}
 """Batch size to an epoch's time in the source's tables."""

@@ -20,10 +20,11 @@ from feedrate.pages import descriptions
 from feedrate.pages.runs import RunView
 from feedrate.pages.tasks import gain_sentence, over_blocks
 from feedrate.pages.verdicts import ClaimResult, Verdicts
-from feedrate.plan.claim import PHOTOGRAPHS, Effect, terms
+from feedrate.plan.claim import Effect, terms
 from feedrate.questions.accuracy import page as accuracy_page
 from feedrate.questions.claims import page as claims_page
 from feedrate.schema import words
+from feedrate.schema.axes import PHOTOGRAPHS
 from feedrate.schema.metrics import METRICS
 from feedrate.store.bench_record import BenchRecord
 

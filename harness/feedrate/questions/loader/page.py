@@ -19,7 +19,6 @@ from feedrate.analysis.ceilings import BALANCED_WITHIN, LAUNCH_BOUND, STAGES
 from feedrate.analysis.contrasts import grouping_keys
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.prediction import held_out
-from feedrate.analysis.summary import CONDITIONS, KNOBS, PHOTOGRAPHS
 from feedrate.charts.embed import csv_field
 from feedrate.charts.figure import Row
 from feedrate.pages import descriptions, markup
@@ -28,7 +27,7 @@ from feedrate.pages.runs import RunView
 from feedrate.pages.tasks import over_blocks, set_words, task_key
 from feedrate.pages.template import render
 from feedrate.schema import words
-from feedrate.schema.axes import AXES, BY_NAME, EMULATED_STEPS
+from feedrate.schema.axes import AXES, BY_NAME, CONDITIONS, EMULATED_STEPS, PHOTOGRAPHS, SETTINGS
 
 CELLS = 6
 """Cells of a task that are shown."""
@@ -137,11 +136,11 @@ def _selected(cells: pd.DataFrame) -> Sequence[tuple[str, Row]]:
     fastest = ranked[0]
     wanted = [("fastest", fastest)]
     given = {name: fastest[name] for name in ("storage_format", "batch_size")}
-    default = {name: given.get(name, BY_NAME[name].default) for name in KNOBS}
+    default = {name: given.get(name, BY_NAME[name].default) for name in SETTINGS}
     wanted += [
         ("PyTorch’s defaults", cell)
         for cell in ranked
-        if all(pd.isna(cell[name]) or cell[name] == default[name] for name in KNOBS)
+        if all(pd.isna(cell[name]) or cell[name] == default[name] for name in SETTINGS)
     ][:1]
     if known := [cell for cell in ranked if words.known(cell["efficiency"])]:
         wanted.append(("least efficient", min(known, key=lambda cell: float(cell["efficiency"]))))

@@ -18,7 +18,7 @@ import pandas as pd
 from feedrate.analysis.blocks import Blocks, blocks_of
 from feedrate.analysis.crossfit import LEAST_BLOCKS, cross_fitted
 from feedrate.analysis.estimates import rows_of
-from feedrate.analysis.summary import EMULATED, KNOBS, TRAIN
+from feedrate.analysis.summary import EMULATED, TRAIN
 from feedrate.charts.figure import (
     EMULATED_NOTE,
     Figure,
@@ -39,7 +39,7 @@ from feedrate.charts.figure import (
 from feedrate.charts.marks import BLOCKS, estimated, hover, names, tone
 from feedrate.charts.theme import PHASE_COLOURS, colour
 from feedrate.schema import words
-from feedrate.schema.axes import BY_NAME, SCRIPT
+from feedrate.schema.axes import BY_NAME, SCRIPT, SETTINGS
 from feedrate.schema.columns import PHASES
 from feedrate.schema.metrics import CONFIRMED_OVER
 
@@ -57,7 +57,7 @@ _WHISKER = "Bars are means over {}; the thin line is the 95 % interval of the wh
 _MISSING = "No trial of a training loop ended well here, so there are no phases to show."
 _TIMES = {"total (us)": "total", "low (us)": "lo", "high (us)": "hi", "n": "n"}
 _DEFAULTS = f"PyTorch’s defaults on {BY_NAME['storage_format'].default} files"
-_OTHERS = tuple(name for name in KNOBS if name != "batch_size")
+_OTHERS = tuple(name for name in SETTINGS if name != "batch_size")
 """What the two cells of a pair may differ in."""
 _COLUMNS = {
     "batch_size": "batch",
@@ -200,7 +200,7 @@ def defaults(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     cells, blocks = estimated(trials), blocks_of(trials)
     tasks = []
     for part in slices(cells[cells["replica"].fillna(0).eq(0)], (TRAIN, EMULATED)):
-        frame, kept = held(part.frame, KNOBS)
+        frame, kept = held(part.frame, SETTINGS)
         frame = frame[frame["num_workers"].notna()]
         pairs = [_pair(frame[frame["batch_size"].eq(batch)], batch, blocks) for batch in numbers(frame, "batch_size")]
         if rows := [row for pair in pairs for row in _pair_rows(part, pair)]:

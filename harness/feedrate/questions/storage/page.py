@@ -15,7 +15,7 @@ from markupsafe import Markup
 from feedrate.analysis.contrasts import contrasts
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.storage import OWN, count_doubtful, credible, format_costs
-from feedrate.analysis.summary import LOAD, PHOTOGRAPHS
+from feedrate.analysis.summary import LOAD
 from feedrate.machine.identity import Storage
 from feedrate.pages import descriptions
 from feedrate.pages.headlines import RULE, sized_name
@@ -25,7 +25,7 @@ from feedrate.pages.template import render
 from feedrate.questions.storage.analysis import CONTAINER, LOSSY, NEITHER, PIXELS, SPACE, SPEED, choices, larger
 from feedrate.questions.storage.charts import NOT_SO, STORES
 from feedrate.schema import words
-from feedrate.schema.axes import BY_NAME, EMULATED_STEPS
+from feedrate.schema.axes import BY_NAME, EMULATED_STEPS, PHOTOGRAPHS
 from feedrate.schema.plugins import names, traits
 
 SUITE = "storage"

@@ -14,7 +14,6 @@ from feedrate.analysis.ceilings import cells_with_ceilings
 from feedrate.analysis.contrasts import contrasts
 from feedrate.analysis.estimates import cells, rows_of
 from feedrate.analysis.noise import CRITERIA, grade
-from feedrate.analysis.summary import CONDITIONS
 from feedrate.pages import descriptions
 from feedrate.pages.tasks import gain_words, headlines, set_words
 from feedrate.plan import suite
@@ -23,7 +22,7 @@ from feedrate.plan.suite import CALIBRATION
 from feedrate.questions.calibration import terminal as calibration_terminal
 from feedrate.questions.claims import terminal as claims_terminal
 from feedrate.schema import words
-from feedrate.schema.axes import BY_NAME, EMULATED_STEPS, SCRIPT
+from feedrate.schema.axes import BY_NAME, CONDITIONS, EMULATED_STEPS, SCRIPT
 from feedrate.schema.metrics import SAME
 from feedrate.store.runs import StoredRun
 

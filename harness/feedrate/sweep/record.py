@@ -1,17 +1,25 @@
-"""What a run records of itself when it has stopped, for whatever reason."""
+"""What a run records: its manifest and its tables, when it has stopped for whatever reason and as it stands."""
 
 from __future__ import annotations
 
 import math
+import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import chain
+from pathlib import Path
 from statistics import fmean, stdev
+from typing import Any
 
 from feedrate import __version__
+from feedrate.store import archive, runs
 from feedrate.store.manifest import AskedClaim, RunManifest, Spread, Stopped
 from feedrate.sweep.run import ActiveRun
+
+Entry = dict[str, Any]
+"""A trial in the journal: its row, ``steps`` (column to values), ``telemetry`` (rows)."""
 
 
 def assemble(active: ActiveRun, reason: str) -> RunManifest:
@@ -27,7 +35,7 @@ def assemble(active: ActiveRun, reason: str) -> RunManifest:
         software=local.software,
         device=plan.place.device,
         command=local.options.command(),
-        cluster=local.options.cluster,
+        cluster=local.part.membership if local.part else None,
         profile=plan.matrix.profile,
         suites=plan.matrix.suites(),
         protocol=plan.matrix.protocol,
@@ -107,3 +115,27 @@ def _spread(active: ActiveRun) -> dict[str, Spread]:
             within = round(stdev(windows), 6) if len(windows) > 1 else 0.0
             spread[cell.cell_id] = Spread(sd=round(stdev(logs), 6), within=within)
     return spread
+
+
+def keep(active: ActiveRun, entry: Entry, kept_in: Path) -> None:
+    """Pack the run as it stands, with a trial that has ended and that the journal may not hold yet."""
+    with tempfile.TemporaryDirectory(prefix="feedrate-") as scratch:
+        folder = Path(scratch) / active.local.machine.machine_id / active.run_id
+        entries: Iterator[list[Entry]] = chain(runs.journal_chunks(active.folder), [[entry]])
+        runs.write_run(folder, assemble(active, "interrupted"), map(rows, entries))
+        archive.pack_run(kept_in, folder)
+
+
+def rows(entries: list[Entry]) -> dict[str, list[dict[str, Any]]]:
+    """Turn a journal into the rows of the three tables."""
+    tables: dict[str, list[dict[str, Any]]] = {"trials": [], "steps": [], "telemetry": []}
+    for entry in entries:
+        trial = entry["trial"]
+        key = {"run_id": trial["run_id"], "trial_id": trial["trial_id"]}
+        tables["trials"].append(trial)
+        columns: dict[str, list[int | None]] = entry["steps"]
+        names = list(columns)
+        for step, values in enumerate(zip(*columns.values(), strict=True)):
+            tables["steps"].append({**key, "step": step, **dict(zip(names, values, strict=True))})
+        tables["telemetry"] += [{**key, **sample} for sample in entry["telemetry"]]
+    return tables
