@@ -252,12 +252,12 @@ def software() -> Software:
 def _mount(folder: Path) -> tuple[str | None, str, tuple[str, ...]]:
     """File system, source and options of the mount nearest above a folder; of several at one place the last."""
     try:
-        mounts = [each for each in psutil.disk_partitions(all=True) if folder.is_relative_to(each.mountpoint)]
+        mounts = [mount for mount in psutil.disk_partitions(all=True) if folder.is_relative_to(mount.mountpoint)]
     except OSError:
         mounts = []
     if not mounts:
         return None, "", ()
-    mount = max(reversed(mounts), key=lambda each: len(each.mountpoint))
+    mount = max(reversed(mounts), key=lambda mount: len(mount.mountpoint))
     options = {option for option in mount.opts.split(",") if option.partition("=")[0] in _OPTIONS}
     return mount.fstype, mount.device, tuple(sorted(options))
 
@@ -323,11 +323,7 @@ def storage(folder: Path) -> Storage:
 
 
 def describe(gpus: Sequence[tuple[str, int]] = (), data_root: Path | None = None) -> Machine:
-    """Find out what this machine is.
-
-    Args:
-        gpus: (name, memory in bytes) of every GPU, as ``feedrate.machine.probes.gpu.installed`` lists them.
-        data_root: the folder of the packed data, whose disk is described; None leaves that out.
+    """Find out what this machine is, with its GPUs (``probes.gpu.installed``) and the disk below a folder, if given.
 
     Raises:
         InputError: ``data_root`` does not exist.

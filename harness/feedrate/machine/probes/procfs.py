@@ -165,11 +165,9 @@ def semaphores(pid: int) -> set[Path]:
 
 
 def remove_segments(segments: Iterable[str], makers: Collection[int]) -> int:
-    """Remove shared-memory files of processes that are dead: a worker that is killed at the wrong moment leaves one.
+    """Remove shared-memory files whose maker is one of some dead processes: a killed worker may leave one.
 
-    Args:
-        segments: names under ``/dev/shm``; PyTorch's hold the process id of their maker.
-        makers: the dead processes; other containers may share ``/dev/shm``, and theirs are left alone.
+    PyTorch's names hold the process id of their maker; other containers may share ``/dev/shm``, and theirs stay.
     """
     dead = [name for name in segments if (owner := re.match(r"torch_(\d+)_", name)) and int(owner[1]) in makers]
     for name in dead:
