@@ -190,7 +190,7 @@ QUESTIONS = ("UtilizationRates", "PowerUsage", "MemoryInfo", "ClockInfo", "Tempe
 """What each telemetry column asks, in their order."""
 
 
-@pytest.mark.parametrize(("question", "column"), zip((*QUESTIONS, "PcieThroughput"), NO_GPU, strict=True))
+@pytest.mark.parametrize(("question", "column"), [*zip((*QUESTIONS, "PcieThroughput"), NO_GPU, strict=True)])
 @pytest.mark.parametrize("lacking", [False, True])
 def test_what_is_not_supported_is_none(question: str, column: str, lacking: bool, driver: Callable[..., Any]) -> None:
     """A field that a GPU does not have, or whose name an older nvidia-ml-py lacks, costs that field only.
