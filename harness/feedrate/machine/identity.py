@@ -235,8 +235,8 @@ UNKNOWN_FORM = "another value"
 
 def environment() -> dict[str, str]:
     """List the variables that are set and change what CUDA and PyTorch do, by their names in small letters."""
-    found = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
-    forms = {name: re.fullmatch(_ENVIRONMENT[name], text) for name, text in found.items()}
+    values = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+    forms = {name: re.fullmatch(_ENVIRONMENT[name], text) for name, text in values.items()}
     return {name.lower(): form[0] if form else UNKNOWN_FORM for name, form in forms.items()}
 
 

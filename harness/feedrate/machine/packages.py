@@ -100,8 +100,8 @@ def fault(error: ImportError, otherwise: str) -> EnvironmentFault:
     """Say why the command line itself cannot be imported."""
     try:
         check(COMMAND, otherwise)
-    except EnvironmentFault as known:
-        return known
+    except EnvironmentFault as lacking:
+        return lacking
     first = next(iter(str(error).splitlines()), type(error).__name__)
     return EnvironmentFault(
         f"{sys.executable}: {first}; expected packages that can be imported together. Install "

@@ -168,8 +168,8 @@ class GpuProbe:
                 continue
             yield handle
             instances = range(self._of(handle, "MaxMigDeviceCount") or 0)
-            found = (self._of(handle, "MigDeviceHandleByIndex", instance) for instance in instances)
-            yield from (mig for mig in found if mig is not None)
+            handles = (self._of(handle, "MigDeviceHandleByIndex", instance) for instance in instances)
+            yield from (mig for mig in handles if mig is not None)
 
     def close(self) -> None:
         """Shut NVML down; a driver that is gone by then is no matter."""
