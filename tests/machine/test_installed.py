@@ -10,6 +10,7 @@ import runpy
 import subprocess
 import sys
 import tomllib
+from importlib import metadata
 from itertools import chain
 from pathlib import Path
 from types import ModuleType
@@ -59,7 +60,7 @@ def test_what_asks_the_driver_is_needed_where_there_is_one(driver: bool, monkeyp
 )
 def test_a_torch_that_is_too_old_is_refused(found: str, enough: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """By its number, whatever it was built for; the message names both versions and what to type."""
-    monkeypatch.setattr(packages, "version", lambda _: found)
+    monkeypatch.setattr(metadata, "version", lambda _: found)
     monkeypatch.setattr(packages, "least", lambda: {"torch": "2.11"})
     if enough:
         packages.check({"torch": "torch"}, "")
@@ -71,7 +72,7 @@ def test_a_torch_that_is_too_old_is_refused(found: str, enough: bool, monkeypatc
 def test_all_that_is_missing_or_too_old_is_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every package that pyproject.toml asks a version of, beside those that are missing; and what to type."""
     old = {"pyarrow": "14.0.1", "pandas": "1.5.3", "numpy": "1.26.4", "scipy": "1.10", "pydantic": "1.10.2"}
-    monkeypatch.setattr(packages, "version", lambda name: old.get(name, "1000"))
+    monkeypatch.setattr(metadata, "version", lambda name: old.get(name, "1000"))
     with pytest.raises(EnvironmentFault) as told:
         packages.check({"no_such": "pillow"} | packages.COMMAND | packages.MEASURING, "")
     assert "lacks pillow and has pydantic 1.10.2, numpy 1.26.4, pandas 1.5.3, pyarrow 14.0.1, scipy" in str(told.value)

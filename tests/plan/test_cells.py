@@ -38,69 +38,45 @@ def test_every_combination_is_a_cell_or_accounted_for(tmp_path: Path) -> None:
     """Cells, merged and excluded combinations add up to all combinations."""
     whole = matrix.load(plugins.ROOT / "matrix.yaml", "full")
     for device in ("cpu", "cuda"):
-        found = expanding.expand(whole, schedule.Place(device, tmp_path, shm_bytes=64 << 20))
-        accounted = sum(c.count for c in (*found.merged, *found.excluded))
-        assert len(found.cells) + accounted == found.combinations
-        assert len({cell.cell_id for cell in found.cells}) == len(found.cells)
+        plan = expanding.expand(whole, schedule.Place(device, tmp_path, shm_bytes=64 << 20))
+        accounted = sum(c.count for c in (*plan.merged, *plan.excluded))
+        assert len(plan.cells) + accounted == plan.combinations
+        assert len({cell.cell_id for cell in plan.cells}) == len(plan.cells)
 
 
-def test_replicas_need_a_device_each_on_cuda(tmp_path: Path) -> None:
-    """On a CPU any number of processes train together; on CUDA each replica has a GPU of its own, or is left out."""
-    slices = "{parallel: [none, dp, ddp], world_size: [1, 2, 3]}"
+@pytest.mark.parametrize(
+    ("place", "kept"),
+    [
+        ({}, [("ddp", 1, 2), ("ddp", 1, 3), ("ddp", 2, 2)]),
+        ({"device": "cuda", "gpus": 1}, [("ddp", 2, 2)]),
+        ({"device": "cuda", "gpus": 2}, [("ddp", 1, 2), ("ddp", 2, 2), ("dp", 1, 2)]),
+    ],
+)
+def test_replicas_are_shared_out_among_nodes_and_devices(tmp_path: Path, place: dict, kept: list) -> None:
+    """Each node has as many as any other, on CUDA a GPU for each; one process (dp) does not reach over nodes.
 
-    def kept(**place: object) -> list[tuple[object, object]]:
-        cells = [cell.axes for cell in expand(tmp_path, slices, **place).cells]
-        return sorted((axes["parallel"], axes["world_size"]) for axes in cells if "world_size" in axes)
-
-    assert kept() == [("ddp", 1), ("ddp", 2), ("ddp", 3)]
-    assert kept(device="cuda", gpus=1) == [("ddp", 1)]
-    assert kept(device="cuda", gpus=2) == [("ddp", 1), ("ddp", 2), ("dp", 2)]
-
-
-def test_replicas_are_shared_out_among_nodes(tmp_path: Path) -> None:
-    """Each node has as many as any other, and a GPU for each; one process (dp) does not reach over nodes."""
-    slices = "{parallel: ddp, world_size: [2, 3, 4], nodes: [1, 2]}"
-
-    def kept(**place: object) -> list[tuple[object, object]]:
-        found = expand(tmp_path, slices, nodes=2, **place)
-        assert sum(each.count for each in found.excluded) == 6 - len(found.cells)
-        return sorted((cell.axes["nodes"], cell.axes["world_size"]) for cell in found.cells)
-
-    assert kept() == [(1, 2), (1, 3), (1, 4), (2, 2), (2, 4)]
-    assert kept(device="cuda", gpus=2) == [(1, 2), (2, 2), (2, 4)]
-    assert kept(device="cuda", gpus=1) == [(2, 2)]
+    A stage alone is one replica's: several have no ceilings.
+    """
+    plan = expand(tmp_path, "{parallel: [dp, ddp], world_size: [2, 3], nodes: [1, 2]}", nodes=2, **place)
+    assert sorted((str(c.axes["parallel"]), c.axes["nodes"], c.axes["world_size"]) for c in plan.cells) == kept
+    assert sum(each.count for each in plan.excluded) == 8 - len(kept)
+    assert not plan.ceilings
 
 
-def test_a_loader_alone_is_not_one_of_several_nodes(tmp_path: Path) -> None:
-    """Nodes matter where something is loaded: that ceiling is one of as many nodes, computing alone is of none."""
-    found = expand(tmp_path, "{mode: [train, load, compute], nodes: [1, 2]}", nodes=2)
-    assert sorted((str(cell.axes["mode"]), cell.axes.get("nodes")) for cell in found.cells) == [
-        ("compute", None),
-        ("load", 1),
-        ("load", 2),
-        ("train", 1),
-        ("train", 2),
-    ]
-    assert not found.ceilings
-    assert "nodes: " in found.merged[0].reason
-    stages = expand(tmp_path, "{nodes: 2}", nodes=2).ceilings
-    assert sorted((str(cell.axes["mode"]), cell.axes.get("nodes")) for cell in stages) == [
-        ("compute", None),
-        ("load", 2),
-    ]
-
-
-def test_replicas_have_no_ceilings(tmp_path: Path) -> None:
-    """A stage alone is one replica's: several are not held against it."""
-    assert not expand(tmp_path, "{parallel: ddp, world_size: 2}").ceilings
+def test_nodes_matter_where_something_is_loaded(tmp_path: Path) -> None:
+    """The ceiling of a loader is one of as many nodes, that of computing of none."""
+    plan = expand(tmp_path, "{mode: [train, compute], nodes: [1, 2]}", nodes=2)
+    cells = [(str(cell.axes["mode"]), cell.axes.get("nodes")) for cell in plan.all_cells]
+    assert cells == [("train", 1), ("train", 2), ("compute", None), ("load", 1), ("load", 2)]
+    assert "nodes: " in plan.merged[0].reason
 
 
 def test_merging_is_said_with_its_reason(tmp_path: Path) -> None:
     """Without CUDA the pinning axes merge, and the plan says which and why."""
     slices = "{num_workers: 1, pin_memory: [false, true], non_blocking: [false, true]}"
-    found = expand(tmp_path, slices)
-    assert len(found.cells) == 1
-    assert [(c.count, c.reason) for c in found.merged] == [(3, "pin_memory, non_blocking: no CUDA device here")]
+    plan = expand(tmp_path, slices)
+    assert len(plan.cells) == 1
+    assert [(c.count, c.reason) for c in plan.merged] == [(3, "pin_memory, non_blocking: no CUDA device here")]
     assert len(expand(tmp_path, slices, device="cuda").cells) == 4
 
 
@@ -183,36 +159,36 @@ def test_what_is_read_around_a_sample_is_weighed_against_its_size(tmp_path: Path
     least = math.ceil(math.sqrt((128 << 10) / 0.6 / (3 * fields)))
     axes = f"mode: load, {COLD}, storage_format: lmdb, batch_size: 8, num_workers: 2, read_ahead_kib: 128"
     slices = f"{{{axes}, workload: {workload}, patch_size: [480, {least}, {least - 1}]}}"
-    found = expand(tmp_path, slices, read_ahead_bytes=8 << 20)
-    assert [cell.axes["patch_size"] for cell in found.cells] == [480, least]
-    assert "128 KiB are read around each sample of 211 KiB" in found.excluded[0].reason
+    plan = expand(tmp_path, slices, read_ahead_bytes=8 << 20)
+    assert [cell.axes["patch_size"] for cell in plan.cells] == [480, least]
+    assert "128 KiB are read around each sample of 211 KiB" in plan.excluded[0].reason
 
 
 def test_a_missing_library_excludes_its_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A format whose library is not installed is left out with the command that installs it."""
     monkeypatch.setattr(plugins, "missing", lambda _, name: {"lmdb": "lmdb"} if name == "lmdb" else {})
-    found = expand(tmp_path, "{storage_format: [png, lmdb]}")
-    assert len(found.cells) == 1
-    assert "pip install lmdb" in found.excluded[0].reason
+    plan = expand(tmp_path, "{storage_format: [png, lmdb]}")
+    assert len(plan.cells) == 1
+    assert "pip install lmdb" in plan.excluded[0].reason
 
 
 def test_a_knob_merges_where_a_format_has_none(tmp_path: Path) -> None:
     """Readahead is LMDB's, swmr HDF5's, a decoder that of stored image files, a shuffle buffer that of streams."""
     slices = "{storage_format: lmdb, readahead: [true, false], swmr: [true, false], decoder: [pil, cv2]}"
-    found = expand(tmp_path, slices)
-    assert [cell.axes["readahead"] for cell in found.cells] == [True, False]
-    assert all(not {"swmr", "decoder", "shuffle_buffer"} & set(cell.axes) for cell in found.cells)
-    assert found.merged[0].count == 6
-    assert "decoder, swmr: no knob of storage_format = lmdb" in found.merged[0].reason
+    plan = expand(tmp_path, slices)
+    assert [cell.axes["readahead"] for cell in plan.cells] == [True, False]
+    assert all(not {"swmr", "decoder", "shuffle_buffer"} & set(cell.axes) for cell in plan.cells)
+    assert plan.merged[0].count == 6
+    assert "decoder, swmr: no knob of storage_format = lmdb" in plan.merged[0].reason
     streamed = expand(tmp_path, "{storage_format: tfrecord, access: sequential, shuffle_buffer: [0, 100]}")
     assert [cell.axes["shuffle_buffer"] for cell in streamed.cells] == [0, 100]
 
 
 def test_div2k_is_never_silently_something_else(tmp_path: Path) -> None:
     """Without the archive the stand-in takes its place under its own name; with photographs, the folder does."""
-    found = expand(tmp_path, "{workload: div2k}")
-    assert found.cells[0].axes["workload"] == "div2k_standin"
-    assert "div2k_standin" in found.substitutions[0]
+    plan = expand(tmp_path, "{workload: div2k}")
+    assert plan.cells[0].axes["workload"] == "div2k_standin"
+    assert "div2k_standin" in plan.substitutions[0]
     assert expand(tmp_path, "{workload: div2k}", data=tmp_path).cells[0].axes["workload"] == "folder"
     (tmp_path / schedule.DIV2K_FOLDERS[-1]).mkdir()
     assert expand(tmp_path, "{workload: div2k}").substitutions, "a folder that is not whole is none"
@@ -240,10 +216,10 @@ def test_time_comes_from_earlier_runs_and_cuts_make_room(tmp_path: Path) -> None
     slices = "{mode: load, batch_size: [8, 16, 32, 64], num_workers: [0, 2]}"
     first = expand(tmp_path, slices)
     known = {cell.cell_id: 5.0 for cell in first.cells}
-    found = expand(tmp_path, slices, budget="100s", seconds=known)
-    assert found.block_s == duration.TEMPLATE_S + 40
-    assert found.blocks == 2
-    assert found.cuts()
+    plan = expand(tmp_path, slices, budget="100s", seconds=known)
+    assert plan.block_s == duration.TEMPLATE_S + 40
+    assert plan.blocks == 2
+    assert plan.cuts()
     assert not expand(tmp_path, slices, budget="1h", seconds=known).cuts()
 
 
@@ -263,11 +239,11 @@ def test_planning_loads_neither_torch_nor_pandas(tmp_path: Path) -> None:
 
 def test_ceilings_are_planned_once_for_all_cells_that_share_them(tmp_path: Path) -> None:
     """A training cell's stages run alone, for the sub-axes that they depend on and not for every cell."""
-    found = expand(tmp_path, "{batch_size: 8, num_workers: [0, 2], step: [real, emulated]}")
-    modes = sorted((str(cell.axes["mode"]), cell.axes.get("num_workers")) for cell in found.ceilings)
+    plan = expand(tmp_path, "{batch_size: 8, num_workers: [0, 2], step: [real, emulated]}")
+    modes = sorted((str(cell.axes["mode"]), cell.axes.get("num_workers")) for cell in plan.ceilings)
     assert modes == [("compute", None), ("load", 0), ("load", 2)]
-    assert {cell.role for cell in found.ceilings} == {"ceiling"}
-    assert {len(stages) for stages in found.ceilings_of.values()} == {1, 2}
+    assert {cell.role for cell in plan.ceilings} == {"ceiling"}
+    assert {len(stages) for stages in plan.ceilings_of.values()} == {1, 2}
     slices = "{pin_memory: [false, true], non_blocking: [false, true]}"
     cuda = expand(tmp_path, slices, device="cuda")
     assert sorted(str(cell.axes["mode"]) for cell in cuda.ceilings) == ["compute", *["copy"] * 4, *["load"] * 2]

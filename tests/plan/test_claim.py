@@ -37,15 +37,8 @@ WORKERS = pair({"num_workers": 0}, {"num_workers": 2}, {"mode": "load"})
 
 def claim(effect: Effect | None = WORKERS, **fields: object) -> Claim:
     """A claim that can be asked, but for what a test changes."""
-    whole = {
-        "id": "one",
-        "says": "It is so.",
-        "sources": ("IO",),
-        "design": "It is tested.",
-        "not_shown": "The rest.",
-        **fields,
-    }
-    return Claim(effect=effect, **whole)  # type: ignore[arg-type]
+    said = {"says": "It is so.", "sources": ("IO",), "design": "It is tested.", "not_shown": "The rest."}
+    return Claim("one", effect=effect, **{**said, **fields})  # type: ignore[arg-type]
 
 
 LOAD = {"mode": "load"}
@@ -172,8 +165,8 @@ def test_slices_are_the_cells_of_all_effects() -> None:
     """Sides of cases, of cases held against, and of numbers beside it; checks; on CUDA alone where it needs that."""
     beside = Aside("more", pair(NONE, {"num_workers": 4}, LOAD))
     effect = pair(NONE, TWO, LOAD, against=[{"mode": "train"}])
-    found = [(part["mode"], part["num_workers"]) for part in slices_of([claim(effect, asides=(beside,))])]
-    assert found == [("load", 0), ("load", 2), ("train", 0), ("train", 2), ("load", 0), ("load", 4)]
+    cells = [(part["mode"], part["num_workers"]) for part in slices_of([claim(effect, asides=(beside,))])]
+    assert cells == [("load", 0), ("load", 2), ("train", 0), ("train", 2), ("load", 0), ("load", 4)]
     assert {part["device"] for part in slices_of([claim(needs="cuda")])} == {"cuda"}
     dearer = claim(asides=(dataclasses.replace(beside, needs="cuda"),))
     assert [part.get("device") for part in slices_of([dearer])] == [None, None, "cuda", "cuda"]
@@ -181,21 +174,16 @@ def test_slices_are_the_cells_of_all_effects() -> None:
     assert slices_of([claim(needs="disks")]) == ()
 
 
-def test_a_cuda_device_may_have_an_effect_of_its_own() -> None:
-    """The small cells run on a CPU only, the large ones on CUDA only, and each decides where it runs."""
-    large = pair(NONE, {"num_workers": 8}, LOAD)
-    both = claim(on_cuda=large)
-    slices = slices_of([both])
-    assert [part["num_workers"] for part in slices if part["device"] == "cpu"] == [0, 2]
-    assert [part["num_workers"] for part in slices if part["device"] == "cuda"] == [0, 8]
-    assert (both.on("cpu").effect, both.on("cuda").effect) == (WORKERS, large)
-
-
-def test_a_part_may_count_on_one_device_alone() -> None:
-    """What only CUDA can tell decides there and is swept there; what holds everywhere decides on either."""
-    slow, pinned = (Part(label, effect) for label, effect in (("it is slow", WORKERS), ("pinning, too", PINNING)))
-    both = claim(also=(slow, dataclasses.replace(pinned, device="cuda")))
-    assert [part.label for part in both.on("cpu").also] == ["it is slow"]
-    assert [part.label for part in both.on("cuda").also] == ["it is slow", "pinning, too"]
-    assert [part.get("device") for part in slices_of([both]) if "pin_memory" in part] == ["cuda", "cuda"]
+def test_a_cuda_device_may_have_effects_of_its_own() -> None:
+    """Small cells run on a CPU only, large ones and what only CUDA can tell there, and each decides where it runs."""
+    large, pinned = pair(NONE, {"num_workers": 8}, LOAD), Part("pinning, too", PINNING, device="cuda")
+    both = claim(on_cuda=large, also=(Part("it is slow", WORKERS), pinned))
     validate(both, "suites/x.py")
+    workers = [(part.get("device"), part["num_workers"]) for part in slices_of([both]) if "pin_memory" not in part]
+    assert workers == [("cpu", 0), ("cpu", 2), ("cuda", 0), ("cuda", 8), (None, 0), (None, 2)]
+    assert [part["device"] for part in slices_of([both]) if "pin_memory" in part] == ["cuda", "cuda"]
+    assert (both.on("cpu").effect, both.on("cuda").effect) == (WORKERS, large)
+    assert [[part.label for part in both.on(device).also] for device in ("cpu", "cuda")] == [
+        ["it is slow"],
+        ["it is slow", "pinning, too"],
+    ]

@@ -119,8 +119,3 @@ def test_the_gain_over_the_present_setting_has_its_blocks() -> None:
     """Present and recommended setting ran side by side often enough for an interval."""
     search, _ = searched(times(), present=NAMES[0])
     assert len(search.logs[NAMES[0]].keys() & search.logs[NAMES[12]].keys()) >= CONFIRMED
-
-
-def test_a_search_repeats_itself() -> None:
-    """The same seed and the same trials give the same order: a search that was interrupted goes on as it would have."""
-    assert searched(times(), seed=3)[0].logs == searched(times(), seed=3)[0].logs

@@ -38,11 +38,11 @@ def compare(
     from feedrate.questions.compare import comparison
     from feedrate.questions.compare import terminal as compare_terminal
 
-    found = comparison.compare(a, b, results)
+    compared = comparison.compare(a, b, results)
     if markdown:
-        typer.echo(compare_terminal.markdown(found, whole=whole), nl=False)
+        typer.echo(compare_terminal.markdown(compared, whole=whole), nl=False)
     else:
-        compare_terminal.show(found, Console(), whole=whole)
+        compare_terminal.show(compared, Console(), whole=whole)
 
 
 @of_results.command()
@@ -55,11 +55,11 @@ def nodes(
     from feedrate.questions.nodes import terminal as nodes_terminal
     from feedrate.questions.scaling import terminal as scaling_terminal
 
-    found = of_nodes.named(sweep, results)
-    if found.together:
-        scaling_terminal.show(found, Console())
+    nodes_sweep = of_nodes.named(sweep, results)
+    if nodes_sweep.together:
+        scaling_terminal.show(nodes_sweep, Console())
     else:
-        nodes_terminal.show(found, results, Console())
+        nodes_terminal.show(nodes_sweep, results, Console())
 
 
 @of_results.command()

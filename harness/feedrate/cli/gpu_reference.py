@@ -65,8 +65,8 @@ def make(options: SweepOptions, out: Path, console: Console, only: str = "") -> 
     say = partial(console.print, markup=False, highlight=False, soft_wrap=True)
     if not cuda:
         say("No CUDA device here: this is a rehearsal on the CPU.")
-    said = ", ".join(f"{step} {words.show(took[step])}" for step in steps)
-    say(f"Ahead, by estimate: {said}; about {words.show(sum(took.values()))} in all.")
+    ahead = ", ".join(f"{step} {words.show(took[step])}" for step in steps)
+    say(f"Ahead, by estimate: {ahead}; about {words.show(sum(took.values()))} in all.")
     out = out.absolute()
     out.mkdir(parents=True, exist_ok=True)
     worst = 0

@@ -125,12 +125,7 @@ ENGINES: dict[str, Callable[[SweepOptions, int, Path], Engine]] = {"slurm": Slur
 
 
 def make(options: SweepOptions, minutes: int, jobs: Path) -> Engine:
-    """Make the engine that was asked for.
-
-    Args:
-        options: of the sweep.
-        minutes: that a job may take; one that is cut off is started anew and goes on.
-        jobs: a folder that all nodes see, for what jobs run and print.
+    """Make the engine that was asked for; what jobs run and print lies in a folder that all nodes see.
 
     Raises:
         InputError: there is no such engine, or it is not there.

@@ -86,8 +86,8 @@ class NodeSweep:
     def __call__(self) -> None:
         """Sweep, and tell the folder how it goes."""
         signal.signal(signal.SIGTERM, _die)
-        told = next(status for status in self.folder.statuses() if status.name == self.name)
-        screen = NodeScreen(self.folder, told)
+        status = next(status for status in self.folder.statuses() if status.name == self.name)
+        screen = NodeScreen(self.folder, status)
         try:
             screen.tell(state="starts")
             run = sweep.run(request.make(self.options, self.part), screen)

@@ -68,19 +68,16 @@ class Watched:
         if self.rendezvous:
             for gone in self.jobs.keys() - {status.node for status in going}:
                 self.rendezvous.leave(gone)
-        waits = {job for job, state in states.items() if state == "PENDING"}
-        again = [status.node for status in going if status.state != "waits" and self.jobs[status.node] in waits]
-        self.remarks = self._waiting(going)
-        self.remarks |= dict.fromkeys(again, "waits to go on: its node was lost or taken away")
+        behind = self.rendezvous.behind() if self.rendezvous else set[int]()
+        late = [status.name for status in self.statuses if status.node in behind]
+        for_whom = words.listed(late) if len(late) <= NAMED else words.plural(len(late), "node")
+        pending = {job for job, state in states.items() if state == "PENDING"}
+        self.remarks = {status.node: f"waits for {for_whom}" for status in going if late and status.node not in behind}
+        for status in going:
+            if status.state != "waits" and self.jobs[status.node] in pending:
+                self.remarks[status.node] = "waits to go on: its node was lost or taken away"
         self.remarks |= dict.fromkeys(lost, "lost")
         return going
-
-    def _waiting(self, going: list[NodeStatus]) -> dict[int, str]:
-        """What is to be said of nodes at a gate to which others have not come."""
-        behind = self.rendezvous.behind() if self.rendezvous else set()
-        late = [status.name for status in self.statuses if status.node in behind]
-        what = words.listed(late) if len(late) <= NAMED else words.plural(len(late), "node")
-        return {status.node: f"waits for {what}" for status in going if late and status.node not in behind}
 
     def table(self) -> Table:
         """Show a line a node."""
@@ -91,8 +88,8 @@ class Watched:
 
     def line(self, status: NodeStatus) -> str:
         """Say where a node stands."""
-        if said := self.remarks.get(status.node):
-            return said
+        if remark := self.remarks.get(status.node):
+            return remark
         if status.state == "measures":
             return f"block {status.block} of ~{status.blocks}, {words.show(status.eta_s)} left"
         return status.note or status.state

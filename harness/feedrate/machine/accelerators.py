@@ -33,19 +33,14 @@ _KINDS = (
 
 def _installed_torch() -> Path | None:
     """The folder of the PyTorch that a trial would import."""
-    found = importlib.util.find_spec("torch")
-    return Path(found.origin).parent if found and found.origin else None
+    spec = importlib.util.find_spec("torch")
+    return Path(spec.origin).parent if spec and spec.origin else None
 
 
 def unmeasured(root: Path = Path("/"), torch: Path | None = None) -> str | None:
-    """Say which accelerator PyTorch is built for and can reach here, where it is none that feedrate measures.
+    """Say which accelerator PyTorch, by its folder, is built for and can reach, where feedrate does not measure it.
 
-    Args:
-        root: the folder below which ``dev`` and ``sys`` lie.
-        torch: PyTorch's folder; None is the installed one's.
-
-    Returns:
-        A sentence without its full stop; None where there is none: PyTorch would compute on an NVIDIA GPU or a CPU.
+    ``dev`` and ``sys`` lie below the root. None: PyTorch would compute on an NVIDIA GPU or a CPU.
     """
     torch = torch or _installed_torch()
     if torch is None or not (version := torch / "version.py").is_file():

@@ -235,8 +235,8 @@ UNKNOWN_FORM = "another value"
 
 def environment() -> dict[str, str]:
     """List the variables that are set and change what CUDA and PyTorch do, by their names in small letters."""
-    found = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
-    forms = {name: re.fullmatch(_ENVIRONMENT[name], text) for name, text in found.items()}
+    values = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+    forms = {name: re.fullmatch(_ENVIRONMENT[name], text) for name, text in values.items()}
     return {name.lower(): form[0] if form else UNKNOWN_FORM for name, form in forms.items()}
 
 
@@ -252,12 +252,12 @@ def software() -> Software:
 def _mount(folder: Path) -> tuple[str | None, str, tuple[str, ...]]:
     """File system, source and options of the mount nearest above a folder; of several at one place the last."""
     try:
-        mounts = [each for each in psutil.disk_partitions(all=True) if folder.is_relative_to(each.mountpoint)]
+        mounts = [mount for mount in psutil.disk_partitions(all=True) if folder.is_relative_to(mount.mountpoint)]
     except OSError:
         mounts = []
     if not mounts:
         return None, "", ()
-    mount = max(reversed(mounts), key=lambda each: len(each.mountpoint))
+    mount = max(reversed(mounts), key=lambda mount: len(mount.mountpoint))
     options = {option for option in mount.opts.split(",") if option.partition("=")[0] in _OPTIONS}
     return mount.fstype, mount.device, tuple(sorted(options))
 
@@ -323,11 +323,7 @@ def storage(folder: Path) -> Storage:
 
 
 def describe(gpus: Sequence[tuple[str, int]] = (), data_root: Path | None = None) -> Machine:
-    """Find out what this machine is.
-
-    Args:
-        gpus: (name, memory in bytes) of every GPU, as ``feedrate.machine.probes.gpu.installed`` lists them.
-        data_root: the folder of the packed data, whose disk is described; None leaves that out.
+    """Find out what this machine is, with its GPUs (``probes.gpu.installed``) and the disk below a folder, if given.
 
     Raises:
         InputError: ``data_root`` does not exist.

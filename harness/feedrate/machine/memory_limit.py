@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from feedrate.machine import identity
 from feedrate.schema.errors import EnvironmentFault
 
 MIB = 1 << 20
@@ -55,18 +56,11 @@ class Group:
 
 def _home() -> tuple[Path, str] | None:
     """The folder in which a memory group can be made, and the name of the file that limits one."""
-    try:
-        lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return None
-    groups = {controllers: path for _, controllers, path in (line.split(":", 2) for line in lines)}
-    for controllers, path in groups.items():
-        if "memory" in controllers.split(","):
-            own = _ROOT / "memory" / path.lstrip("/")
-            seen = own if own.is_dir() else _ROOT / "memory"  # a container may not see its own
-            return seen, "memory.limit_in_bytes"
-    own = _ROOT / groups.get("", "/").lstrip("/")
-    home = own if own == _ROOT else own.parent
+    folders = list(identity.groups("memory"))  # innermost first
+    for folder in folders:
+        if folder.is_relative_to(_ROOT / "memory") and folder.is_dir():  # a container may not see its own
+            return folder, "memory.limit_in_bytes"
+    home = folders[1] if len(folders) > 1 else _ROOT
     return (home, "memory.max") if (home / "cgroup.controllers").is_file() else None
 
 

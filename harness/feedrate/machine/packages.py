@@ -11,6 +11,7 @@ import re
 import shlex
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from itertools import chain
 
 from feedrate.schema.errors import EnvironmentFault
@@ -66,16 +67,6 @@ def least() -> dict[str, str]:
     return {line[1]: line[2] for line in lines if line}
 
 
-def version(pip: str) -> str | None:
-    """The installed version of a package; None where it names none."""
-    from importlib import metadata
-
-    try:
-        return metadata.version(pip)
-    except metadata.PackageNotFoundError:
-        return None
-
-
 def check(needed: Mapping[str, str], otherwise: str) -> None:
     """Check that packages are there and new enough; one that names no version is.
 
@@ -86,10 +77,14 @@ def check(needed: Mapping[str, str], otherwise: str) -> None:
     Raises:
         EnvironmentFault: some are missing or too old; all of them are named.
     """
-    oldest = least()
+    from importlib import metadata
+
+    oldest, old = least(), {}
     lacking = [pip for module, pip in needed.items() if importlib.util.find_spec(module) is None]
-    there = {pip: version(pip) for pip in needed.values() if pip in oldest and pip not in lacking}
-    old = {pip: named for pip, named in there.items() if named and _release(named) < _release(oldest[pip])}
+    for pip in (pip for pip in needed.values() if pip in oldest and pip not in lacking):
+        with suppress(metadata.PackageNotFoundError):
+            if _release(version := metadata.version(pip)) < _release(oldest[pip]):
+                old[pip] = version
     if not lacking and not old:
         return
     problems = [f"lacks {', '.join(lacking)}"] if lacking else []
@@ -105,8 +100,8 @@ def fault(error: ImportError, otherwise: str) -> EnvironmentFault:
     """Say why the command line itself cannot be imported."""
     try:
         check(COMMAND, otherwise)
-    except EnvironmentFault as known:
-        return known
+    except EnvironmentFault as lacking:
+        return lacking
     first = next(iter(str(error).splitlines()), type(error).__name__)
     return EnvironmentFault(
         f"{sys.executable}: {first}; expected packages that can be imported together. Install "

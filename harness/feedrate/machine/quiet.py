@@ -112,21 +112,15 @@ def wait(
     seconds: float = 1.0,
     every_s: float = EVERY_S,
 ) -> Quietness:
-    """Look again and again until the machine is quiet, or for as long as allowed.
+    """Look again and again until the machine is quiet, or until the limit; a look that has begun is finished.
 
-    Args:
-        host: the probe of this machine.
-        gpu: the probe of its GPU, or None.
-        limit_s: how long to wait; a look that has begun is finished.
-        say: prints a line: when waiting begins, once a minute, and when it ends.
-        seconds: length of a look.
-        every_s: pause between looks.
+    When waiting begins, once a minute and when it ends, a line is said.
 
     Returns:
         The last look; the first, with nothing said, if the machine was quiet already.
     """
     began = time.monotonic()
-    said, seen = began, look(host, gpu, seconds)
+    last_said, seen = began, look(host, gpu, seconds)
     if seen.quiet:
         return seen
     say(f"Waiting for a quiet machine, {words.show(limit_s)} at most: {'; '.join(seen.reasons)}.")
@@ -137,8 +131,8 @@ def wait(
         if seen.quiet:
             say(f"The machine is quiet, after {words.show(now - began)}.")
             return seen
-        if now - said >= SAY_EVERY_S:
-            said = now
+        if now - last_said >= SAY_EVERY_S:
+            last_said = now
             say(f"Still waiting, for {words.show(now - began)} now: {'; '.join(seen.reasons)}.")
     say(f"Not quiet after {words.show(time.monotonic() - began)}, going on: {'; '.join(seen.reasons)}.")
     return seen

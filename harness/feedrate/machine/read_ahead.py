@@ -47,9 +47,9 @@ def restore(folder: Path) -> None:
     """Set back what a sweep left behind that was killed while it had set a value."""
     with suppress(EnvironmentFault, OSError):
         setting = _setting(folder)
-        own, pid = _kept(setting).read_text(encoding="ascii").split()
+        before, pid = _kept(setting).read_text(encoding="ascii").split()
         if not Path("/proc", pid).exists():
-            setting.write_text(own, encoding="ascii")
+            setting.write_text(before, encoding="ascii")
             _kept(setting).unlink()
 
 
@@ -61,18 +61,18 @@ def limit(folder: Path, kib: int) -> Iterator[None]:
         EnvironmentFault: it cannot be set, or another sweep has set it.
     """
     setting = _setting(folder)
-    kept, own = _kept(setting), setting.read_text(encoding="ascii").strip()
+    kept, before = _kept(setting), setting.read_text(encoding="ascii").strip()
     if kept.exists():
         raise EnvironmentFault(f"the disk's read-ahead is set by another sweep ({kept}); wait until that has ended")
-    if own == str(kib):
+    if before == str(kib):
         yield
         return
     if why := problem(folder):
         raise EnvironmentFault(why)
     try:
-        kept.write_text(f"{own} {os.getpid()}", encoding="ascii")
+        kept.write_text(f"{before} {os.getpid()}", encoding="ascii")
         setting.write_text(str(kib), encoding="ascii")
         yield
     finally:
-        setting.write_text(own, encoding="ascii")
+        setting.write_text(before, encoding="ascii")
         kept.unlink()

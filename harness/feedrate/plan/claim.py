@@ -197,12 +197,10 @@ class Claim:
 
     def effects(self) -> list[tuple[Effect, Needs]]:
         """What decides it, on any device, and what stands beside it; each with what it takes."""
-        deciding = ((self.effect, self.needs), (self.on_cuda, "cuda"))
-        return [
-            *((effect, needs) for effect, needs in deciding if effect),
-            *((part.effect, "cuda" if part.device == "cuda" else self.needs) for part in self.also),
-            *((aside.effect, aside.needs or self.needs) for aside in self.asides),
-        ]
+        effects: list[tuple[Effect, Needs]] = [(self.effect, self.needs)] if self.effect else []
+        effects += [(self.on_cuda, "cuda")] if self.on_cuda else []
+        effects += [(part.effect, "cuda" if part.device == "cuda" else self.needs) for part in self.also]
+        return [*effects, *((aside.effect, aside.needs or self.needs) for aside in self.asides)]
 
 
 Claims = Mapping[str, tuple[str, Claim]]

@@ -174,8 +174,8 @@ def _replica_limits(cell: Cell, place: Place) -> Iterator[str]:
     elif world % nodes:
         yield f"world_size {world} cannot be shared out evenly among {nodes} nodes"
     if place.device == "cuda" and world // nodes > place.gpus:
-        each = " on each node" if nodes > 1 else ""
-        yield f"world_size {world} needs {world // nodes} CUDA devices{each}; {place.gpus} here"
+        where = " on each node" if nodes > 1 else ""
+        yield f"world_size {world} needs {world // nodes} CUDA devices{where}; {place.gpus} here"
 
 
 def _data_parallel_limits(cell: Cell, world: int, nodes: int, place: Place) -> Iterator[str]:

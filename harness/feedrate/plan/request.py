@@ -134,9 +134,9 @@ def _device() -> Literal["cuda", "cpu"]:
     """The device that is measured: an NVIDIA GPU, else the CPU, beside another accelerator only if the user says so."""
     device = gpu.device()
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES") == ""
-    if device == "cpu" and not chosen and (found := accelerators.unmeasured()):
+    if device == "cpu" and not chosen and (accelerator := accelerators.unmeasured()):
         raise EnvironmentFault(
-            f"{found}; expected an NVIDIA GPU or none: feedrate measures NVIDIA GPUs and CPUs. Set "
+            f"{accelerator}; expected an NVIDIA GPU or none: feedrate measures NVIDIA GPUs and CPUs. Set "
             "CUDA_VISIBLE_DEVICES= (to nothing) to measure the CPU"
         )
     return device
@@ -226,11 +226,11 @@ def _show_blocks(plan: schedule.Plan, say: Callable[..., None]) -> None:
 
 def _search(plan: schedule.Plan) -> str:
     """How many settings a tuned sweep chooses among, and what measuring all of them would take."""
-    found = tuning.tasks(plan.cells)
+    tasks = tuning.tasks(plan.cells)
     grid = words.show(plan.block_s * GRID_BLOCKS)
     limit = "no budget" if plan.matrix.budget_s is None else f"budget {words.show(plan.matrix.budget_s)}"
     return (
-        f"{words.plural(len(found), 'task')} to tune, {words.plural(len(plan.cells), 'setting')} to choose from: those "
+        f"{words.plural(len(tasks), 'task')} to tune, {words.plural(len(plan.cells), 'setting')} to choose from: those "
         f"are measured that may be the best; {limit}. All of them in {GRID_BLOCKS} blocks would take about {grid}."
     )
 

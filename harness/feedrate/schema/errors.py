@@ -6,7 +6,6 @@ A message says where, what came, what was expected and what to do next; the exit
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 
@@ -38,6 +37,8 @@ class TrialError(FeedrateError):
 
 def expected_one_of(name: object, options: Iterable[object]) -> str:
     """Say which names are valid, and which one was meant: ``expected one of lmdb, png (did you mean 'png'?)``."""
+    import difflib  # nobody waits for it who makes no mistake
+
     names = sorted(str(option) for option in options)
     close = difflib.get_close_matches(str(name), names, n=1)
     hint = f" (did you mean '{close[0]}'?)" if close else ""

@@ -77,15 +77,8 @@ def affordable(
 ) -> set[str]:
     """Where the budget has no room for all that is open, choose the cells of the claims that it can still decide.
 
-    Without such claims, those of the least certain.
-
-    Args:
-        claims: as far as they have come.
-        block: that is about to begin.
-        gone: cells that only ever failed.
-        compared: cells that a comparison still wants.
-        costs: cell_id of all that is open to the seconds that a trial takes.
-        left_s: of the budget.
+    Without such claims, those of the least certain. Cells that a comparison still wants stay; ``costs`` are seconds of
+    a trial of every cell that is open, ``gone`` the cells that only ever failed.
     """
     open_claims = claims.open(block, gone)
     chosen = claims.in_reach(block, gone, costs, left_s) or open_claims

@@ -120,11 +120,8 @@ class Observer:
 def require_page_cache(answer: Answer, read_bytes: int | None, memory_used: float, cell: Cell) -> Answer:
     """Make a trial one that failed whose page cache was not cold, or not full, although its cell says so.
 
-    Args:
-        answer: of a trial, however it ended.
-        read_bytes: what its processes caused to be read in its window; None where that cannot be observed.
-        memory_used: share of its memory limit that was used when its window opened.
-        cell: its axes.
+    What its processes caused to be read in its window tells, None where that cannot be observed, and the share of its
+    memory limit that was used when its window opened.
     """
     state = cell.get("page_cache")
     if answer.outcome != "ok" or state not in ("cold", "full"):

@@ -9,8 +9,9 @@ import time
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
+from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
@@ -141,14 +142,10 @@ class TerminalScreen:
 
     def _draw(self, share: float, parts: list[str], label: str = "") -> None:
         if self._live:
-            full = round(_BAR * min(1.0, share))
-            bar = Text("━" * full, style="cyan") + Text("━" * (_BAR - full), style="bright_black")
             grid = Table.grid(padding=(0, 2))
-            grid.add_row(bar, *(Text(part) for part in parts if part))
-            frame = Table.grid()
-            frame.add_row(grid)
-            frame.add_row(Text(label, style="dim", overflow="ellipsis", no_wrap=True))
-            self._live.update(frame, refresh=True)
+            grid.add_row(ProgressBar(1, share, _BAR, complete_style="cyan"), *(Text(part) for part in parts if part))
+            below = Text(label, style="dim", overflow="ellipsis", no_wrap=True)
+            self._live.update(Group(grid, below), refresh=True)
         else:
             self._console.print(Text(" | ".join(filter(None, [*parts, label]))), soft_wrap=True)
         self._drawn = time.monotonic()

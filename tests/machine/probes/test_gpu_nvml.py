@@ -17,6 +17,7 @@ import pytest
 from stubs import compile_library
 
 from feedrate.machine.probes.gpu import NO_GPU
+from feedrate.schema.columns import TELEMETRY
 
 PLANTED = {
     "Init": "0",
@@ -90,10 +91,10 @@ def look(tmp_path: Path) -> Look:
 
 
 def test_a_device_is_read_as_it_was_planted(look: Look) -> None:
-    """Every answer arrives in the unit of its column, and as large as it was."""
+    """Every answer arrives in the unit of its column, and as large as it was; no fact identifies the board."""
     said = look()
     assert said["sample"] == FIRST
-    assert FIRST.keys() == NO_GPU.keys()
+    assert list(FIRST) == list(NO_GPU) == [column.name for column in TELEMETRY if column.name.startswith("gpu_")]
     assert (said["device"], said["count"], said["energy_j"]) == ("cuda", 2, 12.5)
     assert said["installed"] == [["NVIDIA Example A", 85520809984], ["NVIDIA Example B", 150754820096]]
     assert (said["computing"], said["foreign"]) == ([4242], 0)

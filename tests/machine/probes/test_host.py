@@ -13,7 +13,7 @@ import pytest
 from beside import tried
 
 from feedrate.machine.probes import procfs
-from feedrate.machine.probes.host import HostProbe, Tally, difference
+from feedrate.machine.probes.host import HostProbe, difference
 from feedrate.machine.probes.procfs import descendants, memory, workers_uss
 from feedrate.schema.columns import TELEMETRY, TRIALS
 
@@ -248,15 +248,6 @@ def test_columns_are_those_of_the_record() -> None:
     assert 2**20 < sample["mem_available_bytes"] < 2**50  # type: ignore[operator]
     probe.close()
     assert set(probe.sample(None).values()) == {None}
-
-
-def test_a_reused_process_id_counts_from_zero() -> None:
-    """A counter that is smaller than before belongs to another process: it adds what it has."""
-    tally, totals = Tally(), []
-    for value in (10, 15, 4):
-        tally.add(7, value)
-        totals.append(tally.total)
-    assert totals == [10, 15, 19]
 
 
 @tried

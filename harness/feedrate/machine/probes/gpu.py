@@ -87,16 +87,16 @@ def installed() -> list[tuple[str, int]]:
     nvml = load()
     if nvml is None:
         return []
-    found: list[tuple[str, int]] = []
+    gpus: list[tuple[str, int]] = []
     try:
         for index in range(nvml.nvmlDeviceGetCount()):
             handle = nvml.nvmlDeviceGetHandleByIndex(index)
-            found.append((str(nvml.nvmlDeviceGetName(handle)), int(nvml.nvmlDeviceGetMemoryInfo(handle).total or 0)))
+            gpus.append((str(nvml.nvmlDeviceGetName(handle)), int(nvml.nvmlDeviceGetMemoryInfo(handle).total or 0)))
     except nvml.NVMLError:
-        pass  # a GPU that does not answer: what was found before it stands
+        pass  # a GPU that does not answer: those before it stand
     finally:
         nvml.nvmlShutdown()
-    return found
+    return gpus
 
 
 def count() -> int:
@@ -147,10 +147,8 @@ class GpuProbe:
         """Watch the GPU that CUDA knows by a UUID, in whatever order NVML lists them; False where it lists none such.
 
         A MIG instance that is watched already stays so where CUDA tells the UUID of its GPU; where CUDA tells the
-        instance's, that is watched. A driver that names no UUIDs at all is not contradicted.
-
-        Args:
-            uuid: 36 characters, without NVML's prefix, as ``torch.cuda.get_device_properties(0).uuid``.
+        instance's, that is watched. A driver that names no UUIDs at all is not contradicted. The UUID has 36
+        characters, without NVML's prefix, as ``torch.cuda.get_device_properties(0).uuid``.
         """
         parent = self._device("DeviceHandleFromMigDeviceHandle")
         watched = (self._handle,) if parent is None else (self._handle, parent)
@@ -170,8 +168,8 @@ class GpuProbe:
                 continue
             yield handle
             instances = range(self._of(handle, "MaxMigDeviceCount") or 0)
-            found = (self._of(handle, "MigDeviceHandleByIndex", instance) for instance in instances)
-            yield from (mig for mig in found if mig is not None)
+            handles = (self._of(handle, "MigDeviceHandleByIndex", instance) for instance in instances)
+            yield from (mig for mig in handles if mig is not None)
 
     def close(self) -> None:
         """Shut NVML down; a driver that is gone by then is no matter."""
@@ -258,17 +256,11 @@ class GpuProbe:
         return frozenset(process.pid for process in (*computing, *shared))
 
     def foreign_processes(self, before: Collection[int] | None, ours: Collection[int]) -> int | None:
-        """Count the processes that compute on the GPU beside a trial.
+        """Count the processes that compute on the GPU beside a trial of ours, by who computed before it.
 
         Where one of ours is listed, numbers mean what they mean here, and all others are foreign. Else NVML counts as
-        the host does: whoever was there before is foreign, and of the newcomers one may be the trial.
-
-        Args:
-            before: what ``computing`` said while nothing of ours was on the GPU.
-            ours: process ids of the trial.
-
-        Returns:
-            How many; None when NVML does not say, or lists nobody at all while a trial runs: it may hide them.
+        the host does: whoever was there before is foreign, and of the newcomers one may be the trial. None when NVML
+        does not say, or lists nobody at all while a trial runs: it may hide them.
         """
         now = self.computing()
         if not now or before is None:
@@ -285,18 +277,11 @@ def _mean(samples: Sequence[Sample], column: str) -> float | None:
 
 
 def window(samples: Sequence[Sample], start_ns: int, end_ns: int) -> dict[str, float | int | None]:
-    """Sum a window's samples up into the trials columns of the GPU.
+    """Sum a window's samples, each with the ``t_ns`` when it was taken, up into the trials columns of the GPU.
 
-    Args:
-        samples: results of ``sample``, each with ``t_ns`` added: when it was taken, on the clock of the next two.
-        start_ns: when the window began.
-        end_ns: when it ended.
-
-    Returns:
-        ``gpu_util_pct`` and ``gpu_power_w``, which the driver averages over up to a second: means of the samples taken
-        at least ``SETTLE_NS`` after the start, None for a window under ``LEAST_WINDOW_NS``; ``gpu_sm_clock_mhz``, mean;
-        ``gpu_throttle_reasons``, or-ed.
-        Energy is the difference of two ``energy_j``; the peak of the caching allocator is the child's to tell.
+    Utilization and power, which the driver averages over up to a second, are means of the samples taken at least
+    ``SETTLE_NS`` after the start, None for a window under ``LEAST_WINDOW_NS``; the clock is a mean, reasons are or-ed.
+    Energy is the difference of two ``energy_j``; the peak of the caching allocator is the child's to tell.
     """
     inside = [sample for sample in samples if start_ns <= (sample["t_ns"] or 0) <= end_ns]
     settled = [sample for sample in inside if (sample["t_ns"] or 0) >= start_ns + SETTLE_NS]

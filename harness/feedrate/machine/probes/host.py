@@ -89,8 +89,8 @@ class HostProbe:
         """Open the machine's files; a file that cannot be opened makes its columns None."""
         names = ("stat", "loadavg", "meminfo", *(f"pressure/{name}" for name in PRESSURES))
         self._files = {name: file for name in names if (file := _opened(proc / name)) is not None}
-        found = identity.groups("cpu") if groups is None else groups
-        stats = [_opened(folder / "cpu.stat") for folder in dict.fromkeys(found)]
+        folders = dict.fromkeys(identity.groups("cpu") if groups is None else groups)
+        stats = [_opened(folder / "cpu.stat") for folder in folders]
         self._quotas = [file for file in stats if file is not None]
         cores = re.findall(rb"^cpu\d", procfs.read(str(proc / "stat"), 1 << 20) or b"", re.MULTILINE)
         self.cpus: int | None = len(cores) or None
@@ -314,11 +314,11 @@ def disturbance(before: MachineCounters, after: MachineCounters, ours_ns: int | 
     everybody else's, and the kernel's own, which works for the trial too (interrupts, writing back, reclaiming).
     """
     shares, elapsed = cpu_shares(before.ticks, after.ticks), after.t_ns - before.t_ns
-    known = None if ours_ns is None else percent(ours_ns + after.own_cpu_ns - before.own_cpu_ns, elapsed)
+    ours = None if ours_ns is None else percent(ours_ns + after.own_cpu_ns - before.own_cpu_ns, elapsed)
     busy = None if shares["cpu_util_pct"] is None or after.cpus is None else shares["cpu_util_pct"] * after.cpus
     return {
         "cpu_util_pct": shares["cpu_util_pct"],
-        "foreign_cpu_pct": None if busy is None or known is None else max(busy - known, 0.0),
+        "foreign_cpu_pct": None if busy is None or ours is None else max(busy - ours, 0.0),
         "steal_pct": shares["steal_pct"],
         "throttled_ns": grew(before.throttled_ns, after.throttled_ns),
         "io_pressure_pct": pressure_pct(before, after, "io"),

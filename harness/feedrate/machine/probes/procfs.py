@@ -61,17 +61,16 @@ def descendants(pid: int) -> list[int]:
 
     A descendant whose own parent has died hangs under a subreaper or init and is not found.
     """
-    own = os.getpid()
-    if read(f"/proc/{own}/task/{own}/children") is None:  # a kernel without CONFIG_PROC_CHILDREN: scan all processes
+    if read("/proc/thread-self/children") is None:  # a kernel without CONFIG_PROC_CHILDREN: scan all processes
         try:
             return [child.pid for child in psutil.Process(pid).children(recursive=True)]
         except psutil.Error:
             return []
-    found = [pid]
-    for parent in found:
+    family = [pid]
+    for parent in family:
         for thread in _entries(f"/proc/{parent}/task"):
-            found += map(int, (read(f"/proc/{parent}/task/{thread}/children") or b"").split())
-    return found[1:]
+            family += map(int, (read(f"/proc/{parent}/task/{thread}/children") or b"").split())
+    return family[1:]
 
 
 def cpu_ns(pid: int) -> int | None:
@@ -111,8 +110,8 @@ def switches(pid: int) -> dict[int, tuple[int, int]] | None:
 
 def _amount(text: bytes | None, label: bytes) -> int | None:
     """The number after ``label`` in lines of ``label: number``."""
-    _, found, rest = (b"\n" + (text or b"")).partition(b"\n" + label + b":")
-    return int(rest.split(None, 1)[0]) if found else None
+    _, there, rest = (b"\n" + (text or b"")).partition(b"\n" + label + b":")
+    return int(rest.split(None, 1)[0]) if there else None
 
 
 def read_bytes(pid: int) -> int | None:
@@ -159,17 +158,15 @@ def semaphores(pid: int) -> set[Path]:
         lines = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace").splitlines()
         inodes = {int(line.split(None, 5)[4]) for line in lines if f" {SHM}/sem." in line}
         with os.scandir(SHM) as entries:
-            return {Path(each) for each in entries if each.name.startswith("sem.") and each.inode() in inodes}
+            return {Path(entry) for entry in entries if entry.name.startswith("sem.") and entry.inode() in inodes}
     except OSError:
         return set()
 
 
 def remove_segments(segments: Iterable[str], makers: Collection[int]) -> int:
-    """Remove shared-memory files of processes that are dead: a worker that is killed at the wrong moment leaves one.
+    """Remove shared-memory files whose maker is one of some dead processes: a killed worker may leave one.
 
-    Args:
-        segments: names under ``/dev/shm``; PyTorch's hold the process id of their maker.
-        makers: the dead processes; other containers may share ``/dev/shm``, and theirs are left alone.
+    PyTorch's names hold the process id of their maker; other containers may share ``/dev/shm``, and theirs stay.
     """
     dead = [name for name in segments if (owner := re.match(r"torch_(\d+)_", name)) and int(owner[1]) in makers]
     for name in dead:
@@ -180,10 +177,10 @@ def remove_segments(segments: Iterable[str], makers: Collection[int]) -> int:
 def free_shared_memory() -> int | None:
     """Bytes free under /dev/shm, or None where it is not mounted."""
     try:
-        found = os.statvfs(SHM)
+        memory = os.statvfs(SHM)
     except OSError:
         return None
-    return found.f_bavail * found.f_frsize
+    return memory.f_bavail * memory.f_frsize
 
 
 def shm_segments() -> set[str]:
@@ -192,9 +189,9 @@ def shm_segments() -> set[str]:
     PyTorch's default sharing strategy unlinks a segment as soon as the other side has opened it: names that stay are
     left-overs of processes that were killed, or of the ``file_system`` strategy.
     """
-    found: set[str] = set()
+    ours: set[str] = set()
     for name in _entries(SHM):
         with suppress(OSError):
             if name.startswith(SHM_PREFIXES) and Path(SHM, name).lstat().st_uid == os.getuid():
-                found.add(name)
-    return found
+                ours.add(name)
+    return ours
