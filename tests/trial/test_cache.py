@@ -163,7 +163,7 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 }
 
 
-@pytest.mark.parametrize(("damage", "kind"), zip(DAMAGE, ["sample", "batch"] * 3, strict=True))
+@pytest.mark.parametrize(("damage", "kind"), list(zip(DAMAGE, ["sample", "batch"] * 3, strict=True)))
 def test_damage_is_never_used(packed: PackedSet, kind: str, damage: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cache with a changed byte, cut short, half there, of another version or of other samples is filled anew."""
     expected = packed.prints(cache=kind)

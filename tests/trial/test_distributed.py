@@ -302,10 +302,8 @@ def test_ranks_train_together(runner: Runner) -> None:
     row = answer.result["row"]
     assert row["samples"] == row["steps"] * 4 * 2
     assert row["samples_per_s"] == row["samples"] * 1e9 / row["wall_ns"]
-    rows = chain([row], (runner.run(num_workers=1, prefetch_factor=2).result["row"] for _ in range(5)))
     phases = [f"host_{phase}_ns" for phase in ("fetch", "forward", "backward", "optimizer", "other")]
-    closures = (sum(row[phase] for phase in phases) / row["wall_ns"] - 1 for row in rows)
-    assert any(abs(closure) < 0.01 for closure in closures)  # a core may be taken between two stamps
+    assert sum(row[phase] for phase in phases) == pytest.approx(row["wall_ns"], rel=0.05)  # a core may be taken away
     assert seen["window_closes"] == [True] * 4  # two ranks, two workers
     assert set(seen) >= {"first_batch", "window_opens", "result"}
     assert answer.left_processes == 0
@@ -377,9 +375,9 @@ def test_a_window_waits_for_the_other_nodes(runner: Runner, two_nodes: list[dict
         if event == "tick" and "first_batch" in came and came["first_batch"] + 1.5 < time.perf_counter():
             came["met"] = came.get("met") or _met(second)
 
-    answer = runner.run(watch=watch, meeting=asdict(first), parallel="none", world_size=1, nodes=2)
+    answer = runner.run(watch=watch, meeting=asdict(first), mode="load", parallel="none", world_size=1, nodes=2)
     assert answer.outcome == "ok", answer.message
-    assert came["first_batch"] + 1.5 < came["met"] < came["window_opens"] < came["met"] + 1.0
+    assert came["first_batch"] + 1.5 < came["met"] < came["window_opens"] < came["met"] + 0.5
 
 
 def _met(meeting: Meeting) -> float:

@@ -129,7 +129,9 @@ def test_a_device_is_rehearsed_before_its_warm_up(monkeypatch: pytest.MonkeyPatc
     assert list(took) == ["first_step_ns"]
 
 
-@pytest.mark.parametrize(("fusion", "count"), [("eager", 0), ("script", 2), ("compile", 1)])
+@pytest.mark.parametrize(
+    ("fusion", "count"), [("eager", 0), ("script", 2), pytest.param("compile", 1, marks=pytest.mark.slow)]
+)
 def test_rehearsals(fusion: str, count: int) -> None:
     """A compiler sees every size of the images once, TorchScript each twice, so that the sizes' turn does not move."""
     for varied, sizes in ((False, 1), (True, 4)):

@@ -40,8 +40,8 @@ def measure(session: Session) -> Iterator[Figure]:
 
 def newest_calibration(results: Sequence[runs.StoredRun], machine_id: str) -> runs.StoredRun | None:
     """The machine's newest run of the calibration suite, or None; ``results`` come oldest first."""
-    own = (run for run in reversed(results) if run.manifest.machine.machine_id == machine_id)
-    return next((run for run in own if CALIBRATION in run.manifest.suites), None)
+    here = (run for run in reversed(results) if run.manifest.machine.machine_id == machine_id)
+    return next((run for run in here if CALIBRATION in run.manifest.suites), None)
 
 
 def read_back(quantities: pd.DataFrame) -> Iterator[Figure]:

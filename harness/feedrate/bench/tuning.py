@@ -73,10 +73,10 @@ def tune(
     ended = run_planted(*tune, environment={"FEEDRATE_PLANTED": shlex.join(options)})
     tuned = json.loads((folder / "tuned.json").read_text(encoding="utf-8"))
     present, recommended = (_setting(tuned[name]) for name in ("present", "recommended"))
-    every = settings(present, Asked(), Machine(len(usable_cores()), None, None), cuda=False)
-    screened = _truth(planted, options, every, 1, seconds[0])[:, 0]
-    asked = {present, recommended, *(every[at] for at in np.argsort(screened)[:BEST])}
-    measured = [setting for setting in every if setting in asked]
+    choices = settings(present, Asked(), Machine(len(usable_cores()), None, None), cuda=False)
+    screened = _truth(planted, options, choices, 1, seconds[0])[:, 0]
+    asked = {present, recommended, *(choices[at] for at in np.argsort(screened)[:BEST])}
+    measured = [setting for setting in choices if setting in asked]
     logs = _truth(planted, options, measured, blocks, seconds[1])
     return TunedWorkload(
         costs=costs.label,

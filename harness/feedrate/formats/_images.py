@@ -123,8 +123,8 @@ def encode_all(samples: Iterable[Sample], codec: Codec) -> Iterator[Files]:
 
 def _on_all_cores(work: Callable[[int, Sample], Result], samples: Iterable[Sample]) -> Iterator[Result]:
     """Apply a function to each sample and its index, in threads where samples are large enough."""
-    first, every = peeked(samples)
-    numbered = enumerate(every)
+    first, samples = peeked(samples)
+    numbered = enumerate(samples)
     if sum(field.nbytes for field in first) < THREADED_BYTES:
         return starmap(work, numbered)
     return map_on_all_cores(lambda item: work(*item), numbered)
@@ -219,11 +219,11 @@ def pack_shards(
     Sample i lies in shard i modulo ``STREAM_SHARDS``: shards are equally long whatever the number of samples, which
     nobody knows when packing begins, and one that is missing, doubled or in the wrong place is noticed.
     """
-    first, every = peeked(samples)
+    first, samples = peeked(samples)
     kinds = PNG.kinds(shapes_of(first))
     with ExitStack() as opened:
         shards: list[Append] = []
-        for index, files in enumerate(encode_all(every, PNG)):
+        for index, files in enumerate(encode_all(samples, PNG)):
             if index < STREAM_SHARDS:
                 shards.append(opened.enter_context(shard(_shard_path(root, index, kind), kinds)))
             shards[index % STREAM_SHARDS](index, files)
@@ -258,9 +258,9 @@ class ShardedStream(Encoded, Stream):
         due = iter(range(shard, len(self), STREAM_SHARDS))
         try:
             for record in self.read_file(path):
-                wanted = next(due, "the end")
-                if record[0] != wanted:
-                    raise ValueError(f"sample {record[0]} lies where {wanted} should be")
+                expected = next(due, "the end")
+                if record[0] != expected:
+                    raise ValueError(f"sample {record[0]} lies where {expected} should be")
                 yield record
             if (missing := next(due, None)) is not None:
                 raise ValueError(f"ends before sample {missing}")

@@ -1,14 +1,12 @@
 """What package ``bench`` asks of the measured process: whether its window is right, and what timing it costs.
 
 A witnessed trial runs what a trial runs, with the trial's own limits, while a :class:`Witness` stamps the borders of
-the window. It reports every raw stamp: what other ways of timing make of the same steps. Then come two stretches that
-the endless loader of a window cannot show: short epochs, each with a fresh iterator whose workers start anew, and on
-CUDA steps that end with a synchronisation. Its cells plant the costs of loading, so that it holds for loaders of every
-kind; it does *not* show how fast any is.
+the window. It reports every raw stamp, for other ways of timing the same steps. Then come two stretches that the
+endless loader of a window cannot show: short epochs, each with a fresh iterator whose workers start anew, and on CUDA
+steps that end with a synchronisation.
 
-What timing costs is a ratio of real training with the stamps of loop and workers to training without. Both take turns
-in one process, so that what the machine does meanwhile falls on both. It does *not* show what the probes of the parent
-cost; that is on another figure.
+What timing costs is a ratio of real training with the stamps of loop and workers to training without, in turns in one
+process, so that what the machine does meanwhile falls on both. It does *not* show what the probes of the parent cost.
 """
 
 from __future__ import annotations

@@ -1,16 +1,14 @@
 """What was prepared once and is read from disk afterwards (``cache``): samples as the transform made them, or batches.
 
-- ``sample``: what a worker hands to its collation, sample by sample, in the order of the set. The same seed gives the
-  same batches as without the cache, bit for bit.
+- ``sample``: what a worker hands to its collation, in the order of the set. The same seed gives the same batches as
+  without the cache, bit for bit.
 - ``batch``: what a worker hands to the training process. Which samples make a batch is drawn once, with a seed of its
-  own, and never again: **shuffling is given up within batches**. Every epoch has the same batches in a new order;
-  samples behind the last whole batch are in none.
+  own: **shuffling is given up within batches**, which come in a new order every epoch.
 
 A cache lies beside the packed sets it was made from, in a folder ``cache``, one for every way of making it: the axes
 that change what is in it, or how long filling it takes. The first trial that wants it fills it before anything is
-timed, at the price of everything planted into reading, decoding and, for batches, collating; later ones read how long
-that took. It is one file of raw records, in the storage format ``memmap``, and appears as a whole. A cache that was
-made from other samples, by another version, or of which a byte has changed is filled anew.
+timed, at the price of everything that is planted. It is one file of raw records, in the storage format ``memmap``, and
+appears as a whole. One that was made from other samples, by another version, or has a changed byte is filled anew.
 
 It does *not* save memory or disk: floats take four times the bytes of the pixels that they were made from.
 """

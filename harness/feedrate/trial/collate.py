@@ -2,15 +2,13 @@
 
 - ``totensor``: every sample by itself through the workload's transform (torchvision's ``ToTensor``: transpose, copy,
   convert, divide), then PyTorch's ``default_collate`` stacks the floats.
-- ``fast``: samples stay the uint8 arrays that were decoded. The worker copies each into its place of one uint8 batch,
-  and this copy transposes; nothing else is done sample by sample. The idea is ``fast_collate`` of NVIDIA's apex
-  (examples/imagenet/main_amp.py). The workload's ``normalize`` then turns the whole batch into what ``totensor`` makes,
-  in the worker, or once it has reached the device: a quarter of the bytes is handed over and copied.
+- ``fast``: samples stay the uint8 arrays that were decoded. The worker copies each, transposed, into its place of one
+  uint8 batch, as ``fast_collate`` of NVIDIA's apex does (examples/imagenet/main_amp.py). The workload's ``normalize``
+  turns the whole batch into what ``totensor`` makes, in the worker or on the device: a quarter of the bytes is copied.
 
 On a CPU "on the device" is in the training process, when the batch is fetched. On CUDA it is no part of the loader,
-which hands over bytes, also where it is drained alone (``mode: load``): a loader that normalised there would do more
-than it does in training, of which it is the ceiling. In workers both ways write the batch into shared memory at once,
-as handing it over would copy it there otherwise.
+also where that is drained alone (``mode: load``): it is the ceiling of what it does in training. In workers both ways
+write the batch into shared memory at once, as handing it over would copy it there otherwise.
 """
 
 from __future__ import annotations
@@ -115,17 +113,17 @@ def device_decoder(job: Job) -> visits.DeviceDecoder | None:
     return visits.DeviceDecoder(job.value("decoder"), job.value("patch_size"), normalize)
 
 
-def normalizer(job: Job, place: Literal["worker", "host", "cuda"]) -> Normalizer | None:
+def normalizer(job: Job, where: Literal["worker", "host", "cuda"]) -> Normalizer | None:
     """What normalises batches of bytes in a place, if a cell has it done there.
 
     That is in the worker; where the training process fetches a batch (``host``: the part of a device that is a CPU); or
     on CUDA, on the stream and in the phase of the copy.
     """
-    asked = job.value("normalize_on")
-    if job.value("collate") != "fast" or asked == "none" or plugins.on_device(job.value("decoder")):
+    axis = job.value("normalize_on")
+    if job.value("collate") != "fast" or axis == "none" or plugins.on_device(job.value("decoder")):
         return None
     there = "host" if job.device != "cuda" else "cuda" if job.value("mode") != "load" else None
-    if place != ("worker" if asked == "worker" else there):
+    if where != ("worker" if axis == "worker" else there):
         return None
     return Normalizer(plugins.load("feedrate.workloads", job.value("workload")).normalize, _extra_fields(job))
 

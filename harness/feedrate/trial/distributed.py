@@ -1,19 +1,16 @@
 """Replicas of a model: none, on several GPUs of one process (dp), or in processes that torchrun starts (ddp).
 
-``batch_size`` is each replica's own. With ``ddp`` every rank runs the whole trial on its own share of the samples: the
-single process' order with batches ``world_size`` times as large, of which a rank has every ``world_size``-th sample.
-That is what ``DistributedSampler`` deals out, so that the ranks' k-th batches together are the k-th batch of one
-process, and the mean of their gradients is its gradient. With ``dp`` (``torch.nn.DataParallel``) the loader makes one
-batch for all replicas; it is moved to the first GPU, which deals it out in every step and computes the loss.
+``batch_size`` is each replica's own. With ``ddp`` every rank runs the whole trial on its own share of the samples, as
+``DistributedSampler`` deals it out: the ranks' k-th batches together are the k-th batch of one process, and the mean of
+their gradients is its gradient. With ``dp`` (``torch.nn.DataParallel``) the loader makes one batch for all replicas; it
+is moved to the first GPU, which deals it out in every step and computes the loss.
 
-A step of one rank waits for all (gradients are averaged in the backward pass), so all must take the same number of
-steps. They agree on it outside the window, from the slowest rank's pace before; inside, nobody asks. The window begins
-when all ranks are ready and ends when all are done. The first rank of a node reports; phases and spans are its own,
-samples are all's.
+A step of one rank waits for all, as gradients are averaged in the backward pass: all must take as many steps. They
+agree on it outside the window, from the slowest rank's pace before; inside, nobody asks. The window begins when all
+ranks are ready and ends when all are done. The first rank of a node reports: its own phases and spans, all's samples.
 
-Torchrun's own agent starts the ranks, through its API, as forks of the trial's process and in its group: a fork is as
-good as a fresh process, as for every trial, and a kill of the group leaves none of them. For the probes the agent is
-the main process, and ranks count among its workers.
+Torchrun's own agent starts the ranks, through its API, as forks of the trial's process and in its group: a kill of the
+group leaves none of them. For the probes the agent is the main process, and ranks count among its workers.
 """
 
 from __future__ import annotations
@@ -104,8 +101,8 @@ def agree(limits: Limits, pace_ns: int) -> Limits:
 
 def fixed_limits(limits: Limits, pace_ns: int) -> Limits:
     """Turn limits of time into a number of steps."""
-    wanted = max(limits.min_steps, -(-int(SPARE * limits.window_ns) // pace_ns))
-    steps = min(window.whole(wanted, limits.multiple), limits.capacity)
+    needed = max(limits.min_steps, -(-int(SPARE * limits.window_ns) // pace_ns))
+    steps = min(window.whole(needed, limits.multiple), limits.capacity)
     return Limits(0, steps, limits.multiple, steps)
 
 

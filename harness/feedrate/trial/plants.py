@@ -5,16 +5,14 @@ held against a truth. A stage without a planted cost is handed back as it is and
 
 - A **wait** sleeps and uses no CPU, as storage lets a reader wait. The kernel wakes a sleeper late, by 50 to 80 us
   unless it is asked for better (``linux.exact_timers``) and by 5 to 20 us then. What a wait was late by is taken off
-  those that follow, at most half of each, so that the *mean* is as planted and no burst of short waits makes up for a
-  long one. More than ``LATE_NS`` is never owed: a process that was not run for longer has lost that time, which is a
-  fact about the machine and stays in the record.
+  those that follow, at most half of each, so that the *mean* is as planted. More than ``LATE_NS`` is never owed: a
+  process that was not run for longer has lost that time, which is a fact about the machine.
 - A **computation** burns CPU time of its thread, as decoding does: where cores are shared it lasts longer.
 - A **payload** is bytes that every sample carries to the device, where the model ignores them.
 
-A read's wait belongs to its sample, as a file is small or large: in one trial a sample waits equally long whenever and
-by whomever it is read. All cells of a block have one seed and plant the same. The waits of a set are equally likely
-slices of their distribution, dealt out by a seeded permutation: over a whole set their mean is exact, and a stretch of
-it is nearly as irregular as independent draws.
+A read's wait belongs to its sample, as a file is small or large. All cells of a block have one seed and plant the
+same. The waits of a set are equally likely slices of their distribution, dealt out by a seeded permutation: over a
+whole set their mean is exact, and a stretch of it is nearly as irregular as independent draws.
 """
 
 from __future__ import annotations

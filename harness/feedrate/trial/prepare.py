@@ -1,11 +1,8 @@
 """Packing a workload's samples in a storage format, once, so that what lies under ``data/`` is either whole or absent.
 
-Shapes, count and hash are taken as the samples pass by; what was written is forced to disk, described in
-``manifest.json``, read back in part, and only then renamed.
-
-What belongs into a folder is written beside it, under a name that holds this machine and process, and renamed when it
-is complete. What a killed process left is removed by the next one. Processes that want the same folder wait for each
-other, so the second has to look again whether there is anything left to do.
+What belongs into a folder is written beside it, under a name that holds this machine and process; it is forced to disk,
+described in ``manifest.json``, read back in part, and only then renamed. What a killed process left is removed by the
+next one. Processes that want the same folder wait for each other: the second looks again whether it is there.
 
 A set that is there already is read once, whole, before anything is measured on it: a byte that changed since it was
 packed is found by its checksum, and the set is packed anew. Formats without checksums of their own rely on that.

@@ -185,12 +185,13 @@ class _Waiting(Transport):
     """Opens a connection that is kept alive: whoever waits may do so for hours, and networks forget the silent."""
 
     def make_connection(self, host: Any) -> Any:
-        connection: Any = super().make_connection(host)
+        connection = super().make_connection(host)
         if connection.sock is None:
             connection.connect()
-            connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            opened: Any = connection.sock
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL):
-                connection.sock.setsockopt(socket.IPPROTO_TCP, option, 60)  # seconds
+                opened.setsockopt(socket.IPPROTO_TCP, option, 60)  # seconds
         return connection
 
 

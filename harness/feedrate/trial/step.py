@@ -298,8 +298,8 @@ def with_random_tensor(step: Step, device: torch.device, where: str) -> Step:
 
     def forward(fields: Fields) -> torch.Tensor:
         image, *others = fields
-        made = torch.rand(image.shape, dtype=image.dtype, device=source).to(device)
-        return step.forward((torch.add(image, made, alpha=0), *others))
+        noise = torch.rand(image.shape, dtype=image.dtype, device=source).to(device)
+        return step.forward((torch.add(image, noise, alpha=0), *others))
 
     return step._replace(forward=forward)
 

@@ -1,6 +1,6 @@
 """Files of any size, decoded and cropped at random, each visit of a sample in its own way.
 
-A visit is an epoch and a sample: the order of a trial counts on from epoch to epoch, so that a place in it tells both.
+A visit is an epoch and a sample: the order of a trial counts on from epoch to epoch, so that a number in it tells both.
 What is drawn for a visit follows from it and from the trial's seed: two settings see the same crops, whichever worker
 prepares them and when. Workers decode (stage ``decode``), crop and resize (part of ``transform``).
 
@@ -83,8 +83,8 @@ class _Visits(Reader):
         super().__init__(packed.root)
         self._packed, self._drawing = packed, drawing
 
-    def read(self, place: int) -> Visit:
-        epoch, index = divmod(place, len(self))
+    def read(self, visit: int) -> Visit:
+        epoch, index = divmod(visit, len(self))
         return epoch, index, self._packed.read(index)
 
     def decode(self, raw: Visit) -> Sample:
@@ -146,8 +146,8 @@ class DeviceDecoder:
         files, table = fields
         rows = table.tolist()
         ends = [row[0] for row in rows]
-        parts = [files[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
-        decoded = plugins.load(decoders.__name__, self.decoder).decode_all(parts, device)
+        encoded = [files[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
+        decoded = plugins.load(decoders.__name__, self.decoder).decode_all(encoded, device)
         images = torch.stack(
             [
                 resized(image[:, top : top + height, left : left + width], self.size, bool(flipped))

@@ -75,10 +75,10 @@ def read_at_once(path: Path, sums: Sequence[int], seed: int, *, guarded: bool) -
     """Fork processes that read while a thread of this one does; says how many reads were right, wrong, failed, lost."""
     shared = None if guarded else h5py.File(path, "r")
     here: Counter[str] = Counter()
-    over = threading.Event()
+    ended = threading.Event()
 
     def read_on() -> None:
-        here.update(takewhile(lambda _: not over.is_set(), _reads(path, shared, sums, seed)))
+        here.update(takewhile(lambda _: not ended.is_set(), _reads(path, shared, sums, seed)))
 
     def report(number: int) -> None:
         for outcome in islice(_reads(path, shared, sums, seed + number), READS):
@@ -96,7 +96,7 @@ def read_at_once(path: Path, sums: Sequence[int], seed: int, *, guarded: bool) -
     if not shared:
         thread.start()
     outcomes = _reported(reading)
-    over.set()
+    ended.set()
     thread.join(HANG_S)
     os.close(reading)
     for process in processes:

@@ -184,9 +184,9 @@ def _await_ready(main: subprocess.Popen[bytes]) -> None:
         output += more
 
 
-def _look_until(over: Callable[[], bool], workers: Sequence[Worker], deadline: float) -> float:
-    """Look at the workers until something is over, or its time is up; gives when that was."""
-    while not over() and time.monotonic() < deadline:
+def _look_until(ended: Callable[[], bool], workers: Sequence[Worker], deadline: float) -> float:
+    """Look at the workers until something has ended, or its time is up; gives when that was."""
+    while not ended() and time.monotonic() < deadline:
         for worker in workers:
             worker.look()
         time.sleep(_LOOK_S)
