@@ -18,7 +18,7 @@ import numpy as np
 from rich.progress import track
 
 from feedrate.analysis import estimators
-from feedrate.analysis.blocks import half_width
+from feedrate.analysis.estimate import half_width
 from feedrate.analysis.estimates import rows_of
 from feedrate.bench.session import Figure, Session, cell
 from feedrate.schema.axes import Value, cell_id
