@@ -84,6 +84,11 @@ def interval(low: Any, high: Any, n: int | str | None = None, write: Write = num
     return ends if n is None else f"{ends}, n = {n}"
 
 
+def margin(low: Any, high: Any, write: Write, of: float = 1.0) -> str:
+    """Write half of an interval, or its share ``of`` a value, where there is no room for its ends: ``± 3.1 %``."""
+    return f"± {write((high - low) / 2 / of)}" if known(low) and known(high) else "± ?"
+
+
 def estimate(
     ends: tuple[Any, Any, Any],
     kind: str = "number",

@@ -108,11 +108,11 @@ def _tiles(frame: pd.DataFrame) -> list[dict[str, Any]]:
     rows = [point(cell) for cell in rows_of(frame.sort_values(["batch_size", "num_workers"]))]
     best = max(row["value"] for row in rows)
     for row in rows:
-        value, lo, hi = row["value"], row["lo"], row["hi"]
+        value = row["value"]
         row["share"] = value / best
         row["step"] = min(HEAT_STEPS - 1, int(HEAT_STEPS * value / best))
         row["text"] = words.number(value)
-        row["half"] = f"± {50 * (hi - lo) / value:.1f} %" if lo is not None and hi is not None else "± ?"
+        row["half"] = words.margin(row["lo"], row["hi"], "{:.1f} %".format, of=value / 100)
     return rows
 
 
