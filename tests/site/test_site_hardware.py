@@ -8,7 +8,6 @@ import many_runs
 import pyarrow as pa
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from fake_run import PLAIN
 from playwright.sync_api import Browser, expect
 from visits import Site, everybody, narrowed, visit
 
@@ -86,18 +85,6 @@ def test_a_rare_machine_is_found(browser: Browser, shown: Site) -> None:
 
 
 @pytest.mark.slow
-def test_a_file_that_cannot_be_read_is_said(browser: Browser, shown: Site) -> None:
-    """The reason stands there, and the next word tries again."""
-    page = visit(browser, shown).open("hardware.html")
-    page.route(f"**/{hardware_page.FILE}*", lambda route: route.fulfill(status=404))
-    page.locator(FIELD).fill("rare")
-    expect(page.locator(STATUS)).to_contain_text("404 Not Found")
-    page.unroute(f"**/{hardware_page.FILE}*")
-    page.locator(FIELD).fill("rare x1")
-    expect(page.locator(FOUND)).to_have_count(1)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_everybody_can_read_it(theme: str, browser: Browser, shown: Site) -> None:
     """Axe finds no fault in either theme, and on a phone nothing is wider than the screen."""
@@ -107,11 +94,3 @@ def test_everybody_can_read_it(theme: str, browser: Browser, shown: Site) -> Non
         expect(page.locator(FOUND)).to_have_count(1 if words else hardware_page.LISTED)
         assert Axe().run(page, "main", {"resultTypes": ["violations"]}).response["violations"] == []
         assert narrowed(page, 360) <= 360
-
-
-@pytest.mark.slow
-def test_without_scripts_the_table_stands(browser: Browser, shown: Site) -> None:
-    """No empty frame is seen; the machines that were measured last are, with a rate, its interval and n."""
-    page = visit(browser, shown, java_script_enabled=False).open("hardware.html")
-    assert not page.locator("#fr-hardware").is_visible()
-    assert f"n = {PLAIN.blocks}" in page.locator(FOUND).first.inner_text()

@@ -13,10 +13,8 @@ import pytest
 from visits import everybody
 
 from feedrate.pages import selection
-from feedrate.pages.markup import Page
 from feedrate.questions.hardware import page as hardware_page
 from feedrate.site import build as site_build
-from feedrate.site.publish import publish
 from feedrate.store import compact, marks
 from feedrate.store import runs as store_runs
 
@@ -63,16 +61,6 @@ def test_the_newest_and_reference_runs_have_pages(built: Built) -> None:
 
 
 @pytest.mark.slow
-def test_what_is_left_out_is_said_and_reached(built: Built) -> None:
-    """Home and claims say how many machines they show, lists lead to the table of all."""
-    for path in ("index.html", "claims.html"):
-        assert "Only the 2 machines that were measured last are shown" in built.text(path), path
-    for path in ("index.html", "runs/index.html", "machines/index.html"):
-        assert "all others are in" in built.text(path), path
-        assert "hardware.html" in built.text(path), path
-
-
-@pytest.mark.slow
 def test_links_and_policy_hold_on_every_page(built: Built) -> None:
     """Every link within the site leads to a file that is there; all pages have the one content security policy."""
     policies = set()
@@ -100,23 +88,3 @@ def test_navigation_and_search_do_not_grow(built: Built) -> None:
     linked = set(re.findall(r'href="([^"#]+)', built.text("methodology.html").partition("<article")[0]))
     for place in (*places, *linked):
         assert not place.startswith(("runs/", "machines/")) or place.endswith("/index.html")
-
-
-@pytest.mark.slow
-def test_a_page_that_mkdocs_never_saw_is_what_it_would_have_made(tmp_path: Path) -> None:
-    """The same body through mkdocs and through an empty page gives the same bytes: headings, contents, raw HTML."""
-    body = (
-        '<p class="fr-eyebrow">Run</p>\n\n# A &#60;b&#62; run\n\n<ul><li>one\n\n# no heading</li></ul>\n'
-        "## First { #first }\n\n<p>text</p>\n\n### Below &#38; under { #below }\n\n## Last { #last }\n\n- a list\n"
-    )
-    ways = [
-        Page(f"runs/{name}.md", "A <b> run", body, listed=name == "seen", hide=("navigation",))
-        for name in ("seen", "put")
-    ]
-    home = Page("index.md", "Home", "# Home\n")
-    docs, target = tmp_path / "docs", tmp_path / "site"
-    docs.mkdir()
-    publish(site_build.SOURCE, docs, target, [{"Home": "index.md"}], [home, *ways])
-    seen, made = ((target / "runs" / f"{name}.html").read_text(encoding="utf-8") for name in ("seen", "put"))
-    assert made == seen
-    assert '<a href="#below" class="md-nav__link">' in made

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from feedrate.analysis.blocks import KEYS, Blocks, Floats
+from feedrate.analysis.blocks import KEYS, Blocks
 from feedrate.analysis.diagnosis import diagnose, diagnose_effect
+from feedrate.analysis.estimate import Floats
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.storage import doubtful
 from feedrate.plan.claim import Claim, Claims, Effect, Values, cell_on, terms, untestable

@@ -23,8 +23,8 @@ import numpy as np
 import pandas as pd
 from scipy.stats import f_oneway
 
-from feedrate.analysis.blocks import Floats, half_width, moments
 from feedrate.analysis.claim_values import Part, Row, RunValues, Seen, label
+from feedrate.analysis.estimate import Estimate, Floats, moments
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.verdicts import (
     ALPHA,
@@ -100,16 +100,12 @@ class _Pool:
             return {}
         own = [seen.known for _, seen in found]
         means = [float(values.mean()) for values in own if len(values)]
-        mean, sd, units = moments(np.array(means) if _differ(own) else np.concatenate(own))
-        half = half_width(sd, units)
-        return {
-            "ratio": float(np.exp(mean)),
-            "lo": float(np.exp(mean - half)),
-            "hi": float(np.exp(mean + half)),
+        spread = moments(np.array(means) if _differ(own) else np.concatenate(own))
+        return Estimate.of_moments(*spread).row() | {
             "n": sum(map(len, own)),
             "dropped": sum(seen.dropped for _, seen in found),
-            "sd_log": float(sd),
-            "units": int(units),
+            "sd_log": float(spread.sd),
+            "units": int(spread.n),
         }
 
     def basis(self, part: Part) -> Row:

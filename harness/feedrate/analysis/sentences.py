@@ -98,10 +98,9 @@ def worst(row: Row) -> str:
     return f"{_number(row['worst'])}×" if _known(row["worst"]) else ""
 
 
-def estimate(row: Row, sign: str = "×") -> str:
+def estimate(row: Row, kind: str = "ratio") -> str:
     """Write ``ratio`` with its interval ``lo`` to ``hi``: ``1.62× (1.55–1.70)``."""
-    interval = f"{_number(row['lo'])}–{_number(row['hi'])}" if _known(row["lo"]) else "one block: no interval"
-    return f"{_number(row['ratio'])}{sign} ({interval})"
+    return words.estimate((row["ratio"], row["lo"], row["hi"]), kind, write=_number)
 
 
 def power(row: Row, effect: Effect) -> str:
@@ -114,9 +113,9 @@ def power(row: Row, effect: Effect) -> str:
     times = len(metric.up) == 1 and metric.columns[0].endswith("_ns") and metric.down == ("samples",)
     if effect.along != "batch_size" or effect.against or not times or not _known(row["ratio"]):
         return ""
-    value, low, high = (1 + math.log2(row[name]) if _known(row[name]) else math.nan for name in ("ratio", "lo", "hi"))
-    interval = f" ({low:.2f}–{high:.2f})" if _known(low) else ""
-    return f"a batch's time grows with its size to the power of {value:.2f}{interval}"
+    value, low, high = (1 + math.log2(row[name]) for name in ("ratio", "lo", "hi"))
+    exponent = words.estimate((value, low, high), write="{:.2f}".format)
+    return f"a batch's time grows with its size to the power of {exponent}"
 
 
 def blocks_needed(row: Row) -> str:
@@ -164,7 +163,7 @@ def _change(row: Row, effect: Effect) -> str:
         ends = [values[effect.along] for _, values in (effect.steps[0], effect.steps[-1])]
         grown = f", so that {power(row, effect)}" if power(row, effect) else ""
         return (
-            f"{metric.noun} changed by a factor of {estimate(row, '')} for every doubling of {effect.along} from "
+            f"{metric.noun} changed by a factor of {estimate(row, 'number')} for every doubling of {effect.along} from "
             f"{ends[0]} to {ends[1]}{grown}"
         )
     if effect.level:

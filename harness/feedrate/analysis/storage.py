@@ -15,6 +15,7 @@ import pandas as pd
 
 from feedrate.analysis.blocks import KEYS, blocks_of, by_block, memoized, over_blocks, successful
 from feedrate.analysis.contrasts import filled, grouping_keys, off_default
+from feedrate.analysis.estimate import columns_of
 from feedrate.analysis.estimates import cells
 from feedrate.analysis.loader import per_step
 from feedrate.schema.axes import AXES, BY_NAME, LOADING, TRANSFER
@@ -97,9 +98,9 @@ def format_costs(trials: pd.DataFrame) -> pd.DataFrame:
             groups["cached_before"].agg(["min", "max"]).set_axis(["cached_before_lo", "cached_before_hi"], axis=1),
             groups["cached_after"].max().rename("cached_after_hi"),
             *(
-                over_blocks(by_block(ended, np.log(single[name].where(single[name] > 0))), name, np.exp).drop(
-                    columns="n"
-                )
+                over_blocks(
+                    by_block(ended, np.log(single[name].where(single[name] > 0))), columns_of(name), np.exp
+                ).drop(columns="n")
                 for name in ("startup_ms", "cpu_us")
             ),
         ],

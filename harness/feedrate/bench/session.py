@@ -20,7 +20,7 @@ import numpy as np
 import psutil
 from rich.console import Console
 
-from feedrate.analysis.blocks import half_width
+from feedrate.analysis.estimate import half_width
 from feedrate.schema.axes import AXES, Value, applicable
 from feedrate.schema.errors import TrialError
 from feedrate.schema.words import plural

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from rich.progress import track
 
-from feedrate.analysis.blocks import Floats
 from feedrate.analysis.crossfit import regret_pct
+from feedrate.analysis.estimate import Floats
 from feedrate.attach.space import Asked, Machine, Setting, settings
 from feedrate.bench.scripts import Costs, Planted
 from feedrate.bench.session import Figure, Session, run_planted

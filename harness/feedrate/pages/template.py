@@ -80,6 +80,7 @@ _ENVIRONMENT.filters |= {
         *(descriptions.day, descriptions.size, descriptions.setting, descriptions.knobs),
     )
 }
+_ENVIRONMENT.globals["intervals"] = words.INTERVALS
 _ENVIRONMENT.filters["g"] = "{:g}".format
 _ENVIRONMENT.filters["text"] = _as_markup(markup.entities)
 _BLOCKS: Any = _ENVIRONMENT.get_template("kit.html").module

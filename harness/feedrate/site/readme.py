@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from feedrate.analysis.estimate import Estimate
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.summary import EMULATED, LOAD
 from feedrate.charts import render
@@ -90,11 +91,10 @@ def _sleep(rows: Sequence[Mapping[Any, Any]], gpus: int) -> str:
 
 
 def _line(row: Mapping[Any, Any]) -> str:
-    rate, spread = words.number(float(row["samples_per_s"])), descriptions.spread(float(row["lo"]), float(row["hi"]))
     cells = (
         f"{what_ran(row)}: {words.sized(row['workload'], row['patch_size'])}",
         "<br>".join(filter(None, (descriptions.knobs(row), set_words(row)))),
-        f"{rate} ({spread})",
+        Estimate.of_row(row).text(),
         str(row["n"]),
         "the loader itself" if row["kind"] == LOAD else str(row["bound"]),
         ", ".join(filter(None, gain_words(row["gain"]))),

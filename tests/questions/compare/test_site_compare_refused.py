@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 import visits
 from dropping import give, made, ready, result
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page
 
 from feedrate.share.validation import caps
 
@@ -158,13 +158,3 @@ def test_nothing_leaves_the_reader(sites: dict[str, Any], browser: Browser, othe
         assert heard == []
         page.request.get(elsewhere)  # not from the page: that the listener hears at all
         assert heard
-
-
-@pytest.mark.slow
-def test_a_run_is_not_compared_with_itself(page: Page, sites: dict[str, Any]) -> None:
-    """The file of a published run beside that run is one run twice, and is said to be."""
-    run = next(run for run in sites["main"].runs if run.manifest.device == "cpu")
-    page.locator("select[name=a]").select_option(f"run:{run.manifest.run_id}")
-    give(page, run.folder / "trials.parquet")
-    expect(page.locator(".fr-compare-status")).to_contain_text(f"the same run, {run.manifest.run_id}")
-    assert page.locator(".fr-compare-result").is_hidden()

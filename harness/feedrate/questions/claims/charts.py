@@ -177,6 +177,6 @@ def _message(rows: Sequence[dict[str, Any]]) -> str:
         part = [row for row in rows if row["verdict"] == verdict]
         if part:
             most = max(part, key=lambda row: abs(math.log(row["value"])))
-            interval = words.interval(most["low"], most["high"], most["n"])
-            said.append(f"{name}: {most['claim']}, {most['metric']} × {words.number(most['ratio'])} ({interval}).")
+            ratio = words.estimate((most["ratio"], most["low"], most["high"]), "ratio", n=most["n"])
+            said.append(f"{name}: {most['claim']}, {most['metric']} {ratio}.")
     return " ".join(said)

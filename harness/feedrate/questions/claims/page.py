@@ -131,10 +131,7 @@ def _untested(verdicts: Verdicts) -> list[tuple[Any, dict[str, list[str]]]]:
 
 
 def badges(results: Sequence[ClaimResult]) -> Markup:
-    """Write the verdicts of a claim in short: with the effect of one machine and device, else how many machines.
-
-    Beside the mean stands the worst case.
-    """
+    """Write the verdicts of a claim in short: with the effect of one machine and device, else how many machines."""
     if not results:
         return badge("not tested yet")
     if len(results) == 1:
@@ -284,10 +281,7 @@ def suite_section(verdicts: Verdicts, suite: str, path: str) -> list[str]:
 
 
 def answer(verdicts: Verdicts, suite: str, view: RunView) -> str:
-    """Answer a suite that asks by claims: how many of them hold on a run's machine; empty where it tested none.
-
-    All runs of that machine and device count.
-    """
+    """Answer a suite that asks by claims: how many hold on a run's machine and device; empty where none was tested."""
     mine = [verdicts.results[name] for name, (owner, _) in verdicts.claims.items() if owner == suite]
     places = [(place.view.machine_id, place.device) for place in verdicts.places]
     here = (view.machine_id, view.manifest.device)

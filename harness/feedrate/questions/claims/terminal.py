@@ -129,10 +129,7 @@ def _table(rows: Sequence[Row]) -> Table:
 
 
 def bar(ratio: float, lo: float, hi: float, reach: float = BAR_REACH) -> str:
-    """Draw an effect on a log scale, from 1 ÷ ``reach`` to ``reach``: ``●`` estimate, ``─`` interval, ``│`` no effect.
-
-    ``lo`` is NaN where there is no interval.
-    """
+    """Draw an effect on a log scale of one ``reach`` either way: ``●`` estimate, ``─`` interval, ``│`` no effect."""
     middle = BAR_WIDTH // 2
 
     def place(value: float) -> int:

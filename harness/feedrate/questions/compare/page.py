@@ -14,7 +14,7 @@ from typing import Any
 
 from feedrate import __version__
 from feedrate.analysis import ceilings
-from feedrate.analysis.blocks import CONFIDENCE
+from feedrate.analysis.estimate import CONFIDENCE
 from feedrate.analysis.machines import CELL, ROUNDING, SAME_IN_BOTH
 from feedrate.analysis.storage import PROVING
 from feedrate.analysis.summary import MEMORY_STEP

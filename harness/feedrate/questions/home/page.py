@@ -53,15 +53,7 @@ def page(
     known: int | None = None,
     benches: Sequence[BenchRecord] = (),
 ) -> Page:
-    """Write the home page.
-
-    Args:
-        runs: newest first; none is fine.
-        suites: name, page and content of each suite that has results.
-        verdicts: what the runs say of the claims.
-        known: how many machines there are, where that is more than have a run here.
-        benches: what ``make bench`` found.
-    """
+    """Write the home page; ``known`` is how many machines there are, where that is more than have a run here."""
     speaking = leading(runs)
     found = opening(speaking)
     placed = place(found[1], "opening", PATH, found[0].origin) if found else None

@@ -142,11 +142,7 @@ def _rate(best: Best) -> float:
 
 
 def index_page(runs: Sequence[RunView]) -> Page:
-    """Write the table of all machines, the fastest at the task that most of them have first.
-
-    Args:
-        runs: all runs, newest first; none is fine.
-    """
+    """Write the table of all machines, the fastest at the task that most of them have first; runs are newest first."""
     machines = by_machine(runs)
     tasks = {name: tasks_of(own) for name, own in machines.items()}
     task = shared_task(list(tasks.values()))
@@ -178,7 +174,7 @@ def _row(own: Sequence[RunView], best: Best | None) -> tuple[object, ...]:
         storage([view.manifest.machine for view in own]),
         len(own),
         rate,
-        descriptions.spread(best.row["lo"], best.row["hi"]) if best else _NONE,
+        words.interval(best.row["lo"], best.row["hi"]) if best else _NONE,
         best.row["n"] if best else _NONE,
         runs_facts.badge(INDEX, best.view if best else own[0]),
         runs_facts.tiers(INDEX, own),
@@ -186,13 +182,7 @@ def _row(own: Sequence[RunView], best: Best | None) -> tuple[object, ...]:
 
 
 def page(own: Sequence[RunView], verdicts: Verdicts, questions: Mapping[str, str]) -> Page:
-    """Write a machine's page.
-
-    Args:
-        own: its runs, newest first; at least one.
-        verdicts: what all runs say of the claims.
-        questions: suite to the path of its page.
-    """
+    """Write a machine's page from its runs, newest first; ``questions`` is suite to the path of its page."""
     path, name = own[0].machine_page, descriptions.name_of(own[0].manifest.machine)
     found, by_device = tasks_of(own), _several_devices(own)
 
@@ -238,10 +228,7 @@ def _best(own: Sequence[RunView], found: Tasks, by_device: bool) -> Iterator[dic
 
 
 def _stages(found: Tasks, by_device: bool) -> tuple[list[str], list[list[str]]]:
-    """Columns and rows of the best setting of each training task and what each of its stages does alone.
-
-    Columns that no row has anything for are left out, and so is a task of which no stage was measured alone.
-    """
+    """What the best setting of each training task reaches, and each of its stages alone, without empty columns."""
     columns = ("Task, best setting", "All together", "Loader alone", "Copy alone", "Step alone", "Held back by")
     rows = []
     for best in found.values():
@@ -271,8 +258,7 @@ def _alone(best: Best) -> Iterator[str]:
 
 
 def _rate_and_spread(cell: Mapping[Any, Any]) -> str:
-    spread = descriptions.spread(cell["lo"], cell["hi"])
-    return markup.two_lines(words.number(float(cell["samples_per_s"])), f"{spread}, n = {cell['n']}")
+    return markup.two_lines(words.number(cell["samples_per_s"]), words.interval(cell["lo"], cell["hi"], cell["n"]))
 
 
 def _verdicts(verdicts: Verdicts, machine_id: str, path: str, by_device: bool) -> Iterator[dict[str, Any]]:
