@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 from sweeping import MATRIX, Place, printed_by
 
-from feedrate.share.validation import validator
+from feedrate.share import rules
 from feedrate.store import runs as store_runs
 
 pytestmark = pytest.mark.slow
@@ -97,7 +97,7 @@ def archived(place: Place, folder: Path) -> store_runs.StoredRun:
     with tarfile.open(place.results.with_name("kept.tar.gz")) as archive:
         archive.extractall(folder, filter="data")
     (run,) = store_runs.runs(folder / "results")
-    assert not validator.judge(run.folder, in_place=True).findings
+    assert not rules.judge(run.folder, in_place=True).findings
     return run
 
 

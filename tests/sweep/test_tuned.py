@@ -12,7 +12,7 @@ from feedrate.pages.runs import RunView
 from feedrate.plan.search import GRID_BLOCKS
 from feedrate.questions.runs.page import page
 from feedrate.questions.runs.search import searches
-from feedrate.share.terminal import validate
+from feedrate.share import validator
 from feedrate.store import runs
 
 BLOCKS = 2
@@ -65,8 +65,7 @@ def test_its_first_trial_is_that_of_the_defaults(swept: tuple[Place, str]) -> No
 def test_its_files_pass_validation(swept: tuple[Place, str], tmp_path: Path) -> None:
     """A tuned run can be published as any other."""
     (run,) = runs.runs(swept[0].results)
-    (validated,) = validate([run.folder], tmp_path, None)
-    assert validated.valid
+    assert validator.check(run.folder).valid
 
 
 def test_its_page_says_what_was_found(swept: tuple[Place, str]) -> None:

@@ -33,11 +33,10 @@ from feedrate.questions.explore.page import RAN
 from feedrate.questions.home.page import leading
 from feedrate.schema import plugins
 from feedrate.schema.axes import AXES
-from feedrate.schema.columns import DEVICE_SPANS, PHASES, TRIALS
+from feedrate.schema.columns import DEVICE_SPANS, PHASES, SCHEMA_VERSION, TRIALS
 from feedrate.schema.metrics import CONFIRMED_OVER, REFUTED_UNDER, SAME
 from feedrate.schema.window import COLD, READ_LEAST, WARM
-from feedrate.share.validation import caps
-from feedrate.share.validation.parquet import CHECKSUMS_SINCE
+from feedrate.share import findings as caps
 from feedrate.store import migration
 
 _FIRST = ("run_id", "block", "outcome", "samples_per_s", *PROVING)
@@ -189,7 +188,7 @@ def reader() -> dict[str, Any]:
     return {
         "caps": browser_caps(),
         "reads": migration.READ,
-        "checksums_since": CHECKSUMS_SINCE,
+        "checksums_since": SCHEMA_VERSION,
         "feedrate": __version__,
         "dtypes": {column.name: column.dtype for column in TRIALS} | {earlier: "string"},
         "renamed": {now: {"earlier": earlier, "values": values}},
