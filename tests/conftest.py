@@ -115,7 +115,7 @@ def steps_of() -> Callable[..., Any]:
 
 @pytest.fixture(scope="session")
 def corpus() -> ModuleType:
-    """The module ``tests/share/validation/corpus.py``: files that are not what they should be."""
+    """The module ``tests/corpus.py``: files that are not what they should be."""
     return import_module("corpus")
 
 

@@ -93,7 +93,7 @@ def manifest(fake: Fake, trials: Sequence[dict[str, Any]]) -> RunManifest:
         machine=machine(fake),
         software=Software(python="3.11.7", torch="2.15.0", torchvision="0.29.2"),
         device=fake.device,
-        command=f"make sweep {text}".strip(),
+        command=f"feedrate sweep {text}".strip(),
         profile="quick",
         suites={name: [{"batch_size": [8]}] for name in fake.suites},
         protocol=Protocol(warmup_s=0.3, window_s=0.6, min_steps=12, blocks=(8, 30), timeout_s=120),

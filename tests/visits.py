@@ -62,15 +62,15 @@ COMMITTED = "committed"
 
 def everybody(folders: Sequence[Path]) -> Any:
     """Let every run in: what is hostile must stay text even where a rule has missed it."""
-    from feedrate.share.validation import admission
+    from feedrate.share import validator
 
-    return admission.Admitted(tuple(folders), ())
+    return validator.Admitted(tuple(folders), ())
 
 
 def built(root: Path, name: str, fake_run: ModuleType) -> Site:
     """Build one of the sites; where several processes ask, the first builds and the others wait for it."""
     from feedrate.schema.plugins import ROOT
-    from feedrate.share.validation import admission
+    from feedrate.share import validator
     from feedrate.site import build as site_build
 
     results, out = root / name / "results", root / name / "build"
@@ -81,7 +81,7 @@ def built(root: Path, name: str, fake_run: ModuleType) -> Site:
         if not done.exists():
             shutil.rmtree(root / name, ignore_errors=True)  # of a build that failed
             if name == COMMITTED:
-                site_build.build(ROOT / "results", out, admission.admit)
+                site_build.build(ROOT / "results", out, validator.admit)
             else:
                 for run in made_up(fake_run)[name]:
                     fake_run.write(results, run)

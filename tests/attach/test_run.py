@@ -12,8 +12,7 @@ from attaching import Place
 
 from feedrate.attach.terminal import script_name
 from feedrate.questions.compare import comparison
-from feedrate.share import submission
-from feedrate.share.validation import guard
+from feedrate.share import submission, validator
 from feedrate.store import runs
 
 PLANTED = {
@@ -99,7 +98,7 @@ def test_a_script_is_a_run(planted: Planted) -> None:
     """The record is a run as any other: valid, a cell of the script's name and settings, a block a stretch."""
     for kind, workers in (("no workers", 0), ("fork", 2)):
         _, report, run = planted[kind]
-        checked = guard.check(run.folder, planted.place.results)
+        checked = validator.check(run.folder, planted.place.results)
         assert checked.valid, checked.findings
         trials = run.table("trials")
         assert set(trials["workload"]) == {"script"}
@@ -154,7 +153,7 @@ def test_headspace_measures_the_step_and_the_loader_alone(place: Place) -> None:
     assert "the script's weights are spoiled" in done.err
     run = runs.runs(place.results)[-1]
     assert set(run.table("trials")["mode"]) == {"train", "compute", "load"}
-    assert guard.check(run.folder, place.results).valid
+    assert validator.check(run.folder, place.results).valid
 
 
 @slow

@@ -9,7 +9,7 @@ import pytest
 
 from feedrate.machine import identity
 from feedrate.schema.errors import EnvironmentFault
-from feedrate.share.validation import findings
+from feedrate.share import parquet
 from feedrate.sweep import preparation
 from feedrate.sweep.launcher import Answer
 
@@ -63,7 +63,7 @@ def test_variables_that_change_cuda_are_recorded_in_known_forms(monkeypatch: pyt
     recorded = {name.lower(): value for name, value in given.items()}
     assert confirm("cpu", "cpu").runtime.items() >= recorded.items()
     assert "nvidia_tf32_override" not in confirm("cpu", "cpu").runtime
-    assert all(re.fullmatch(findings.NAME, name) for name in recorded), "or no validator takes the run"
+    assert all(re.fullmatch(parquet.KEY, name) for name in recorded), "or no validator takes the run"
     for name in given:
         monkeypatch.setenv(name, "/home/alice/key")
     assert {confirm("cpu", "cpu").runtime[name] for name in recorded} == {identity.UNKNOWN_FORM}

@@ -11,7 +11,7 @@ import pandas as pd
 from feedrate.analysis import estimates
 from feedrate.analysis.storage import believable
 from feedrate.pages.compact import update
-from feedrate.share.validation.admission import Admitted
+from feedrate.share.validator import Admitted
 from feedrate.store import compact, runs
 from feedrate.store.compact import Appended
 

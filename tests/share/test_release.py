@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import subprocess
 import zipfile
@@ -18,48 +17,31 @@ from feedrate.store import marks, runs
 NAMES = ("20260102T030405Z-0001", "20260103T030405Z-0002", "20260104T030405Z-0003")
 
 
-@pytest.fixture(scope="module")
-def results(fake_run: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run, one that was withdrawn, and one that breaks a rule."""
-    folder = tmp_path_factory.mktemp("results")
+def test_the_archive_holds_what_keeps_the_rules(fake_run: ModuleType, tmp_path: Path) -> None:
+    """Unpacked it is a folder of results: marks are there, a broken run is not; the same runs give the same bytes.
+
+    Its checksum is what sha256sum says, and its metadata are what Zenodo asks for.
+    """
+    results = tmp_path / "results"
     for name in NAMES:
-        fake_run.write(folder, fake_run.Fake(name, fails="none"))
-    marks.withdraw(runs.find(NAMES[1], folder).folder, "the disk was failing")
-    table = runs.find(NAMES[2], folder).folder / "steps.parquet"
+        fake_run.write(results, fake_run.Fake(name, fails="none"))
+    marks.withdraw(runs.find(NAMES[1], results).folder, "the disk was failing")
+    table = runs.find(NAMES[2], results).folder / "steps.parquet"
     table.write_bytes(table.read_bytes()[:-9])
-    return folder
-
-
-def test_the_archive_holds_what_keeps_the_rules(results: Path, tmp_path: Path) -> None:
-    """Unpacked it is a folder of results like any other: the marks are there, a broken run is not."""
-    made = release.make(results, tmp_path / "out")
+    made, again = (release.make(results, tmp_path / name) for name in ("out", "again"))
     assert (made.runs, made.refused) == (2, 1)
+    assert made.archive.read_bytes() == again.archive.read_bytes()
+    subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=made.archive.parent, check=True)
     with zipfile.ZipFile(made.archive) as archive:
         archive.extractall(tmp_path / "there")
     there = runs.runs(tmp_path / "there" / "results")
     assert [run.folder.name for run in there] == list(NAMES[:2])
     assert there[0].table("trials").equals(runs.find(NAMES[0], results).table("trials"))
-    withdrawn = marks.about(there[1].folder).withdrawn
-    assert withdrawn
-    assert "the disk was failing" in str(withdrawn)
-
-
-def test_the_same_runs_give_the_same_archive(results: Path, tmp_path: Path) -> None:
-    """To the byte, and its checksum is what sha256sum says."""
-    first, second = (release.make(results, tmp_path / name).archive for name in ("first", "second"))
-    assert first.read_bytes() == second.read_bytes()
-    assert hashlib.sha256(first.read_bytes()).hexdigest() in (tmp_path / "first" / "SHA256SUMS").read_text()
-    subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=first.parent, check=True)
-
-
-def test_zenodo_is_told_what_it_asks_for(results: Path, tmp_path: Path) -> None:
-    """The required fields of a deposit, the newest run's date, and how much was measured."""
-    release.make(results, tmp_path)
-    told = json.loads((tmp_path / "zenodo.json").read_bytes())["metadata"]
-    assert {"title", "upload_type", "description", "creators", "access_right", "license"} <= told.keys()
-    newest = runs.find(NAMES[1], results).manifest
-    assert told["publication_date"] == newest.ended_at[:10]
-    assert told["description"].startswith("2 runs of feedrate on 1 machine")
+    assert "the disk was failing" in str(marks.about(there[1].folder).withdrawn)
+    about = json.loads((tmp_path / "out" / "zenodo.json").read_bytes())["metadata"]
+    assert {"title", "upload_type", "description", "creators", "access_right", "license"} <= about.keys()
+    assert about["publication_date"] == there[1].manifest.ended_at[:10]
+    assert about["description"].startswith("2 runs of feedrate on 1 machine")
 
 
 def test_without_a_run_nothing_is_written(tmp_path: Path) -> None:

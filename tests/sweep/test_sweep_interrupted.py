@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 from sweeping import Place, printed_by
 
-from feedrate.share.validation import validator
+from feedrate.share import rules
 from feedrate.store import runs
 
 pytestmark = pytest.mark.slow
@@ -103,7 +103,7 @@ def archived(place: Place, folder: Path) -> runs.StoredRun:
     with tarfile.open(place.results.with_name("kept.tar.gz")) as archive:
         archive.extractall(folder, filter="data")
     (run,) = runs.runs(folder / "results")
-    assert not validator.judge(run.folder, in_place=True).findings
+    assert not rules.judge(run.folder, in_place=True).findings
     return run
 
 

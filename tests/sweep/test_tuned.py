@@ -12,7 +12,7 @@ from feedrate.pages.runs import RunView
 from feedrate.plan.search import GRID_BLOCKS
 from feedrate.questions.runs.page import page
 from feedrate.questions.runs.search_charts import searches
-from feedrate.share.terminal import validate
+from feedrate.share import validator
 from feedrate.store import runs
 
 pytestmark = pytest.mark.slow
@@ -59,8 +59,7 @@ def test_a_tuned_sweep_says_what_it_found(place: Place, tmp_path: Path) -> None:
     assert "1 left out: --tune: neither training nor loading" in printed
     assert "recommended: " in printed
     assert f"{len(trials)} trials; a grid of 4 settings × {GRID_BLOCKS} blocks takes {4 * GRID_BLOCKS}" in printed
-    (validated,) = validate([run.folder], tmp_path, None)
-    assert validated.valid
+    assert validator.check(run.folder).valid
 
 
 def test_its_page_says_what_was_found(place: Place) -> None:

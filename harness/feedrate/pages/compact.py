@@ -16,7 +16,7 @@ from feedrate.analysis.estimates import AXIS_NAMES, IDENTITY, asked, cells
 from feedrate.analysis.storage import PROVING, believable
 from feedrate.pages import processes
 from feedrate.schema.errors import InputError
-from feedrate.share.validation import admission
+from feedrate.share import validator
 from feedrate.store import compact, place, runs
 from feedrate.store.compact import CELLS, Appended
 from feedrate.store.runs import RESULTS, StoredRun
@@ -26,10 +26,10 @@ _PART = 100
 """Runs that are read together."""
 _COLUMNS = tuple(dict.fromkeys((*IDENTITY, "block", "role", "outcome", "samples_per_s", *AXIS_NAMES, *PROVING)))
 """Of trials, that are read."""
-Admit = Callable[[Sequence[Path]], admission.Admitted]
+Admit = Callable[[Sequence[Path]], validator.Admitted]
 
 
-def update(results: Path = RESULTS, admit: Admit = admission.admit, folder: Path | None = None) -> Appended:
+def update(results: Path = RESULTS, admit: Admit = validator.admit, folder: Path | None = None) -> Appended:
     """Bring a store's data set, by default the one within it, to what lies there; runs that are refused get no rows.
 
     Raises:

@@ -1,12 +1,3 @@
 """Runs that are shared: validate, submit, release."""
 
-__all__ = [
-    "release",
-    "terminal",
-    "validation.admission",
-    "validation.caps",
-    "validation.findings",
-    "validation.guard",
-    "validation.parquet",
-    "validation.validator",
-]
+__all__ = ["findings", "release", "rules", "submission", "validator"]

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,9 +19,9 @@ import yaml
 from feedrate.schema import words
 from feedrate.schema.errors import EnvironmentFault, InputError
 from feedrate.schema.plugins import RESOURCES
+from feedrate.share import validator
+from feedrate.share.findings import FILES
 from feedrate.share.submission import write_zip
-from feedrate.share.validation import admission
-from feedrate.share.validation.validator import FILES
 from feedrate.store import marks, remote, runs
 from feedrate.store.runs import StoredRun
 
@@ -56,37 +57,41 @@ def make(results: Path, out: Path) -> Release:
         EnvironmentFault: the disk cannot be written, or a store cannot be read.
     """
     here = remote.copy(results)
-    let_in = admission.admit(runs.folders(here))
-    found = runs.runs(here, set(let_in.folders))
-    if not found:
+    admitted = validator.admit(runs.folders(here))
+    released = runs.runs(here, set(admitted.folders))
+    if not released:
         raise InputError(f"{results}: no run that can be released; expected one at least: make sweep makes one")
-    about = metadata(found)
-    path = out / f"feedrate-data-{about['publication_date'].replace('-', '')}.zip"
+    about = metadata(released)
+    files = [run.folder / name for run in released for name in FILES]
+    files += [mark for run in released for kind in marks.KINDS if (mark := marks.place(run.folder, kind)).is_file()]
+    files = sorted([*files, *here.glob("*/bench/*.json")])
+    texts = [("README.txt", _README.format(**about).encode()), (_CITATION.name, _CITATION.read_bytes())]
+    contents = ((f"results/{path.relative_to(here).as_posix()}", path.read_bytes()) for path in files)
+    path = runs.make_folder(out) / f"feedrate-data-{about['publication_date'].replace('-', '')}.zip"
     try:
-        out.mkdir(parents=True, exist_ok=True)
-        with path.open("wb") as file:
-            write_zip(file, _files(found, here, about))
-        with path.open("rb") as file:
+        with path.open("w+b") as file:
+            write_zip(file, chain(texts, contents))
+            file.seek(0)
             digest = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise EnvironmentFault(f"{out}: {error.strerror}; expected a folder with free space (--out)") from error
     runs.write_whole(out / "SHA256SUMS", f"{digest}  {path.name}\n".encode())
     runs.write_whole(out / "zenodo.json", json.dumps({"metadata": about}, indent=1).encode() + b"\n")
-    return Release(path, len(found), len(let_in.refused))
+    return Release(path, len(released), len(admitted.refused))
 
 
-def metadata(found: Sequence[StoredRun]) -> dict[str, Any]:
+def metadata(released: Sequence[StoredRun]) -> dict[str, Any]:
     """Describe runs as Zenodo asks for it; the date is the newest run's."""
     cited = yaml.safe_load(_CITATION.read_text(encoding="utf-8"))
-    manifests = [run.manifest for run in found]
+    manifests = [run.manifest for run in released]
     machines = len({manifest.machine.machine_id for manifest in manifests})
-    versions = ", ".join(sorted({str(manifest.protocol_version) for manifest in manifests}))
     devices = sorted({manifest.machine.gpu_name or "no GPU" for manifest in manifests})
     return {
         "title": f"Results of {cited['title']}",
         "upload_type": "dataset",
-        "description": f"{words.plural(len(found), 'run')} of feedrate on {words.plural(machines, 'machine')} "
-        f"({', '.join(devices)}), protocol {versions}: throughput and times of phases of training steps, by trial.",
+        "description": f"{words.plural(len(released), 'run')} of feedrate on {words.plural(machines, 'machine')} "
+        f"({', '.join(devices)}), protocol {manifests[0].protocol_version}: throughput and times of phases of training "
+        "steps, by trial.",
         "creators": [{"name": author["name"]} for author in cited["authors"]],
         "license": cited["license"].lower(),
         "keywords": cited["keywords"],
@@ -94,12 +99,3 @@ def metadata(found: Sequence[StoredRun]) -> dict[str, Any]:
         "publication_date": max(manifest.ended_at for manifest in manifests)[:10],
         "access_right": "open",
     }
-
-
-def _files(found: Sequence[StoredRun], here: Path, about: dict[str, Any]) -> Iterator[tuple[str, bytes]]:
-    yield "README.txt", _README.format(**about).encode()
-    yield _CITATION.name, _CITATION.read_bytes()
-    paths = [run.folder / name for run in found for name in FILES if (run.folder / name).is_file()]
-    paths += [mark for run in found for kind in marks.KINDS if (mark := marks.place(run.folder, kind)).is_file()]
-    for path in sorted([*paths, *here.glob("*/bench/*.json")]):
-        yield f"results/{path.relative_to(here).as_posix()}", path.read_bytes()

@@ -40,8 +40,8 @@ from feedrate.questions.scaling import page as scaling_page
 from feedrate.questions.suites import page as suites_page
 from feedrate.schema.errors import EnvironmentFault, InputError
 from feedrate.schema.plugins import RESOURCES
-from feedrate.share.validation import admission
-from feedrate.share.validation.findings import Validated
+from feedrate.share import validator
+from feedrate.share.findings import Validated
 from feedrate.site import figures
 from feedrate.site.publish import publish, sitemap
 from feedrate.site.serve import serve as _serve
@@ -52,7 +52,7 @@ from feedrate.store.runs import RESULTS, benches, folders
 SOURCE = RESOURCES / "site"
 _TEXTS = tuple(RESOURCES / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "CITATION.cff"))
 """Files outside of ``SOURCE`` that pages are made from."""
-Admit = Callable[[Sequence[Path]], admission.Admitted]
+Admit = Callable[[Sequence[Path]], validator.Admitted]
 _FEW = 3
 """Runs whose pages are made before other processes have begun."""
 SHOWN = 100
@@ -61,7 +61,7 @@ _MARK = ".feedrate"
 """A file that says that a folder was made here and may be made anew."""
 
 
-def build(results: Path = RESULTS, out: Path = Path("build"), admit: Admit = admission.admit) -> Path:
+def build(results: Path = RESULTS, out: Path = Path("build"), admit: Admit = validator.admit) -> Path:
     """Build the website from all runs that keep to the rules, and return its folder, which is ``out`` and ``site``.
 
     Of very many runs it shows the newest and reference runs (``SHOWN``), and one table has all. Those that break a rule
@@ -102,7 +102,7 @@ def serve(results: Path = RESULTS, out: Path = Path("build")) -> None:
 
 
 def write_figures(
-    results: Path = RESULTS, out: Path = Path("build/figures"), admit: Admit = admission.admit
+    results: Path = RESULTS, out: Path = Path("build/figures"), admit: Admit = validator.admit
 ) -> list[Placed]:
     """Write every figure of the site as files for papers, with a bibliography; what an earlier call left there goes.
 

@@ -19,7 +19,7 @@ import visits
 from dropping import give, made, ready, result
 from playwright.sync_api import Browser, Page
 
-from feedrate.share.validation import caps
+from feedrate.share import findings as caps
 
 REACHING = """async (other) => {
   const socket = () => new Promise((open, shut) => {

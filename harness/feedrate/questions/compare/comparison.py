@@ -28,7 +28,7 @@ from feedrate.questions.compare.page import unranked_suites
 from feedrate.schema.columns import TRIALS
 from feedrate.schema.errors import InputError, expected_one_of
 from feedrate.schema.redaction import one_line
-from feedrate.share.validation import guard
+from feedrate.share import validator
 from feedrate.store import marks, place, runs, tables
 from feedrate.store.manifest import RunManifest, read_manifest
 
@@ -180,7 +180,7 @@ def _of_others(file: Path, letter: str) -> Side:
     """A run from elsewhere."""
     import pyarrow.parquet as pq
 
-    found = guard.check(file)
+    found = validator.check(file)
     if not found.valid:
         raise InputError(f"{letter}={file}: no valid result: {found.findings[0]}; feedrate validate says all")
     table = pq.read_table(file, **runs.CHECKED)

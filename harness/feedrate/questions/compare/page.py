@@ -36,7 +36,7 @@ from feedrate.schema.axes import AXES, CONDITIONS
 from feedrate.schema.columns import DEVICE_SPANS, PHASES, PROTOCOL_VERSION, SCHEMA_VERSION, TRIALS
 from feedrate.schema.metrics import CONFIRMED_OVER, REFUTED_UNDER, SAME
 from feedrate.schema.window import COLD, READ_LEAST, WARM
-from feedrate.share.validation import caps
+from feedrate.share import findings as caps
 
 _FIRST = ("run_id", "block", "outcome", "samples_per_s", *PROVING)
 _MORE = ("suite", "role", "steps", "wall_ns", "host_drain_ns", "pss_peak_bytes")

@@ -7,7 +7,7 @@ is right, and nothing about any machine.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +42,8 @@ from feedrate.schema import metrics, plugins, window, words
 from feedrate.schema.axes import AXES
 from feedrate.schema.columns import PROTOCOL_VERSION
 from feedrate.schema.plugins import RESOURCES, traits
-from feedrate.share.validation import caps, validator
-from feedrate.share.validation.admission import BESIDE, UNIQUE
-from feedrate.share.validation.findings import Rule, Validated
-from feedrate.share.validation.guard import READABLE
+from feedrate.share import findings, rules
+from feedrate.share.findings import Validated
 from feedrate.store.manifest import Protocol
 from feedrate.sweep import run
 
@@ -102,14 +100,12 @@ def tables() -> dict[str, Any]:
         "flag_rules": list(_flags()),
         "derived": [(_anchor(f"measure-{name}", name), doc) for name, (_, doc) in probed.DERIVED.items()],
         "planted": list(_planted()),
-        "refusing": rules((*validator.RULES, READABLE, UNIQUE, BESIDE)),
-        "caps": [(_anchor(f"rule-{cap.name}", cap.name), f"{cap.most:,} {cap.unit}", cap.why) for cap in caps.CAPS],
+        "refusing": [
+            (rule.__name__.removeprefix("check_").capitalize(), " ".join(str(rule.__doc__).split()))
+            for rule in rules.STATED
+        ],
+        "caps": [(markup.code(cap.name), f"{cap.most:,} {cap.unit}", cap.why) for cap in findings.CAPS],
     }
-
-
-def rules(listed: Iterable[Rule]) -> list[tuple[Markup, str]]:
-    """Rules for published files as rows; findings link to their names."""
-    return [(_anchor(f"rule-{rule.name}", rule.name), rule.says) for rule in listed]
 
 
 def left_out(refused: Sequence[Validated]) -> str:
@@ -117,9 +113,7 @@ def left_out(refused: Sequence[Validated]) -> str:
     rows = []
     for each in refused:
         folder, reason = Path(each.path), each.findings[0]
-        rule = Markup('<a href="../methodology.html#rule-{0}"><code>{0}</code></a>').format(reason.rule)
-        got = f"{reason.where}: {reason.got}; expected {reason.expected}"
-        rows.append((f"{folder.parent.name}/{folder.name}", rule, got))
+        rows.append((f"{folder.parent.name}/{folder.name}", reason.where, reason.got, reason.expected))
     return render("methodology/left_out.md", rows=rows) if rows else ""
 
 

