@@ -21,7 +21,9 @@ SHAPES = ((16, 14, 3), (9, 11, 1), (5, 7, 3), (1, 2, 1))
 """Two images and two fields that are too small to be one; the last holds the sample's index."""
 FORMATS = names("feedrate.formats")
 SYNTHETIC = load("feedrate.workloads", "synthetic")
-ALL_BUT_ONE_SLOWLY = [name if name == "memmap" else pytest.param(name, marks=pytest.mark.slow) for name in FORMATS]
+FEW = ("lmdb", "memmap", "webdataset")
+"""A database, one file of pixels, a stream of image files."""
+ALL_BUT_FEW_SLOWLY = [name if name in FEW else pytest.param(name, marks=pytest.mark.slow) for name in FORMATS]
 """Where most would take long."""
 
 

@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from feedrate.analysis.blocks import Floats, half_width, moments
 from feedrate.analysis.contrasts import verdicts
 from feedrate.analysis.crossfit import cross_fitted
 from feedrate.analysis.diagnosis import diagnose_effect, diagnose_logs
+from feedrate.analysis.estimate import Floats, half_width, moments
 from feedrate.analysis.verdicts import judge
 from feedrate.plan.claim_selection import ERROR, LEAST_BLOCKS
 from feedrate.plan.stopping import Rule
@@ -113,9 +113,9 @@ class Stopped(NamedTuple):
     n: npt.NDArray[np.int64]
     """Blocks."""
 
-    def verdicts(self, direction: str | None = None) -> npt.NDArray[np.str_]:
+    def verdicts(self) -> npt.NDArray[np.str_]:
         """What the project's rule says of each."""
-        return verdicts(np.exp(self.log), np.exp(self.log - self.half), np.exp(self.log + self.half), direction)
+        return verdicts(np.exp(self.log), np.exp(self.log - self.half), np.exp(self.log + self.half))
 
 
 def stopped(logs: Floats, rule: Rule = PROTOCOL) -> Stopped:
@@ -275,5 +275,5 @@ def gain_covered(settings: int, differ: float, blocks: int, spread: float = 0.03
         gains = truth + spread * random.standard_normal((settings, blocks)) - default
         # The truth of what is chosen: the same choice, applied to gains without noise.
         found, true = cross_fitted(gains), cross_fitted(gains, of=np.broadcast_to(truth, gains.shape))
-        covered += abs(found.log - true.log) <= found.half
+        covered += found.ratio.low <= true.ratio.value <= found.ratio.high
     return covered / replays

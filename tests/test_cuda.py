@@ -20,7 +20,7 @@ from feedrate.machine.probes import gpu
 from feedrate.schema import columns as schema_columns
 from feedrate.schema.plugins import ROOT
 from feedrate.store import runs
-from feedrate.trial import collate, device_decode, loop, stages
+from feedrate.trial import collate, loop, stages, visits
 from feedrate.trial import step as steps
 from feedrate.trial.job import Job
 from feedrate.trial.loop import Limits
@@ -257,7 +257,7 @@ def test_a_made_tensor_leaves_the_input_as_it_was(where: str) -> None:
     seen: list[Fields] = []
     step = Step(lambda fields: seen.append(fields) or fields[0].sum(), lambda _: None, lambda _: None)
     image = torch.rand(4, 3, 16, 16, device="cuda")
-    steps.tensor_created(step, torch.device("cuda"), where).forward((image, image))
+    steps.with_random_tensor(step, torch.device("cuda"), where).forward((image, image))
     assert seen[0][0].is_cuda
     assert torch.equal(seen[0][0], image)
 
@@ -277,9 +277,9 @@ def test_the_device_decodes_and_crops_as_the_host_does(tmp_path: Path) -> None:
     image.save(tmp_path / "image.jpg", quality=95, subsampling=0)
     file = (tmp_path / "image.jpg").read_bytes()
     crop = _crops.Crop(20, 30, 200, 300, True)
-    shipped = [_crops.Decoded(device_decode.ship(file, 375, 500, 1), 1, crop, np.zeros((1, 1, 2), np.uint8))] * 3
-    fields = device_decode.collate(shipped, torch.empty)
-    images, _ = device_decode.Decode("nvjpeg", 224, lambda fields: fields)(fields, torch.device("cuda"))
+    shipped = [_crops.Decoded(visits.ship(file, 375, 500, 1), 1, crop, np.zeros((1, 1, 2), np.uint8))] * 3
+    fields = visits.collate_files(shipped, torch.empty)
+    images, _ = visits.DeviceDecoder("nvjpeg", 224, lambda fields: fields)(fields, torch.device("cuda"))
     decoded = _crops.Decoded(np.asarray(Image.open(tmp_path / "image.jpg")), *shipped[0][1:])
     expected = torch.from_numpy(_crops.augment(decoded, 224)[0]).permute(2, 0, 1)
     assert images.dtype == torch.uint8

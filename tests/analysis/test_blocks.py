@@ -14,7 +14,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from feedrate.analysis.blocks import MOST_BLOCKS, Blocks, blocks_for, half_width, memoized, moments, t_half_width
+from feedrate.analysis.blocks import Blocks, memoized
+from feedrate.analysis.estimate import MOST_BLOCKS, blocks_for, half_width, moments, t_half_width
 
 Trials = Callable[..., pd.DataFrame]
 RATE = st.floats(1.0, 1e6)
@@ -127,12 +128,6 @@ def test_a_frame_is_asked_once_and_its_like_again() -> None:
     total, first, second = Total(), pd.DataFrame({"a": [1, 2]}), pd.DataFrame({"a": [1, 2]})
     assert [total.of(first), total.of(first), total.of(second)] == [3, 3, 3]
     assert total.times == 2
-
-
-def test_a_new_frame_in_the_place_of_an_old_one_is_asked_anew() -> None:
-    """Frames that come and go, one at the address of another, are each told their own sum."""
-    total = Total()
-    assert [total.of(pd.DataFrame({"a": [number]})) for number in range(1000)] == list(range(1000))
 
 
 def test_answers_go_with_their_frames() -> None:

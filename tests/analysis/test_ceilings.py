@@ -124,13 +124,6 @@ def test_a_step_is_launch_bound_where_the_host_is_the_slower(
     assert bottleneck(row_of(**{**LAUNCHING, **ceilings, **columns})) == words
 
 
-def test_ceilings_of_others_outrank_launches() -> None:
-    """Where the loader or a copy is the smallest ceiling, a busy host changes nothing."""
-    assert bottleneck(row_of(**LAUNCHING, load_ceiling=100.0, compute_ceiling=900.0)) == "loader-bound"
-    turns = {"load_ceiling": 900.0, "compute_ceiling": 400.0, "copy_ceiling": 150.0}
-    assert bottleneck(row_of(**LAUNCHING, **turns)) == "copy-bound"
-
-
 def test_what_the_device_has_left_is_told_in_steps(trials_of: Trials) -> None:
     """10 ms behind a window of 100 steps in 2 s is half a step; a trial that failed has no say."""
     frame = trials_of([(CELL, rates(100))], device="cuda")
@@ -189,22 +182,6 @@ def test_shares_of_ceilings_are_paired_by_block(trials_of: Trials) -> None:
     assert row["au"] == row["efficiency"] == pytest.approx(0.9)
 
 
-def test_an_unknown_ceiling_gives_no_efficiency(trials_of: Trials) -> None:
-    """Loading alone does not say how much of the machine's best was reached."""
-    row = training(trials_of([({}, STEADY), ({"mode": "load"}, times(3.0))])).iloc[0]
-    assert pd.isna(row["limit"])
-    assert np.isnan([row["efficiency"], row["au"], row["compute_ceiling"]]).all()
-    assert len(training(trials_of([]))) == 0
-
-
-def test_ceilings_that_the_plan_added_count_like_others(trials_of: Trials) -> None:
-    """The role of a trial says why it ran, not what it measured."""
-    frame = trials_of([({}, times(1.0)), ({"mode": "load"}, times(2.0)), ({"mode": "compute"}, times(9.0))])
-    added = frame.assign(role=np.where(frame["mode"] == "train", "cell", "ceiling"))
-    pd.testing.assert_frame_equal(training(added), training(frame))
-    assert training(added)["limit"].tolist() == ["load"]
-
-
 CELL: dict[str, Any] = {"mode": "train", "batch_size": 32, "num_workers": 2}
 EMULATED: dict[str, Any] = {**CELL, "step": "emulated", "step_ms": 10.0}
 LOAD, COPY, COMPUTE = ({**CELL, "mode": mode} for mode in ("load", "copy", "compute"))
@@ -227,24 +204,6 @@ def test_a_cell_stands_under_the_slower_of_its_ceilings(trials_of: Trials) -> No
     assert [row["load_n"], row["compute_n"], row["copy_n"]] == [4, 4, 0]
 
 
-def test_the_roof_ends_where_the_step_has_all_that_it_takes(trials_of: Trials) -> None:
-    """Fed three times what it can compute, a cell can still do no more than compute."""
-    row = roofline(trials_of([(CELL, rates(180)), (LOAD, rates(600)), (COMPUTE, rates(200))])).iloc[0]
-    assert [row["headroom"], row["roof"], row["au"]] == pytest.approx([3.0, 1.0, 0.9])
-    assert row["bottleneck"] == "compute-bound"
-
-
-def test_intervals_are_paired_by_block(trials_of: Trials) -> None:
-    """The weather of a block is in neither; what is left is Student's t on logs."""
-    own = (1.02, 0.99, 1.0, 0.97)
-    row = roofline(trials_of([(CELL, rates(80, own)), (LOAD, rates(100)), (COMPUTE, rates(200))])).iloc[0]
-    assert row["headroom_hi"] - row["headroom_lo"] == pytest.approx(0.0, abs=1e-9)
-    logs = np.log(own) + math.log(0.4)
-    half = stats.t.ppf(0.975, 3) * logs.std(ddof=1) / 2
-    assert [row["au_lo"], row["au_hi"]] == pytest.approx([math.exp(logs.mean() - half), math.exp(logs.mean() + half)])
-    assert row["load_hi"] > 1.1 * row["load_lo"]
-
-
 def test_an_emulated_step_is_declared(trials_of: Trials) -> None:
     """32 samples in 10 ms are 3,200 a second, without an interval and without blocks of its own."""
     row = roofline(trials_of([(EMULATED, rates(1600)), (LOAD, rates(2000))])).iloc[0]
@@ -252,23 +211,6 @@ def test_an_emulated_step_is_declared(trials_of: Trials) -> None:
     assert row["compute_n"] == 0
     assert math.isnan(row["compute_lo"])
     assert row["headroom_lo"] < row["headroom"] < row["headroom_hi"]
-
-
-STREAM = {"prefetcher": "stream"}
-
-
-def test_a_slow_copy_is_what_feeds(trials_of: Trials) -> None:
-    """On a stream of its own, the slower of loader and copies feeds the step."""
-    trials = trials_of(
-        [(CELL | STREAM, rates(80)), (LOAD, rates(900)), (COPY, rates(100)), (COMPUTE, rates(200))], device="cuda"
-    )
-    row = roofline(trials).iloc[0]
-    assert row["feed"] == "copy"
-    assert row["feed_ceiling"] == pytest.approx(row["copy_ceiling"])
-    assert row["headroom"] == pytest.approx(0.5)
-    assert row["efficiency"] == pytest.approx(0.8)
-    assert row["bottleneck"] == "copy-bound"
-    assert math.isnan(row["device_ceiling"])
 
 
 @pytest.mark.parametrize("prefetcher", ["none", "next_batch"])
@@ -294,14 +236,6 @@ def test_copies_and_step_on_one_stream_take_turns(trials_of: Trials, prefetcher:
     assert row["headroom"] == row["roof"] == pytest.approx(math.exp(np.log(turns / 300).mean()))
     assert row["device_lo"] < row["device_ceiling"] < row["device_hi"] < row["copy_ceiling"]
     assert row["au"] / row["roof"] == pytest.approx(row["efficiency"])
-
-
-def test_a_loader_slower_than_the_turns_is_what_feeds(trials_of: Trials) -> None:
-    """Loading 40 where the device reaches 75: the loader has the limit, and its own share of the step's rate."""
-    trials = trials_of([(CELL, rates(36)), (LOAD, rates(40)), (COPY, rates(100)), (COMPUTE, rates(300))], device="cuda")
-    row = roofline(trials).iloc[0]
-    assert [row["limit"], row["feed"], row["bottleneck"]] == ["load", "load", "loader-bound"]
-    assert [row["efficiency"], row["headroom"], row["roof"]] == pytest.approx([0.9, 40 / 300, 40 / 300])
 
 
 def test_a_sleep_hides_only_copies_that_the_host_does_not_wait_for(trials_of: Trials) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from feedrate.analysis.estimates import MEDIANS, cells, rows_of
+from feedrate.analysis.estimates import MEDIANS, cells
 from feedrate.schema.columns import AXIS_COLUMNS
 
 Trials = Callable[..., pd.DataFrame]
@@ -88,18 +86,12 @@ def test_shares_are_of_the_wall_clock_and_null_stays_null(trials_of: Trials) -> 
 def test_what_was_seen_beside_it_is_a_median_over_blocks(trials_of: Trials) -> None:
     """An outlier among three blocks does not move utilization; joules are a sample's."""
     frame = trials_of([({}, [100.0] * 3)], gpu_energy_j=50.0)
-    frame["cpu_util_pct"] = [10.0, 12.0, 99.0]
+    frame = frame.assign(cpu_util_pct=[10.0, 12.0, 99.0], gpu_energy_ns=frame["wall_ns"])
     row = cells(frame).iloc[0]
     assert row["cpu_util_pct"] == 12
     assert row["joules_per_sample"] == pytest.approx(0.05)
     longer = trials_of([({}, [100.0] * 3)], gpu_energy_j=50.0, gpu_energy_ns=int(1.25 * frame["wall_ns"][0]))
     assert cells(longer)["joules_per_sample"][0] == pytest.approx(0.04), "read a quarter longer than the window"
-
-
-def test_cells_of_two_runs_are_apart(trials_of: Trials) -> None:
-    """The same cell in two runs is two rows."""
-    frame = pd.concat([trials_of([({}, [100.0] * 2)], run_id=run) for run in ("a", "b")])
-    assert list(cells(frame)["run_id"]) == ["a", "b"]
 
 
 @pytest.mark.parametrize("backend", ["float", "nullable"])
@@ -118,30 +110,3 @@ def test_no_trials_give_no_cells(trials_of: Trials) -> None:
     found = cells(trials_of([]))
     assert len(found) == 0
     assert {"samples_per_s", "lo", "hi", "n", "fetch_share"} <= set(found.columns)
-
-
-def test_rows_are_those_of_pandas() -> None:
-    """Of every type that records have, values and types are those of ``to_dict``."""
-    frame = pd.DataFrame(
-        {
-            "text": pd.array(["a", None], dtype="string"),
-            "whole": pd.array([2**60 + 1, None], dtype="Int64"),
-            "yes": pd.array([True, None], dtype="boolean"),
-            "plain": np.array([1, 2]),
-            "said": np.array([True, False]),
-            "real": [0.1, 2.5],
-            "mixed": pd.Series([np.float64(1.5), {"a": 1}], dtype=object),
-        }
-    )
-    expected: list[dict[Any, Any]] = frame.to_dict("records")
-    assert rows_of(frame) == expected
-    assert [[type(value) for value in row.values()] for row in rows_of(frame)] == [
-        [type(value) for value in row.values()] for row in expected
-    ]
-
-
-def test_what_is_not_known() -> None:
-    """Null is None; a measured NaN stays what it is, so that it cannot pass for what was not measured."""
-    (row,) = rows_of(pd.DataFrame({"real": [math.nan], "whole": pd.array([None], dtype="Int64")}))
-    assert math.isnan(row["real"])
-    assert row["whole"] is None

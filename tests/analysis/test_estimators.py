@@ -77,25 +77,6 @@ def test_what_does_not_apply_is_left_out() -> None:
     assert estimators.estimates(replace(trial, synchronised=123.0))["synchronised_steps"] == 123.0
 
 
-def test_a_result_becomes_steps() -> None:
-    """What a trial reports as JSON is taken as it is."""
-    result = {
-        "started": 10,
-        "ended": 40,
-        "iterated": 1,
-        "warm": [2, 4, 9],
-        "window": [11, 20, 38],
-        "epoch_steps": 8,
-        "epochs": [[50, 60], [70, 90]],
-        "synchronised": None,
-    }
-    found = Steps.of(4, result)
-    assert estimators.estimates(found)["wall_clock"] == 2 * 4 * 1e9 / 30
-    assert found.from_the_first(0) == 2 * 4 * 1e9 / 7
-    assert found.from_the_first(1, began=3) == 2 * 4 * 1e9 / 17
-    assert Steps.of(4, result | {"synchronised": {"samples_per_s": 7}}).synchronised == 7
-
-
 def table(*rows: tuple[str, str, float]) -> pd.DataFrame:
     frame = pd.DataFrame(rows, columns=["cell_id", "estimator", "samples_per_s"])
     return frame.assign(repeat=0, window_samples_per_s=100.0, epochs_samples_per_s=50.0)

@@ -13,7 +13,6 @@ from scipy import stats
 from feedrate.analysis.loader import (
     growth,
     overlap,
-    per_step,
     respawn,
     shared_memory,
     stages,
@@ -91,14 +90,6 @@ def test_a_loader_is_bound_by_fetching_or_by_preparing(
     assert found[1] == word
 
 
-def test_cells_that_load_nothing_have_no_stages(trials_of: Trials) -> None:
-    """Neither computing alone nor a failed cell is stamped; an empty frame stays one."""
-    frame = stamped(trials_of([(LOAD, [None] * 4)]))
-    for nothing in (frame, trials_of([({"mode": "compute"}, STEADY)], steps=STEPS), trials_of([])):
-        assert len(stages(nothing)) == 0
-        assert {"read_share", "dominant", "bound"} <= set(stages(nothing).columns)
-
-
 def test_hidden_is_what_is_not_waited_for(trials_of: Trials, cell_of: CellOf) -> None:
     """Two milliseconds of a batch that takes eight: three quarters are hidden, by block, whatever the drift."""
     (row,) = overlap(paced(trials_of, fetch_ms=2, load_ms=8)).to_dict("records")
@@ -111,42 +102,12 @@ def test_hidden_is_what_is_not_waited_for(trials_of: Trials, cell_of: CellOf) ->
     assert np.isnan(row["copy_hidden"])
 
 
-def test_without_workers_nothing_is_hidden(trials_of: Trials) -> None:
-    """The training process waits for every batch as long as it takes; a loader that is slower alone hides nothing."""
-    (alone,) = overlap(paced(trials_of, fetch_ms=8, load_ms=8, workers=0)).to_dict("records")
-    assert alone["fetch_hidden"] == pytest.approx(0, abs=0.02)
-    for fetch in (5, 12):
-        (other,) = overlap(paced(trials_of, fetch_ms=fetch, load_ms=8, workers=0)).to_dict("records")
-        assert other["fetch_hidden"] == other["fetch_hidden_lo"] == 0
-
-
 def test_a_copy_is_hidden_as_far_as_compute_does_not_wait(trials_of: Trials) -> None:
     """Of 3 ms of copying, compute waits for 1; on a CPU the share is null."""
     frame = paced(trials_of, 2, 8).assign(device_h2d_ns=STEPS * 3 * MS, device_h2d_exposed_ns=STEPS * 1 * MS)
     assert overlap(frame)["copy_hidden"][0] == pytest.approx(2 / 3)
     whole = frame.assign(device_h2d_exposed_ns=frame["device_h2d_ns"])
     assert overlap(whole)["copy_hidden"][0] == 0
-
-
-def test_without_its_loader_alone_a_cell_hides_nobody_knows_what(trials_of: Trials) -> None:
-    """Another batch size is no ceiling; the wait is known all the same."""
-    axes = {"mode": "load", "num_workers": 2, "batch_size": 16}
-    frame = trials_of([(TRAIN, STEADY), (axes, STEADY)], steps=STEPS, host_fetch_ns=STEPS * 2 * MS)
-    (row,) = overlap(frame).to_dict("records")
-    assert np.isnan(row["fetch_hidden"])
-    assert row["fetch_wait_ms"] == pytest.approx(2)
-    assert list(overlap(trials_of([])).columns) == list(overlap(frame).columns)
-
-
-def test_what_a_trial_summed_up_becomes_a_step(trials_of: Trials) -> None:
-    """Sums ÷ steps; CPU per cent become CPU time; failures are left out; a null stays one."""
-    frame = trials_of([(TRAIN, [1000.0, None])], steps=STEPS, main_cpu_pct=50.0, workers_cpu_pct=150.0)
-    found = per_step(frame.assign(wall_ns=STEPS * 4 * MS, device_forward_ns=STEPS * 3 * MS))
-    assert len(found) == 1
-    assert found[["wall", "main_cpu", "workers_cpu", "device_span"]].iloc[0].tolist() == pytest.approx(
-        [4 * MS, 2 * MS, 6 * MS, 3 * MS]
-    )
-    assert found[["fetch", "worker_read"]].isna().all(axis=None)
 
 
 @pytest.fixture(scope="module")
@@ -232,13 +193,6 @@ def test_startup_compares_cells_that_differ_in_their_workers_only(measured: Tria
         [np.exp(mean), np.exp(mean - half), np.exp(mean + half)]
     )
     assert list(found["n"]) == [3, 2, 3]
-
-
-def test_settings_that_compare_most_come_first(measured: Trials) -> None:
-    """Of two settings the one with three ways to have workers stands before the one with two."""
-    two = [({"batch_size": 4, "num_workers": count}, {"startup_ns": [1e6] * 2}) for count in (0, 2)]
-    three = [({"num_workers": count}, {"startup_ns": [1e6] * 2}) for count in (0, 2, 4)]
-    assert list(startup(measured(*two, *three))["batch_size"]) == [8, 8, 8, 4, 4]
 
 
 def test_switches_are_counted_a_sample(measured: Trials) -> None:

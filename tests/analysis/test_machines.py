@@ -122,27 +122,19 @@ def test_a_side_is_one_run(trials_of: Trials) -> None:
 def test_overall_is_the_geometric_mean_with_students_t(ratios: list[float]) -> None:
     """Over the cells' log ratios, as SciPy has it."""
     found = overall(pd.DataFrame({"ratio": ratios}))
-    assert found.ratio == pytest.approx(stats.gmean(ratios))
-    assert found.cells == len(ratios)
+    assert found.value == pytest.approx(stats.gmean(ratios))
+    assert found.n == len(ratios)
     logs = np.log(ratios)
     if logs.std() > 1e-6:
         lo, hi = stats.t.interval(0.95, len(logs) - 1, loc=logs.mean(), scale=stats.sem(logs))
-        assert (np.log(found.lo), np.log(found.hi)) == (pytest.approx(lo), pytest.approx(hi))
+        assert (np.log(found.low), np.log(found.high)) == (pytest.approx(lo), pytest.approx(hi))
 
 
 def test_overall_of_one_cell_or_none() -> None:
     """One cell has no interval, none has no ratio."""
     one, none = (overall(pd.DataFrame({"ratio": values}, dtype=float)) for values in ([2.0], []))
-    assert (one.ratio, one.cells, none.cells) == (pytest.approx(2), 1, 0)
-    assert np.isnan([one.lo, one.hi, none.ratio]).all()
-
-
-def test_a_check_is_not_compared(trials_of: Trials) -> None:
-    """It times nothing: that is its reason, and not that it failed."""
-    a, b = (trials_of([({"mode": "check"}, [1.0, 1.0])], run_id=name, fact=True) for name in "ab")
-    for each in (a, b):
-        each["samples_per_s"] = np.nan
-    assert matching(a, b)["reason"].tolist() == ["a check, which times nothing"]
+    assert (one.value, one.n, none.n) == (pytest.approx(2), 1, 0)
+    assert np.isnan([one.low, none.value]).all()
 
 
 def test_equal_numbers_have_no_spread(trials_of: Trials) -> None:

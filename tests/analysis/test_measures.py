@@ -15,8 +15,6 @@ from feedrate.analysis.measures import COLUMNS, MEASURES, estimate_measures
 from feedrate.schema.columns import PHASES, TRIALS
 
 Trials = Callable[..., pd.DataFrame]
-MOST = 20
-"""Times as long, for ten times as many rows: 6 to 13 was seen; a hundred would be growth by the square."""
 
 
 def test_throughput_is_the_estimate_of_all_other_pages(trials_of: Trials) -> None:
@@ -74,24 +72,6 @@ def test_a_cold_trial_that_was_warm_does_not_count(trials_of: Trials) -> None:
     assert row["samples_per_s"] == pytest.approx(stats.gmean([100.0, 110.0]))
     frame["cached_before_pct"] = 100.0
     assert estimate_measures(frame).iloc[0]["n"] == 0
-
-
-def test_checks_are_no_cells_and_nothing_is_fine(trials_of: Trials) -> None:
-    """A check times nothing; no rows give no cells, with all columns."""
-    frame = trials_of([({"mode": "check", "check": "next_epoch"}, [100.0]), ({}, [100.0])])
-    assert estimate_measures(frame)["mode"].tolist() == ["train"]
-    nothing = estimate_measures(pd.DataFrame({name: pd.Series(dtype=object) for name in COLUMNS}))
-    assert len(nothing) == 0
-    assert {"samples_per_s", "n", "failed", *(f"{measure.name}_hi" for measure in MEASURES)} <= set(nothing)
-
-
-def test_all_runs_at_once_are_each_run_alone(trials_of: Trials) -> None:
-    """Cells of one id in several runs do not mix."""
-    runs = [
-        trials_of([({}, [rate, rate * 1.1]), ({"batch_size": 8}, [rate])], run_id=f"r{rate}") for rate in (1.0, 5.0)
-    ]
-    alone = pd.concat([estimate_measures(run) for run in runs], ignore_index=True)
-    pd.testing.assert_frame_equal(estimate_measures(pd.concat(runs, ignore_index=True)), alone)
 
 
 def test_measures_read_recorded_columns() -> None:

@@ -64,7 +64,7 @@ def run(
 
 def change_pct(found: Grade) -> float:
     """By how much the control cell changed over the run, as the grade says it."""
-    change = re.search(r"changed by ([+−][\d.]+) %", " ".join(found.reasons))
+    change = re.search(r"changed by ([+−][\d.]+)\s%", " ".join(found.reasons))
     assert change
     return float(change[1].replace("−", "-"))
 
@@ -156,9 +156,7 @@ def test_drift_needs_to_know_when_the_control_cell_ran(trials_of: Trials) -> Non
     control = trials["cell_id"][0]
     assert "Drift is not known" in " ".join(grade(trials.assign(started_at=None), control).reasons)
     trials.loc[len(trials) - 1, "started_at"] = "2026-01-02T00:00:00.000+00:00"
-    found = grade(trials, control)
-    assert found.letters["drift"] is None
-    assert any("to +inf %" in reason for reason in found.reasons)
+    assert grade(trials, control).letters["drift"] is None
 
 
 def test_a_machine_that_tells_nothing_is_b_at_best(trials_of: Trials) -> None:
@@ -172,15 +170,6 @@ def test_a_machine_that_tells_nothing_is_b_at_best(trials_of: Trials) -> None:
     assert unsteady.letters["flagged"] == unsteady.letter == "C"
 
 
-def test_what_a_machine_does_not_tell_is_named(trials_of: Trials) -> None:
-    """GPU flags only where there is a GPU."""
-    assert grade(run(trials_of)).unwatched == ("throttled", "pressure")
-    assert "not told here: throttled, pressure" in " ".join(grade(run(trials_of)).reasons)
-    full = run(trials_of, throttled_ns=0, memory_pressure_pct=0.0)
-    assert grade(full).unwatched == ()
-    assert grade(full.assign(device="cuda")).unwatched == ("gpu_throttled", "gpu_shared")
-
-
 def test_failed_trials_are_not_graded(trials_of: Trials) -> None:
     """They are no measurements; a run of nothing else is a D, and no error."""
     trials = run(trials_of)
@@ -192,22 +181,6 @@ def test_failed_trials_are_not_graded(trials_of: Trials) -> None:
     assert nothing.letter == "D"
     assert nothing.blocks == 0
     assert any(reason.startswith("No trial ended well") for reason in nothing.reasons)
-
-
-def test_a_grade_is_of_one_run(trials_of: Trials) -> None:
-    """Two runs together have none."""
-    trials = run(trials_of)
-    with pytest.raises(ValueError, match="2 runs; expected those of one"):
-        grade(pd.concat([trials, trials.assign(run_id="other")]))
-
-
-def test_types_of_a_stored_run_are_understood(trials_of: Trials) -> None:
-    """Nullable types, as parquet gives them, are graded as Python's are."""
-    types = {"string": "string", "int64": "Int64", "float64": "Float64", "bool": "boolean"}
-    trials = run(trials_of, flags=4, drift_pct=2.0)
-    stored = trials.astype({column.name: types[column.dtype] for column in TRIALS if column.name != "steady"})
-    assert grade(stored) == grade(trials)
-    pd.testing.assert_frame_equal(flagged(stored), flagged(trials))
 
 
 def test_a_summary_has_a_row_a_flag(trials_of: Trials) -> None:
@@ -234,22 +207,6 @@ def test_a_summary_has_a_row_a_flag(trials_of: Trials) -> None:
     assert set(found["measure"]) <= set(DERIVED) | {column.name for column in TRIALS}
 
 
-def test_pressure_takes_the_worse_of_memory_and_storage(trials_of: Trials) -> None:
-    """Two rules raise one flag; waiting for storage counts only where the trial itself read little."""
-    trials = run(trials_of, memory_pressure_pct=2.0, io_pressure_pct=40.0, read_bytes=0).assign(flags="pressure")
-    assert flagged(trials).set_index("flag").loc["pressure", "worst"] == 40
-    reading = trials.assign(read_bytes=10**9)
-    assert flagged(reading).set_index("flag").loc["pressure", "worst"] == 2
-
-
-def test_no_trials_are_no_error(trials_of: Trials) -> None:
-    """Empty in, empty counts out."""
-    nothing = run(trials_of).iloc[:0]
-    assert flagged(nothing)["trials"].sum() == 0
-    assert flagged(nothing)["share"].isna().all()
-    assert grade(nothing).letter == "D"
-
-
 def own(rates: list[list[float]]) -> pd.DataFrame:
     """Trials of one cell: its throughputs, block by block, in the order in which they ran."""
     rows = [
@@ -269,31 +226,10 @@ def test_the_trend_is_that_of_a_regression() -> None:
     assert found is not None
     fit = stats.linregress(at, np.log(rates))
     half = stats.t.ppf(0.975, 10) * fit.stderr
-    assert [found.slope, found.lo, found.hi] == pytest.approx([fit.slope, fit.slope - half, fit.slope + half])
-    assert found.n == 12
-    hour = found.over(3600)
-    assert [hour.value, hour.lo, hour.hi] == pytest.approx(
-        [math.exp(3600 * slope) for slope in (found.slope, found.lo, found.hi)]
-    )
-
-
-def test_no_trend_of_two_trials_or_of_trials_at_once() -> None:
-    """Two trials have no interval, and trials at one moment no slope; what has no time is left out."""
-    two = np.array([1.0, 2.0])
-    assert noise.drift_trend(two, two) is None
-    assert noise.drift_trend(np.ones(5), np.ones(5)) is None
-    assert noise.drift_trend(np.array([0.0, 1.0, np.nan]), np.ones(3)) is None
-
-
-def test_the_level_is_the_mean_over_blocks() -> None:
-    """A block with many trials weighs no more than one with few; one block has no interval."""
-    found = noise.mean_rate(own([[100.0] * 5, [400.0]]))
-    assert found.value == pytest.approx(200.0)
-    assert found.n == 2
-    assert found.lo < 200 < found.hi
-    alone = noise.mean_rate(own([[100.0, 110.0]]))
-    assert math.isnan(alone.lo)
-    assert alone.n == 1
+    slopes = [fit.slope, fit.slope - half, fit.slope + half]
+    assert list(found.slope.row().values()) == pytest.approx([*slopes, 12])
+    hour = [math.exp(3600 * slope) for slope in slopes]
+    assert list(found.over(3600).row().values()) == pytest.approx([*hour, 12])
 
 
 def test_pairs_follow_each_other_and_change_sides() -> None:
@@ -312,13 +248,6 @@ def test_a_steady_drift_favours_neither_side() -> None:
     assert found.n == 6
 
 
-def test_a_cell_that_ran_once_a_block_is_compared_with_nothing() -> None:
-    """Without pairs there is no row, and the sum of nothing is not known."""
-    found = noise.self_ratios(own([[1.0], [2.0]]))
-    assert found.empty
-    assert math.isnan(noise.pooled_ratio(found).value)
-
-
 @pytest.mark.parametrize("runs", [60, pytest.param(1000, marks=pytest.mark.slow)])
 def test_equal_sides_come_out_equal(runs: int) -> None:
     """The interval of equal sides holds 1 in about 95 of 100 runs."""
@@ -327,7 +256,7 @@ def test_equal_sides_come_out_equal(runs: int) -> None:
     for _ in range(runs):
         rates = np.exp(random.normal(0, 0.05, (8, 1)) + random.normal(0, 0.03, (8, 4))).tolist()
         found = noise.pooled_ratio(noise.self_ratios(own(rates)))
-        held += found.lo <= 1 <= found.hi
+        held += found.low <= 1 <= found.high
     assert 0.95 - 4 * math.sqrt(0.05 * 0.95 / runs) <= held / runs
 
 

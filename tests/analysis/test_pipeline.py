@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -64,20 +63,6 @@ def test_with_free_cores_the_recurrences_hold(
     assert pace.data_wait_ns + step * MS == pytest.approx(pace.step_ns, rel=1e-6, abs=1)
 
 
-def test_without_workers_everything_comes_one_after_the_other() -> None:
-    """Waiting, computing and the step add up; nothing is received from anybody."""
-    pace = simulate(pipeline(20, 10, step=5, receive_compute=3), 0)
-    assert pace.step_ns == pytest.approx(35 * MS)
-    assert pace.data_wait_ns == pytest.approx(30 * MS)
-
-
-def test_workers_that_wait_add_up_until_the_step_or_the_receiving_is_the_limit() -> None:
-    """40 ms of waiting on two cores: 20, 10, and then no less than receiving and the step."""
-    model = pipeline(40, 0, step=5, receive_compute=1, cores=2)
-    paces = [simulate(model, workers).step_ns / MS for workers in (1, 2, 4, 8, 16)]
-    assert paces == pytest.approx([40, 20, 10, 6, 6], rel=0.01)
-
-
 @settings(max_examples=40)
 @given(
     compute=st.floats(1, 50),
@@ -95,33 +80,12 @@ def test_no_pace_beats_the_cores_or_the_workers(
     assert pace.step_ns / MS >= 0.99 * least
 
 
-def test_cores_are_a_bound_that_is_reached() -> None:
-    """Many computing workers use all of two cores, no matter how many they are; and their CPU time stays what it is."""
-    model = pipeline(0, 10, receive_compute=1, cores=2)
-    paces = [simulate(model, workers).step_ns / MS for workers in (1, 4, 8)]
-    assert paces == pytest.approx([10, 5.5, 5.5], rel=0.02)
-
-
 def test_workers_that_compute_by_chance_at_once_lose_more_than_the_bound() -> None:
     """Four workers, half waiting and half computing, could use two cores wholly if never in each other's way."""
     waits, computes = np.random.default_rng(1).exponential(10, (2, 500))
     free, shared = (simulate(pipeline(waits, computes, cores=cores), 4, 16).step_ns for cores in (PLENTY, 2))
     assert free / MS == pytest.approx(20 / 4, rel=0.06)
     assert shared > 1.1 * free
-
-
-def test_a_step_on_all_cores_is_slowed_by_a_worker() -> None:
-    """The step asks for two cores, a worker for one: together they take their whole CPU time ÷ two cores."""
-    pace = simulate(pipeline(0, 4, step=10, step_cores=2, cores=2), 1)
-    assert pace.step_ns / MS == pytest.approx((2 * 10 + 4) / 2, rel=0.01)
-    assert simulate(pipeline(4, 0, step=10, step_cores=2, cores=2), 1).step_ns / MS == pytest.approx(10, rel=0.01)
-
-
-def test_a_batch_waits_and_computes_in_turns() -> None:
-    """On one core a step cannot compute all the while that a batch waits: it meets each sample's computing."""
-    once = replace(pipeline(10, 10, step=10, step_cores=1, cores=1), slices=1)
-    assert simulate(once, 1).step_ns / MS == pytest.approx(20)
-    assert simulate(replace(once, slices=8), 1).step_ns / MS == pytest.approx(25)
 
 
 def test_one_slow_batch_holds_the_others_up_and_prefetching_helps() -> None:

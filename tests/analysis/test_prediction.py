@@ -134,15 +134,6 @@ def test_what_the_model_misses_is_said(trials_of: Trials) -> None:
     assert found["wait_error_ms"].tolist() == pytest.approx([-1, -2, 0], abs=0.1)
 
 
-def test_long_waits_may_be_off_by_their_share(trials_of: Trials) -> None:
-    """Of 100 ms, 5 % are allowed, not 1.5 ms."""
-    trials, steps = run_of(trials_of, Truth(read_per_sample=20.0), (0, 1, 2), mode="load")
-    trials.loc[trials["num_workers"] == 2, "host_fetch_ns"] *= 1.03
-    (row,) = held_out(trials, steps, CORES).to_dict("records")
-    assert row["wait_error_ms"] < -3
-    assert row["wait_within"]
-
-
 def test_a_batch_size_is_predicted_from_smaller_and_larger_ones(trials_of: Trials) -> None:
     """Costs a batch and costs a sample are told apart; the smallest and the largest have nothing on one side."""
     truth = Truth(compute_per_batch=3.0, step=10.0)
@@ -176,15 +167,6 @@ def test_without_one_worker_nothing_is_predicted(trials_of: Trials, workers: tup
         assert list(found.columns) == list(COLUMNS)
 
 
-def test_runs_and_groups_are_not_mixed(trials_of: Trials) -> None:
-    """The one worker of another run or workload predicts nothing here."""
-    one, steps = run_of(trials_of, Truth(), (0, 1), mode="load")
-    two, _ = run_of(trials_of, Truth(), (2,), mode="load")
-    assert len(held_out(pd.concat([one, two]), steps, CORES)) == 1
-    assert len(held_out(pd.concat([one, two.assign(run_id="other")]), steps, CORES)) == 0
-    assert len(held_out(pd.concat([one, two.assign(read_us=500, cell_id="other")]), steps, CORES)) == 0
-
-
 def test_parameters_come_back(trials_of: Trials) -> None:
     """Waiting apart from computing by the CPU clock; the step; what is between two batches is the worker's."""
     truth = Truth(step=10.0)
@@ -194,19 +176,6 @@ def test_parameters_come_back(trials_of: Trials) -> None:
     assert row["compute_ns"] / MS == pytest.approx(1 + 1.6 + 0.3, rel=0.01)
     assert row["receive_compute_ns"] / MS == pytest.approx(0.5, rel=0.01)
     assert (row["step_ns"] / MS, row["step_cores"]) == (pytest.approx(10, rel=0.01), 0)
-
-
-def test_a_real_step_keeps_cores_busy(trials_of: Trials) -> None:
-    """CPU time of the training process without workers, less what it spends on preparing; a sleep keeps none busy."""
-    step_ms = 10.0
-    for axes, cores in (({}, 1.5), (EMULATED, 0.0)):
-        trials, _ = run_of(trials_of, Truth(step=step_ms), (0, 1), **axes)
-        step_cpu = 100 * 1.5 * step_ms * MS * KEPT / trials["wall_ns"]
-        (row,) = fit_parameters(
-            group_cells(trials.assign(main_cpu_pct=trials["main_cpu_pct"] + step_cpu)), CORES
-        ).to_dict("records")
-        # What the worker does unstamped is on its CPU clock and looks like computing without workers too.
-        assert row["step_cores"] == pytest.approx(cores, abs=0.05)
 
 
 def test_single_steps_are_no_must_and_where_they_are_they_count(trials_of: Trials) -> None:

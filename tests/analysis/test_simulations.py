@@ -13,24 +13,22 @@ from simulations import (
     FAULTS,
     NOISES,
     PROTOCOL,
-    TRUTH,
     certain,
     equal_cells,
     fault_worth,
-    judged,
     nulls_held,
     ratios,
     stopped,
     worth,
 )
 
-from feedrate.analysis.blocks import half_width, moments
 from feedrate.analysis.contrasts import contrasts
+from feedrate.analysis.estimate import half_width, moments
 from feedrate.plan import stopping
 from feedrate.plan.claim_selection import LEAST_BLOCKS, ClaimTracker, PlannedClaim, PlannedEffect
 from feedrate.plan.stopping import Rule
 from feedrate.questions.methodology import page as methodology_page
-from feedrate.questions.methodology.simulations import FAULT_SPREAD, FAULTS_SIMULATED, SIMULATED
+from feedrate.questions.methodology.simulations import FAULTS_SIMULATED, SIMULATED
 from feedrate.schema.plugins import ROOT
 from feedrate.store import runs
 
@@ -90,14 +88,6 @@ def test_five_per_cent_are_confirmed_and_one_is_not_at_the_spread_measured_here(
     assert confirmed(1.01, PROTOCOL) <= 0.1
 
 
-@pytest.mark.parametrize("noise", NOISES)
-def test_noises_differ_in_shape_only(noise: str) -> None:
-    """Each has a mean of none and a standard deviation of one."""
-    drawn = NOISES[noise](np.random.default_rng(0), (40_000, 12))
-    assert drawn.mean() == pytest.approx(0, abs=0.02)
-    assert drawn.std() == pytest.approx(1, abs=0.02)
-
-
 @pytest.mark.parametrize(("effect", "spread"), [(0.0, 0.02), (0.03, 0.03), (0.1, 0.03), (-0.2, 0.06), (0.5, 0.02)])
 def test_claims_leave_as_they_do_in_a_sweep(effect: float, spread: float) -> None:
     """Block by block against the tracker that the sweep itself asks."""
@@ -117,29 +107,6 @@ def test_claims_leave_as_they_do_in_a_sweep(effect: float, spread: float) -> Non
     for one, n in zip(planned, found.n, strict=True):
         assert n == next(block for block in range(LEAST_BLOCKS, 31) if tracker.done(one, block))
     assert found.log == pytest.approx([row[:n].mean() for row, n in zip(logs, found.n, strict=True)])
-
-
-def test_a_run_is_judged_by_what_it_measured() -> None:
-    """Without noise every verdict is that of the truth, and nothing is withheld."""
-    quiet = 1e-4 * np.random.default_rng(0).standard_normal((2, len(TRUTH), 12))
-    clear = np.where(np.isclose(TRUTH, math.log(1.01)) | np.isclose(TRUTH, math.log(1.03)), 0.05, TRUTH)
-    run = judged(clear, *quiet)
-    assert list(run.verdict) == ["confirmed" if effect else "no difference" for effect in clear]
-    assert not run.withheld
-    assert not run.wrong.any()
-    assert not run.claims_withheld().any()
-
-
-@pytest.mark.parametrize("name", FAULTS)
-def test_faults_have_their_own_size(name: str) -> None:
-    """Their mean is none, and noise without what was added spreads by 4 % between pairs."""
-    a, b = FAULTS[name].draw(np.random.default_rng(0), (20_000, 12))
-    assert (a.mean(), b.mean()) == pytest.approx((0, 0), abs=0.005)
-    added = 0.0
-    for share, times, text in ((0.05, 3, "3 times"), (0.2, 1.25, "1.25 times")):
-        added += (text in name) * share * (1 - share) * math.log(times) ** 2
-    sides = 2 if "both" in name else 1
-    assert (b - a).var() == pytest.approx(FAULT_SPREAD**2 + sides * added, rel=0.05)
 
 
 @pytest.mark.parametrize(("name", "blocks"), list(FAULTS_SIMULATED)[3::5])

@@ -52,17 +52,6 @@ def test_each_phase_is_compared_with_its_serialized_self(trials_of: Trials, cell
     assert set(found["cell_serialized"]) == {cell_id(cell_of({"timing": "serialized"}, "cuda"))}
 
 
-def test_a_phase_that_a_cell_has_not_is_left_out(trials_of: Trials) -> None:
-    """A copy alone has no forward pass; another number of steps changes nothing, as times are a step's."""
-    frame = clocked(trials_of, mode="copy")
-    frame[[f"{clock}_{phase}_ns" for clock in ("device", "host") for phase in PHASES[1:]]] = np.nan
-    serialized = (frame["timing"] == "serialized").to_numpy()
-    frame.loc[serialized, ["steps", "host_h2d_ns"]] *= 3
-    found = cross_check(frame)
-    assert found["phase"].tolist() == ["h2d"]
-    assert found["ratio"].tolist() == pytest.approx([1 / 1.5])
-
-
 def test_overlap_hides_what_the_wall_clock_saves(trials_of: Trials) -> None:
     """1 - events ÷ serialized, with its interval the right way round."""
     frame = clocked(trials_of, shorter=0.8)
@@ -132,15 +121,6 @@ def test_the_median_trial_is_told(run: Trials) -> None:
     assert first["trial_id"] == "t000"
     assert (second["trial_samples_per_s"], second["n"]) == (100, 3)
     assert second["lo"] < second["samples_per_s"] < second["hi"]
-
-
-def test_a_lone_cell_is_told_and_no_cell_is_none(run: Trials) -> None:
-    """Without a partner a cell stands alone; trials that failed, and replicas, are no cells to look at."""
-    lone = ({**TRAIN, "num_workers": 2}, [50.0])
-    assert chosen(run(lone, ({**TRAIN, "num_workers": 0}, [None]))) == [("train", "real", 32, 2)]
-    assert chosen(run(lone, ({**TRAIN, "num_workers": 4, "replica": 1}, [90.0]))) == [("train", "real", 32, 2)]
-    assert chosen(run(({**TRAIN, "mode": "compute"}, [50.0]))) == []
-    assert chosen(run(lone).iloc[:0]) == []
 
 
 def test_steps_stand_beside_their_trials(run: Trials, steps_of: Trials) -> None:

@@ -60,12 +60,6 @@ def test_costs_are_what_was_recorded() -> None:
     assert [row[f"startup_ms{end}"] for end in ("", "_lo", "_hi")] == pytest.approx(expected)
 
 
-def test_without_workers_their_cpu_is_nothing() -> None:
-    """Where there are no workers a missing share is no missing cost; where there are, it is."""
-    frame = make_format_trials([*format_cells({"png": 100.0}), *format_cells({"png": 100.0}, num_workers=2)])
-    assert format_costs(frame)["cpu_us"].notna().tolist() == [True, False]
-
-
 def test_a_format_s_own_knobs_are_held_at_their_default() -> None:
     """Of LMDB with and without readahead the default stands for the format, wherever the rows come."""
     frame = make_format_trials(

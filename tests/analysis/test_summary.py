@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -12,11 +10,8 @@ import pandas as pd
 import pytest
 
 from feedrate.analysis.blocks import blocks_of
-from feedrate.analysis.ceilings import cells_with_ceilings
-from feedrate.analysis.summary import best_cells, fastest_cells, most_gained
-from feedrate.pages import selection
+from feedrate.analysis.summary import best_cells, most_gained
 from feedrate.schema.axes import cell_id
-from feedrate.store import runs as store_runs
 
 Trials = Callable[..., pd.DataFrame]
 CellOf = Callable[..., dict[str, Any]]
@@ -48,13 +43,6 @@ def test_the_best_is_a_set_cheapest_first(trials_of: Trials) -> None:
     assert set(found["members"]) == {3}
     assert found.iloc[2][["ratio_to_best", "ratio_lo", "ratio_hi"]].tolist() == [1, 1, 1]
     assert (found["ratio_hi"] >= 1).all()
-
-
-def test_nodes_that_load_at_once_are_a_task_of_their_own(trials_of: Trials) -> None:
-    """How many of a cluster's nodes do something together is no setting that one could choose for a loader."""
-    found = best_cells(trials_of([({"nodes": count}, times(1 / count)) for count in (1, 2, 4)]))
-    assert list(found["nodes"]) == [1, 2, 4]
-    assert set(found["candidates"]) == {1}
 
 
 def test_of_equal_workers_the_smaller_memory_and_then_the_defaults_come_first(trials_of: Trials) -> None:
@@ -97,15 +85,6 @@ def test_one_block_tells_nothing_apart(trials_of: Trials) -> None:
     assert np.isnan(found["ratio_hi"]).all()
 
 
-def test_failed_cells_are_no_candidates(trials_of: Trials) -> None:
-    """A question whose every trial failed has no best; others are not disturbed."""
-    frame = trials_of([({}, STEADY), ({"num_workers": 2}, [None] * 4), ({"mode": "load"}, [None] * 4)])
-    assert best_cells(frame)["candidates"].tolist() == [1]
-    empty = best_cells(frame[frame["outcome"] != "ok"])
-    assert len(empty) == 0
-    assert {"place", "ratio_to_best", "samples_per_s"} <= set(empty.columns)
-
-
 def test_cells_that_serve_others_answer_no_question(trials_of: Trials) -> None:
     """Neither a ceiling that the plan added, nor a control or a replica, is best; a cell that is asked for too is."""
     frame = trials_of(
@@ -126,17 +105,6 @@ def test_cells_that_serve_others_answer_no_question(trials_of: Trials) -> None:
     both = frame.assign(role=frame["role"].mask(added & (frame["block"] > 0), "ceiling"))
     assert best_cells(both)["num_workers"].tolist() == [2, 2]
     assert len(most_gained(frame)) == 1
-
-
-def test_only_the_cells_that_are_asked_about_are_candidates(trials_of: Trials) -> None:
-    """Of a part of the cells both summaries take the best of that part; of all of them what they take by default."""
-    frame = trials_of([({}, STEADY), ({"num_workers": 2}, times(3.0)), ({"num_workers": 1}, times(2.0))])
-    table = cells_with_ceilings(frame)
-    pd.testing.assert_frame_equal(best_cells(frame, table), best_cells(frame))
-    pd.testing.assert_frame_equal(most_gained(frame, table), most_gained(frame))
-    part = table[table["num_workers"] != 2]
-    assert best_cells(frame, part).query("is_best")["num_workers"].tolist() == [1]
-    assert most_gained(frame, part)["num_workers"].tolist() == [1]
 
 
 def noisy(factor: float, place: int, blocks: int = 8) -> list[float]:
@@ -216,23 +184,6 @@ def test_the_gain_ranges_over_formats_and_batches(trials_of: Trials) -> None:
     assert found["candidates"] == len(places)
 
 
-def test_few_blocks_tell_no_gain(trials_of: Trials) -> None:
-    """With three blocks there is no ratio, however large it looks; the setting is known all the same."""
-    (found,) = most_gained(trials_of([({}, STEADY[:3]), ({"num_workers": 2}, times(3.0)[:3])])).to_dict("records")
-    assert np.isnan([found["ratio"], found["lo"], found["hi"]]).all()
-    assert (found["n"], found["verdict"], found["num_workers"]) == (3, "inconclusive", 2)
-
-
-def test_pinned_memory_is_not_the_default_on_cuda(trials_of: Trials, cell_of: CellOf) -> None:
-    """Every loader knob must stand at its default, pin_memory and non_blocking too."""
-    frame = trials_of(
-        [({"pin_memory": True}, times(2.0)), ({"non_blocking": True}, times(2.0)), ({}, STEADY)], device="cuda"
-    )
-    found = most_gained(frame)
-    assert found["default_cell"].tolist() == [cell_id(cell_of({}, "cuda"))]
-    assert len(most_gained(frame[frame["cell_id"] != found["default_cell"][0]])) == 0
-
-
 def test_what_the_step_gains_is_no_merit_of_the_loader(trials_of: Trials, cell_of: CellOf) -> None:
     """A faster step is best of its task, and neither side of the comparison of loaders."""
     workers = {"num_workers": 2}
@@ -248,29 +199,3 @@ def test_what_the_step_gains_is_no_merit_of_the_loader(trials_of: Trials, cell_o
     assert (against["default_cell"], against["best_cell"]) == (cell_id(cell_of({})), cell_id(cell_of(workers)))
     assert against["ratio"] == pytest.approx(1.5)
     assert best_cells(frame)["amp"].tolist() == ["bf16"]
-
-
-def test_the_fastest_is_what_the_summary_calls_best(tmp_path: Path, fake_run: ModuleType) -> None:
-    """Of several runs at once: the same cells, with the same estimates, as looking at each run by itself."""
-    fake_run.write(tmp_path, fake_run.Fake())
-    fake_run.write(tmp_path, fake_run.Fake(run_id="20260103T030405Z-gpu", device="cuda"))
-    fake_run.write(tmp_path, fake_run.Fake(run_id="20260104T030405Z-none", fails="all", cores=3))
-    runs = store_runs.runs(tmp_path)
-    found = fastest_cells(selection.cells(runs))
-    wanted = {}
-    for run in runs:
-        best = best_cells(run.table("trials"))
-        best = best[best["is_best"].astype(bool) & best["mode"].isin(["train", "load"])]
-        wanted |= {(row["run_id"], row["cell_id"]): row for row in best.to_dict("records")}
-    rows = {(row["run_id"], row["cell_id"]): row for row in found.to_dict("records")}
-    assert set(rows) == set(wanted)
-    assert len({run_id for run_id, _ in rows}) == 2
-    for key, row in rows.items():
-        assert row["samples_per_s"] == pytest.approx(wanted[key]["samples_per_s"])
-        assert row["samples_per_s_lo"] == pytest.approx(wanted[key]["lo"])
-        assert row["n"] == wanted[key]["n"]
-
-
-def test_without_runs_there_is_none() -> None:
-    """No run, no best: an empty frame, not an error."""
-    assert len(fastest_cells(selection.cells([]))) == 0

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from feedrate.analysis.blocks import half_width
+from feedrate.analysis.estimate import half_width
 from feedrate.analysis.variance import ADVICE, average_cell, split
 
 Trials = Callable[..., pd.DataFrame]

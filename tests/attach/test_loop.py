@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pytest
 from scipy.signal import lfilter
 
+from feedrate.analysis.estimate import Estimate
 from feedrate.analysis.pipeline import Pipeline, simulate
 from feedrate.attach import loop, records, report
 from feedrate.attach.records import BATCH, END, NEXT, Loader, Process
@@ -48,14 +49,18 @@ def constant(count: int, value: int) -> Times:
     return np.full(count, value, np.int64)
 
 
+def ends(found: Estimate) -> tuple[float, float, float]:
+    return found.value, found.low, found.high
+
+
 def test_pace_and_waits_of_a_known_timeline() -> None:
     """Steps after the warm-up count, the last as it has ended; waits and pace are sums over them."""
     loader = loader_of(constant(100, 3 * MS), constant(100, 7 * MS), num_workers=2)
     pace = loop.pacing(loader)
     assert pace is not None
     assert pace.steps == 100 - warm_up_steps(2, 2)
-    assert tuple(pace.steps_per_s) == pytest.approx((100, 100, 100))
-    assert tuple(pace.wait_share) == pytest.approx((0.3, 0.3, 0.3))
+    assert ends(pace.steps_per_s) == pytest.approx((100, 100, 100))
+    assert ends(pace.wait_share) == pytest.approx((0.3, 0.3, 0.3))
     assert (pace.startup_share, pace.starved_share) == (0, None)
 
 
@@ -149,7 +154,7 @@ def test_the_interval_holds_the_truth(rho: float, loops: int) -> None:
         steps = (10 * MS * np.clip(1 + 0.1 * noise, 0.1, None)).astype(np.int64)
         pace = loop.pacing(loader_of(constant(1000, MS), steps))
         assert pace is not None
-        held += pace.steps_per_s.lo <= 1000 / 11 <= pace.steps_per_s.hi
+        held += pace.steps_per_s.low <= 1000 / 11 <= pace.steps_per_s.high
     print(f"rho {rho}: {held / loops:.3f}")
     assert held / loops >= 0.88
 
@@ -170,8 +175,8 @@ def test_predictions_are_the_pipeline_models() -> None:
     for other in found.others:
         rate = 1e9 / simulate(fitted, other.num_workers, 2).step_ns
         assert other.steps_per_s.value == pytest.approx(rate, rel=0.01)
-        assert other.steps_per_s.lo == pytest.approx(0.9 * rate, rel=0.01)
-        assert other.steps_per_s.hi == pytest.approx(1.1 * rate, rel=0.01)
+        assert other.steps_per_s.low == pytest.approx(0.9 * rate, rel=0.01)
+        assert other.steps_per_s.high == pytest.approx(1.1 * rate, rel=0.01)
     assert loop.predict(loader_of(constant(20, MS), constant(20, MS), watched=True), pace, 4) is None
 
 
@@ -184,4 +189,4 @@ def test_a_model_that_is_off_has_a_wide_range() -> None:
     found = loop.predict(loader, pace, cores=4)
     assert found is not None
     two = next(other for other in found.others if other.num_workers == 2)
-    assert tuple(two.steps_per_s) == pytest.approx((10, 10 * (1 - loop.CALIBRATED), 25), rel=0.02)
+    assert ends(two.steps_per_s) == pytest.approx((10, 10 * (1 - loop.CALIBRATED), 25), rel=0.02)

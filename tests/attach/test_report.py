@@ -9,8 +9,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from feedrate.analysis.estimate import Estimate
 from feedrate.attach import report
-from feedrate.attach.loop import Cause, Estimate, Pacing, Prediction, Predictions
+from feedrate.attach.loop import Cause, Pacing, Prediction, Predictions
 from feedrate.attach.profiler import HotLine
 from feedrate.attach.records import Loader
 from feedrate.attach.report import Report
@@ -29,8 +30,8 @@ SETTINGS: dict[str, Any] = {
     "made": [["/venv/lib/python3.11/site-packages/kit/data.py", 3, "make"], ["/home/me/train.py", 40, "main"]],
 }
 LOADER = Loader(1, SETTINGS, pd.DataFrame({"begun_ns": [0] * 9, "ended_ns": 0}), pd.DataFrame())
-PACE = Pacing(200, 20, Estimate(50, 48, 52), Estimate(0.4, 0.38, 0.42), 0.02, None)
-OTHERS = tuple(Prediction(n, 2, Estimate(rate, 0.9 * rate, 1.1 * rate)) for n, rate in ((0, 20), (4, 80), (6, 81)))
+PACE = Pacing(200, 20, Estimate(50, 48, 52, 20), Estimate(0.4, 0.38, 0.42, 20, "share"), 0.02, None)
+OTHERS = tuple(Prediction(n, 2, Estimate(rate, 0.9 * rate, 1.1 * rate, 20)) for n, rate in ((0, 20), (4, 80), (6, 81)))
 WHOLE = Report(
     command="python train.py",
     status="ended with status 0",
@@ -58,8 +59,8 @@ def test_a_report_is_about_ten_lines() -> None:
     assert len(lines) <= 10
     assert said() == {
         "": "python train.py ended with status 0 after 12 s",
-        "pace": "50.0 (95 % 48.0–52.0) steps/s over 200 steps; 1,600 samples/s",
-        "data": "waits for data 40 % (38 %–42 %) of the time, 2 % while iterators start; without that at most "
+        "pace": "50.0 steps/s (48.0–52.0) over 200 steps; in brackets 95 % intervals; 1,600 samples/s",
+        "data": "waits for data 40 % (38–42 %) of the time, 2 % while iterators start; without that at most "
         "1.7 times as fast",
         "alone": "the step 90.0 steps/s, the loader 55.0 steps/s; the script's weights are spoiled",
         "held back by": "preparing samples: workers compute 80 % of their time",
@@ -68,7 +69,8 @@ def test_a_report_is_about_ten_lines() -> None:
         "loader": "/home/me/train.py:40  batch_size=32 num_workers=2 prefetch_factor=2 pin_memory=False "
         "start_method=fork",
         "by the model": "num_workers=0 20.0 (18.0–22.0), num_workers=4 80.0 (72.0–88.0), num_workers=6 81.0 "
-        "(72.9–89.1) steps/s; it is fitted to this run, and gives 51.0 for the present setting, which ran at 50.0",
+        "(72.9–89.1) steps/s, in brackets the model's range; it is fitted to this run, and gives 51.0 for the present "
+        "setting, which ran at 50.0",
         "next": "num_workers=4 (1.6 times); then make the first of the lines above cheaper, or store what it gives",
         "note": "a note",
     }
@@ -79,11 +81,23 @@ def test_a_report_is_about_ten_lines() -> None:
     [
         ({"loader": None}, "loader", "no DataLoader gave a batch; feedrate.watch(iterable) times other iterables"),
         ({"pacing": None}, "loader", "/home/me/train.py:40: 9 steps; expected 10 or more"),
-        ({"ranks": ((0, PACE), (1, replace(PACE, wait_share=Estimate(0.1, 0, 0.2))))}, "ranks", "10 % to 40 %"),
-        ({"pacing": replace(PACE, starved_share=Estimate(0.2, 0.1, 0.3))}, "data", "nothing to do 20 % (10 %–30 %)"),
-        ({"pacing": replace(PACE, wait_share=Estimate(0.01, NAN, NAN))}, "data", "waits for data 1 % of the time, 2 %"),
-        ({"pacing": replace(PACE, steps_per_s=Estimate(65, 64, 66))}, "next", "num_workers=4 (1.2 times)"),
-        ({"pacing": replace(PACE, steps_per_s=Estimate(79, 78, 80))}, "next", "make the first of the lines above"),
+        (
+            {"ranks": ((0, PACE), (1, replace(PACE, wait_share=Estimate(0.1, 0, 0.2, 20, "share"))))},
+            "ranks",
+            "10 % to 40 %",
+        ),
+        (
+            {"pacing": replace(PACE, starved_share=Estimate(0.2, 0.1, 0.3, 20, "share"))},
+            "data",
+            "nothing to do 20 % (10–30 %)",
+        ),
+        (
+            {"pacing": replace(PACE, wait_share=Estimate(0.01, NAN, NAN, 20, "share"))},
+            "data",
+            "waits for data 1 % (no interval) of the time, 2 %",
+        ),
+        ({"pacing": replace(PACE, steps_per_s=Estimate(65, 64, 66, 20))}, "next", "num_workers=4 (1.2 times)"),
+        ({"pacing": replace(PACE, steps_per_s=Estimate(79, 78, 80, 20))}, "next", "make the first of the lines above"),
         ({"cause": Cause("step", {})}, "held back by", "the step itself"),
         ({"loader": replace(LOADER, settings={"dataset": "Ten", "made": []})}, "loader", "?:0  Ten"),
     ],
@@ -95,14 +109,14 @@ def test_what_is_otherwise_is_said(changes: dict[str, Any], about: str, words: s
 
 def test_a_gain_is_promised_only_where_there_is_one() -> None:
     """A loop that hardly waits is not told how much faster it might be."""
-    assert "at most" not in said(pacing=replace(PACE, wait_share=Estimate(0.01, NAN, NAN)))["data"]
+    assert "at most" not in said(pacing=replace(PACE, wait_share=Estimate(0.01, NAN, NAN, 20, "share")))["data"]
 
 
 def test_the_object_is_json() -> None:
     """A machine gets every number, NaN as null, the loader's settings and the lines; JSON has no other numbers."""
-    nan = replace(PACE, steps_per_s=Estimate(50, NAN, NAN))
+    nan = replace(PACE, steps_per_s=Estimate(50, NAN, NAN, 20))
     read = json.loads(json.dumps(report.as_object(replace(WHOLE, pacing=nan)), allow_nan=False))
-    assert read["pacing"]["steps_per_s"] == {"value": 50, "lo": None, "hi": None}
+    assert read["pacing"]["steps_per_s"] == {"value": 50, "lo": None, "hi": None, "n": 20}
     assert read["loader"]["num_workers"] == 2
     assert read["loader"]["steps"] == 9
     assert read["lines"][0]["code"] == "image = decode(data)"

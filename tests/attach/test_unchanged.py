@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import signal
 import subprocess
@@ -15,6 +16,7 @@ from attaching import HARNESS, Place, ended, wait_for
 
 from feedrate.attach import profiler, report, terminal
 from feedrate.attach import run as running
+from feedrate.attach.run import HOOK
 from feedrate.schema.errors import EnvironmentFault
 from feedrate.store import runs
 
@@ -151,6 +153,20 @@ def test_the_script_goes_on_when_feedrate_is_killed(place: Place) -> None:
     out, _ = process.communicate(timeout=60)
     assert out == b"whole\n"
     assert [word for word in place.left() if not word.startswith(str(place.temporary))] == []
+
+
+@pytest.mark.parametrize("path", sorted(HOOK.glob("*.py")), ids=lambda path: path.stem)
+def test_what_runs_in_a_script_asks_for_no_newer_python(path: Path) -> None:
+    """Syntax of Python 3.9, and of packages the standard library's alone; torch is the script's own."""
+    tree = ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 9))
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+    names = {
+        name
+        for node in imports
+        for name in ([node.module] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names])
+    }
+    top = {str(name).partition(".")[0] for name in names}
+    assert top <= sys.stdlib_module_names | {"torch", "sitecustomize"} | {each.stem for each in HOOK.glob("*.py")}
 
 
 ODD = {

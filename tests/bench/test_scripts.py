@@ -17,64 +17,38 @@ from feedrate.store.bench_record import WatchedScript, predictions
 
 def watched(**changes: Any) -> WatchedScript:
     """A script of which feedrate says what its own clock does."""
-    alike: dict[str, Any] = {
-        "costs": "some",
-        "num_workers": 2,
-        "start_method": "fork",
-        "steps": 100,
-        "steps_per_s": 100.0,
-        "script_steps_per_s": 100.0,
-        "wait_share": 0.5,
-        "script_wait_share": 0.5,
-        "hot_first": True,
-        "hot_share": 0.7,
-        "script_hot_share": 0.7,
-        "predicted": {},
-    }
-    return WatchedScript(**alike | changes)
+    alike: dict[str, Any] = {"costs": "some", "num_workers": 2, "start_method": "fork", "steps": 100, "hot_first": True}
+    alike |= {"steps_per_s": 100.0, "script_steps_per_s": 100.0, "wait_share": 0.5, "script_wait_share": 0.5}
+    return WatchedScript(**{**alike, "hot_share": 0.7, "script_hot_share": 0.7, "predicted": {}, **changes})
 
 
 def test_the_planted_scripts_cover_what_a_loader_can_be() -> None:
     """Constant and heavy-tailed samples, map-style and iterable, with every number of workers and either start."""
     planned = scripts.planned()
-    seen = {
-        (costs.options.get("shape"), costs.options.get("kind"), workers, method)
-        for costs, workers, method in planned
-        if workers or method == "fork"
-    }
+    ran = {(costs.options.get("shape"), costs.options.get("kind"), *way) for costs, *way in planned}
     ways = [(0, "fork"), *product((1, 2, 8), ("fork", "spawn"))]
-    assert {(*loader, *way) for loader in product((None, "heavy"), (None, "iterable")) for way in ways} <= seen
-    assert len({costs.options["computes"] for costs, _, _ in planned}) == 3
+    assert {(*loader, *way) for loader in product((None, "heavy"), (None, "iterable")) for way in ways} <= ran
+    assert len({costs.options["computes"] for costs, *_ in planned}) == 3
     assert len({costs.label for costs in scripts.COSTS}) == len(scripts.COSTS)
 
 
 @pytest.mark.parametrize(
-    ("off", "met", "said"),
+    ("off", "missed", "measured"),
     [
-        ({"steps_per_s": 100.9}, [True, True], "+0.90 %"),
-        ({"steps_per_s": 98.9}, [False, True], "-1.10 %"),
-        ({"wait_share": 0.519}, [True, True], "+1.90 points"),
-        ({"wait_share": 0.479}, [True, False], "-2.10 points"),
+        ({"steps_per_s": 100.9}, [], "10 of 10 (error: median +0.00, worst +0.90 %)"),
+        ({"steps_per_s": 98.9}, [0], "9 of 10 (error: median +0.00, worst -1.10 %)"),
+        ({"wait_share": 0.519}, [], "worst +1.90 points)"),
+        ({"wait_share": 0.479}, [1], "worst -2.10 points)"),
+        ({"hot_share": 0.2}, [2], "worst -50.00 points)"),
+        ({"hot_first": False}, [4], "9 of 10"),
+        ({"num_workers": 0, "start_method": None, "script_steps_per_s": 50.0, "steps_per_s": 50.0}, [3], "+100.00 %"),
     ],
 )
-def test_the_worst_script_decides_on_pace_and_wait(off: dict[str, float], met: list[bool], said: str) -> None:
-    """One script that is off by more misses the target, however many others are exact; how many are within is said."""
-    found = list(scripts.judge_paces([*[watched()] * 9, watched(**off)]))
-    assert [figure.met for figure in found] == met
-    assert any(said in figure.measured for figure in found)
-    assert [f"{10 if kept else 9} of 10 are within" in figure.measured for figure, kept in zip(found, met, strict=True)]
-
-
-def test_hot_lines_are_counted_and_their_shares_compared() -> None:
-    """One of twenty may not be named first, or may have another share than by its own clock; two are too many."""
-    fine, lost, off = watched(hot_share=0.74), watched(hot_first=False), watched(hot_share=0.2)
-    first, share = scripts.judge_lines([*[fine] * 18, lost, off])
-    assert (first.met, share.met) == (True, True)
-    assert first.measured == "19 of 20"
-    assert share.measured.startswith("19 of 20")
-    assert "worst -50.0" in share.measured
-    assert [figure.met for figure in scripts.judge_lines([*[fine] * 18, lost, lost])] == [False, True]
-    assert [figure.met for figure in scripts.judge_lines([*[fine] * 18, off, off])] == [True, False]
+def test_scripts_that_are_off_are_counted(off: dict[str, Any], missed: list[int], measured: str) -> None:
+    """One of ten that is off by more misses its target, however many others are exact, and no other target."""
+    figures = list(scripts.judge_accuracy([*[watched(predicted={0: 100.0, 2: 100.0})] * 9, watched(**off)]))
+    assert [place for place, figure in enumerate(figures) if not figure.met] == missed
+    assert any(measured in figure.measured for figure in figures)
 
 
 def test_a_prediction_is_held_against_the_script_that_ran_so() -> None:
@@ -85,11 +59,8 @@ def test_a_prediction_is_held_against_the_script_that_ran_so() -> None:
         watched(costs="other", num_workers=4, predicted={2: 1.0}),
         watched(num_workers=4, start_method="spawn", script_steps_per_s=150.0, predicted={0: 1.0}),
     ]
-    assert [(each.costs, each.seen, each.num_workers) for each in predictions(ran)] == [("some", 2, 0), ("some", 0, 2)]
-    assert [each.error_pct for each in predictions(ran)] == pytest.approx([-20, 5])
-    found = scripts.judge_predictions(ran)
-    assert (found.met, found.measured[:4]) == (False, "50\u00a0%")
-    assert "worst -20 %, n = 2" in found.measured
+    pairs = [(pace.costs, pace.seen, pace.num_workers, round(pace.error_pct)) for pace in predictions(ran)]
+    assert pairs == [("some", 2, 0, -20), ("some", 0, 2, 5)]
 
 
 def test_what_feedrate_costs_needs_its_whole_interval_below_the_limit() -> None:
@@ -97,9 +68,9 @@ def test_what_feedrate_costs_needs_its_whole_interval_below_the_limit() -> None:
     pairs = [
         {"without": [9.0] + [1.0] * 9, "with": [1.0] + [ratio] * 9} for ratio in (5, 5, 1.004, 1.006, 1.005, 1.004)
     ]
-    found = scripts.judge_cost("some", 1.01, pairs)
-    assert found.met
-    assert "n = 4 pairs of 10 steps" in found.measured
+    figure = scripts.judge_cost("some", 1.01, pairs)
+    assert figure.met
+    assert "n = 4 pairs of 10 steps" in figure.measured
     assert not scripts.judge_cost("some", 1.01, [*pairs, {"without": [1.0] * 10, "with": [1.03] * 10}]).met
 
 
@@ -114,6 +85,7 @@ def test_feedrate_is_away_in_every_other_epoch(tmp_path: Path) -> None:
     assert json.loads(report.read_text())["loader"]["steps"] == 4 * 30
 
 
+@pytest.mark.slow
 def test_a_script_that_fails_gives_no_figure(tmp_path: Path) -> None:
     """What an earlier script wrote is not taken for its own."""
     planted = scripts.Planted(tmp_path)
@@ -125,9 +97,9 @@ def test_a_script_that_fails_gives_no_figure(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_script_is_watched_beside_its_own_clock(tmp_path: Path) -> None:
     """Both speak of the same steps, whose sum they agree on; the planted line is that which feedrate names."""
-    found = scripts.watch(scripts.Planted(tmp_path), scripts.COSTS[0], 1, "fork", steps=300)
-    assert found.steps == 300 - warm_up_steps(1, 2)
-    assert abs(found.pace_error_pct) < 1
-    assert 0 < found.wait_share < 1
-    assert found.hot_first
-    assert {0, 2, 4, 8} <= set(found.predicted)
+    script = scripts.watch(scripts.Planted(tmp_path), scripts.COSTS[0], 1, "fork", steps=300)
+    assert script.steps == 300 - warm_up_steps(1, 2)
+    assert abs(script.pace_error_pct) < 1
+    assert 0 < script.wait_share < 1
+    assert script.hot_first
+    assert {0, 2, 4, 8} <= set(script.predicted)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
 from pathlib import Path
@@ -117,56 +116,6 @@ def test_the_worst_error_is_said(trials: pd.DataFrame) -> None:
     assert "w1 b8 r2 d2 c20" in message
     assert "+53.1" in message
     assert "worst +53.08 %" in printed(frame)
-
-
-@pytest.mark.slow
-def test_equal_cells_that_differ_are_counted(tmp_path: Path) -> None:
-    """Replicas that are all slower by a tenth are twenty pairs that are called different, by chart and terminal."""
-    frame = run(tmp_path, slow=1.1)
-    (message,) = [panel.message for panel in calibration.draw(frame).panels if panel.title == "Equal cells"]
-    assert message.startswith("20 of 20 pairs")
-    assert "Of 20 equal pairs, 20 have an interval that leaves out 1" in printed(frame)
-    calm = run(tmp_path)
-    assert "Of 20 equal pairs, 0 have" in printed(calm)
-    assert "Of 10 small effects (4 of them none at all), 10 are judged right." in printed(calm)
-
-
-def test_the_table_fits_a_terminal(trials: pd.DataFrame) -> None:
-    """On 80 columns every configuration has one line, whole, with what was planted and measured."""
-    sink = io.StringIO()
-    terminal.show(trials, Console(file=sink, width=80))
-    lines = [line for line in sink.getvalue().splitlines() if "±" in line]
-    assert len(lines) == (planted(trials)["replica"] == 0).sum()
-    assert "…" not in sink.getvalue()
-    assert any(line.split()[:5] == ["read,", "jittered", "5", "ms", "4"] for line in lines)
-
-
-def test_a_wrong_verdict_is_said(trials: pd.DataFrame) -> None:
-    """An effect of 5 % that shows as nothing is counted as wrong, with what was expected."""
-    frame = trials.copy()
-    large = frame["step_ms"].eq(21.0).fillna(False).to_numpy(bool)
-    frame.loc[large, "samples_per_s"] *= 1.049
-    (message,) = [panel.message for panel in calibration.draw(frame).panels if panel.title == "Planted effects"]
-    assert message.startswith("4 of 6 planted effects are called what they are")
-    assert "8 are judged right" in printed(frame)
-
-
-def test_bottlenecks_are_counted(trials: pd.DataFrame) -> None:
-    """How many training cells are named as planted stands under the figure and at the end of the table."""
-    said = "19 of 19 training cells are called bound by the stage that was planted to hold them back."
-    assert said in calibration.draw(trials).notes
-    assert "Of 19 planted bottlenecks, 19 are named." in printed(trials)
-
-
-def test_one_block_has_no_interval(tmp_path: Path) -> None:
-    """With one block neither chart nor table gives an interval, and both say so."""
-    frame = run(tmp_path, blocks=1)
-    figure = calibration.draw(frame)
-    assert all(row["low"] is None and row["high"] is None for row in figure.rows)
-    assert all("no interval" in panel.message for panel in figure.panels)
-    assert "NaN" not in json.dumps([render.specification(panel) for panel in figure.panels])
-    assert "one block" in printed(frame)
-    assert "nan" not in printed(frame)
 
 
 def test_a_run_that_plants_nothing_says_so(trials: pd.DataFrame) -> None:

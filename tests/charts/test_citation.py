@@ -10,7 +10,7 @@ import markdown
 
 import feedrate
 from feedrate.charts import citation
-from feedrate.charts.citation import Citation, Origin, together
+from feedrate.charts.citation import Citation, Origin
 from feedrate.schema.plugins import ROOT
 
 HOSTILE = '<img src=x> {10} % of_$5 & "~^|\\ [a](javascript:b) `c` *d* @misc{e, ’–×'
@@ -61,33 +61,11 @@ def test_bibtex_is_valid_whatever_a_machine_is_called() -> None:
     assert fields(cited().at("https://x.org/").bibtex())["url"] == "https://x.org/suites/loader.html#loader-x"
 
 
-def test_the_key_tells_states_of_the_data_apart() -> None:
-    """The same data have the same key on every machine; other data of the same figure another one."""
-    assert cited().key == cited().key != cited("a,b\n1,3\n").key
-
-
 def test_markdown_holds_no_foreign_markup() -> None:
     """Text of a record stays text: rendered, the citation has one link, its own."""
     html = markdown.markdown(cited(machine=HOSTILE, title=HOSTILE).markdown())
     assert re.findall(r"<(\w+)", html) == ["p", "a"]
     assert 'href="suites/loader.html#loader-x"' in html
-
-
-def test_several_runs_are_named_once_with_the_span_of_their_days() -> None:
-    """Two runs of one machine: it is named once; what they rest on is said only where it is the same."""
-    both = together([origin(run="b", day="2026-11-21"), origin(run="a", day="2026-11-03")])
-    text = Citation("f", "F", both, "0" * 12, "f").plain()
-    assert text.count("AMD EPYC") == 1
-    assert "runs b, a; measured from 3 November 2026 to 21 November 2026" in text
-    assert both.basis == "5 blocks"
-    assert citation.day("at noon") == ()
-    assert "(n.d.)" in Citation("f", "F", Origin(("m",), ("r",), (), ("9",)), "0" * 12, "f").plain()
-
-
-def test_the_version_that_measured_is_said_where_it_is_another() -> None:
-    """A figure is drawn by this version; a run of an earlier one says so."""
-    older = Origin(("m",), ("r",), ("2026-11-21",), ("0.0.9",))
-    assert f"feedrate {feedrate.__version__} (measured with 0.0.9)" in Citation("f", "F", older, "0" * 12, "f").plain()
 
 
 def test_the_project_can_be_cited() -> None:

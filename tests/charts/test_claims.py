@@ -12,9 +12,8 @@ import pandas as pd
 import pytest
 
 from feedrate.analysis.claim_values import observe
-from feedrate.analysis.claims import CLAIM_COLUMNS, NOT_TESTABLE, VERDICTS, judge_claims
+from feedrate.analysis.claims import CLAIM_COLUMNS, judge_claims
 from feedrate.charts import render
-from feedrate.charts.embed import figure_html, specifications
 from feedrate.charts.figure import Figure
 from feedrate.plan import suite
 from feedrate.plan.claim import Claim, Effect, pair, slope
@@ -90,14 +89,6 @@ def test_the_worst_case_is_a_tick() -> None:
     assert {row["claim"]: row["its ratio"] for row in figure.rows} == {"more": 0.2, "less": 1.25, "along": None}
 
 
-def test_an_older_protocol_is_named() -> None:
-    """The panel says what its verdicts rest on, and pooled runs are counted."""
-    (old,) = forest(judgement("more", 1.5, protocol=1, run_ids=("r", "s"))).panels
-    (new,) = forest(judgement("more", 1.5)).panels
-    assert render.specification(old)["title"]["subtitle"] == ["cpu, 2 runs (protocol 1)"]
-    assert render.specification(new)["title"]["subtitle"] == ["cpu, run r"]
-
-
 def test_what_has_no_effect_is_not_drawn() -> None:
     """Facts, claims that were not tested, and ids that this version lacks make no row; nothing at all is said."""
     rows = [
@@ -145,14 +136,6 @@ def test_long_intervals_end_at_the_edge_and_one_block_has_none() -> None:
     assert "no interval" not in figure.panels[0].message
 
 
-def test_colour_is_never_the_only_difference() -> None:
-    """Every verdict has a colour and a shape of its own, in the picture and in the legend."""
-    words = [word for word in VERDICTS if word != NOT_TESTABLE]
-    assert len({charts.TONES[word] for word in words}) == len({charts.MARKS[word] for word in words}) == len(words)
-    figure = forest(judgement("more", 1.2), judgement("along", 0.9, verdict="refuted"))
-    assert [(key.label, key.shape) for key in figure.keys] == [("confirmed", "circle"), ("refuted", "diamond")]
-
-
 @pytest.fixture(scope="module")
 def trials(fake_run: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
     results = tmp_path_factory.mktemp("results")
@@ -176,11 +159,3 @@ def test_a_run_is_judged_and_drawn(trials: pd.DataFrame) -> None:
     for row in every.rows:
         judged_row = effects[effects["claim"].eq(row["claim"])].iloc[0]
         assert (row["ratio"], row["verdict"]) == (pytest.approx(judged_row["ratio"]), judged_row["verdict"])
-
-
-def test_text_from_records_stays_text() -> None:
-    """A machine's or a run's name with markup makes no element, and is data where the page's script finds it."""
-    hostile = "</script><img src=x>"
-    figure = forest(judgement("more", 1.2, machine_id=hostile, run_id=hostile))
-    assert "<img" not in figure_html(figure, "f", "data.csv")
-    assert specifications(figure, "f")["f-0"]["usermeta"]["machine"] == hostile

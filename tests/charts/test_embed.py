@@ -45,12 +45,6 @@ def test_what_groups_of_rows_share_heads_them() -> None:
     assert told(small)[1][:2] == [["px", "value"], ["16", "0"]]
 
 
-@pytest.mark.parametrize("count", [1, 2])
-def test_a_table_has_a_column_at_least(count: int) -> None:
-    """Rows that are all the same, or a single one, are still rows."""
-    assert told([{"a": 1, "b": 2}] * count)[1] in ([["a", "b"], ["1", "2"]], [["a"], ["1"], ["1"]])
-
-
 def test_a_table_that_is_filtered_has_every_row_and_names_it() -> None:
     """A script that hides rows knows each by its key, wherever the columns of that stand."""
     rows: list[Row] = [{"what": "a<b", "at": at, "n": 5} for at in range(MOST_ROWS + 20)]
@@ -65,13 +59,6 @@ def test_a_long_table_says_where_the_rest_is() -> None:
     assert said.startswith(f"The first {MOST_ROWS} of {MOST_ROWS + 20} rows; the CSV file has all of them.")
     assert len(lines) == MOST_ROWS + 1
     assert len(figure_csv(figure(rows)).splitlines()) == MOST_ROWS + 21
-
-
-def test_what_is_open_is_part_of_the_page() -> None:
-    """Only what is folded waits; what a reader sees at once is there at once."""
-    assert folded("Two", "<p>x</p>") == "<details><summary>Two</summary><noscript><p>x</p></noscript></details>\n"
-    assert folded("Two", "<p>x</p>", unfolded=True) == "<details open><summary>Two</summary><p>x</p></details>\n"
-    assert folded("Two", "", style="fr-data") == '<details class="fr-data"><summary>Two</summary></details>\n'
 
 
 def test_one_folded_part_does_not_end_another() -> None:

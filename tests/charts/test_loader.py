@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,20 +12,15 @@ import pytest
 from cross_fit import cross_fit
 from scipy import stats
 
-from feedrate.analysis.ceilings import BOUND, LAUNCH_BOUND, cells_with_ceilings
-from feedrate.charts.figure import Figure
-from feedrate.charts.marks import estimated
+from feedrate.analysis.ceilings import cells_with_ceilings
 from feedrate.pages.runs import RunView, draw
 from feedrate.questions.experiment.analysis import UTILIZATION
 from feedrate.questions.experiment.charts import KINDS
-from feedrate.questions.loader.charts import CACHED, MOST_FORMATS, formats
 from feedrate.questions.loader.phase_charts import defaults
-from feedrate.questions.loader.roofline_charts import ACHIEVED, IN_TURNS, LOOKS
 from feedrate.schema.axes import BY_NAME
 from feedrate.schema.columns import PHASES
 
 Show = Callable[..., RunView]
-Specs = Callable[[Figure], list[dict[str, Any]]]
 
 
 @pytest.fixture(scope="module")
@@ -66,19 +61,6 @@ def test_phases_add_up_to_the_time_of_a_sample(cpu: RunView) -> None:
         assert row["low (us)"] <= row["total (us)"] <= row["high (us)"]
 
 
-def test_one_colour_per_phase_everywhere(show: Show, specs: Specs) -> None:
-    """A phase has the same colour in every panel of every run, and no two phases share one."""
-    seen: dict[str, set[str]] = {}
-    for device in ("cpu", "cuda"):
-        for spec in specs(draw("phases", show(device=device))):
-            scale = spec["layer"][0]["encoding"]["color"]["scale"]
-            for label, colour in zip(scale["domain"], scale["range"], strict=True):
-                seen.setdefault(label, set()).add(colour)
-    assert len(seen) == 7
-    assert all(len(colours) == 1 for colours in seen.values())
-    assert len(set.union(*seen.values())) == 7
-
-
 @pytest.mark.parametrize(("device", "comparable"), [("cpu", False), ("cuda", True)])
 def test_the_source_is_beside_and_never_mixed_up(device: str, comparable: bool, show: Show) -> None:
     """The 2019 figures are shown as published; beside CPU utilization they are said not to be comparable in kind."""
@@ -93,23 +75,6 @@ def test_the_source_is_beside_and_never_mixed_up(device: str, comparable: bool, 
     assert all(quantity in panel.message for panel in ours)
 
 
-def test_formats_follow_the_records(show: Show) -> None:
-    """The note says what the page cache held; of many formats as many as have a shape are drawn, and that is said."""
-    few = ("png", "jpeg", "npy", "lmdb", "lmdb_png", "webdataset")
-    every = (*few, "lmdb_lz4", "memmap", "hdf5", "hdf5_chunked", "zarr", "arrow", "recordio", "tfrecord")
-    frame = show(suites=("storage",), formats=every, blocks=2, workers=(0,)).trials
-    figure = formats.draw(estimated(frame))
-    assert len(figure.keys) == len({key.shape for key in figure.keys}) == MOST_FORMATS
-    assert len({row["storage_format"] for row in figure.rows}) == len(every) - 2
-    assert f"Of {len(every) - 2} formats" in " ".join(figure.notes)
-    assert CACHED["warm"] in figure.notes
-    cold = formats.draw(estimated(show(suites=("storage",), formats=few, states=("cold",), blocks=3).trials))
-    assert CACHED["cold"] in cold.notes
-    assert CACHED["warm"] not in cold.notes
-    older = formats.draw(estimated(frame[frame["page_cache"].eq("warm")].assign(page_cache=pd.NA)))
-    assert CACHED[""] in older.notes
-
-
 def test_the_roofline_shows_what_was_judged(cpu: RunView) -> None:
     """Efficiency and bottleneck of every mark are those of the analysis; the message counts bottlenecks."""
     figure = draw("roofline", cpu)
@@ -122,22 +87,6 @@ def test_the_roofline_shows_what_was_judged(cpu: RunView) -> None:
     count = sum(row["held back by"] == "compute-bound" for row in real)
     assert f"{count} are compute-bound" in figure.panels[0].message
     assert all(row["achieved ÷ step"] <= 1.25 * min(1.0, row["feed ÷ step"]) for row in real)
-
-
-def test_the_roofline_tells_copies_and_step_in_turns(show: Show, cpu: RunView) -> None:
-    """On one stream both have a line of their own, lower than either; every bottleneck has a look and a legend."""
-    figure = draw("roofline", show(device="cuda"))
-    lines = {
-        (row["panel"], row["batch_size"], row["line"]): row["samples per s"] for row in figure.rows if row.get("line")
-    }
-    turns = {place: value for place, value in lines.items() if place[2] == IN_TURNS}
-    assert turns
-    for (panel, batch, _), value in turns.items():
-        assert 1 / value == pytest.approx(sum(1 / lines[panel, batch, line] for line in ("copies alone", "step alone")))
-    assert any("take turns" in note for note in figure.notes)
-    assert not any("take turns" in note for note in draw("roofline", cpu).notes)
-    assert set(LOOKS) == {*BOUND.values(), LAUNCH_BOUND, "emulated-step-bound", "balanced", IN_TURNS, ACHIEVED}
-    assert len({shape for _, shape in LOOKS.values()}) == len(LOOKS) - 1, "an emulated step looks as a step does"
 
 
 def rates(frame: pd.DataFrame, batch: int) -> pd.DataFrame:
@@ -175,17 +124,6 @@ def test_the_message_names_both_and_the_gain(show: Show) -> None:
     assert panel is figure.panels[0] or "real" in figure.panels[0].subtitle
     assert "With PyTorch’s defaults on png files, waiting for data takes" in panel.message
     assert "With the best settings, waiting for data takes" in panel.message
-    assert "times as many samples (cross-fitted, 95\u00a0% interval" in panel.message
-    assert "n = 6" in panel.message
+    assert re.search(r"feeds [\d.]+× \([\d.]+–[\d.]+, n = 6\) as many samples, cross-fitted\.", panel.message)
     few = defaults.draw(show(blocks=3, fails="none").trials)
     assert any("What the best settings gain at batch 128 needs 4 blocks" in panel.message for panel in few.panels)
-
-
-def test_nothing_faster_than_the_defaults_is_said(show: Show) -> None:
-    """Where only the defaults were measured, one bar stands alone and the message claims no gain."""
-    frame = show(fails="none").trials
-    alone = frame[frame["num_workers"].eq(0).fillna(False) & frame["storage_format"].eq("png").fillna(False)]
-    figure = defaults.draw(alone[alone["pin_memory"].fillna(False).eq(False)])
-    assert figure.panels
-    assert {row["which"] for row in figure.rows} == {"defaults"}
-    assert all("nothing else that was measured here is faster" in panel.message.lower() for panel in figure.panels)

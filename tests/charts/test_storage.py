@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import itertools
 import json
 from collections.abc import Callable
 from typing import Any
@@ -14,10 +13,8 @@ import pytest
 from feedrate.analysis.storage import format_costs, plainest
 from feedrate.charts.embed import figure_html
 from feedrate.charts.figure import Figure, charts_by_name
-from feedrate.charts.marks import ticks
 from feedrate.pages.runs import RunView
 from feedrate.plan import suite
-from feedrate.questions.storage.analysis import effects
 from feedrate.questions.storage.charts import storage_throughput
 
 CHARTS = suite.load("storage").charts
@@ -90,15 +87,6 @@ def test_throughput_is_what_analysis_says(whole: pd.DataFrame, figures: dict[str
     assert "asked to be cold" in " ".join(storage_throughput.draw(frame).notes)
 
 
-def test_effects_are_those_of_the_analysis(whole: pd.DataFrame, figures: dict[str, Figure]) -> None:
-    """Every ratio of the chart is one that analysis gives, and each kind is drawn."""
-    known = {round(float(ratio), 9) for ratio in effects(whole)["ratio"].dropna()}
-    rows = figures["storage_effects"].rows
-    assert {round(row["ratio"], 9) for row in rows} <= known
-    assert {row["effect"] for row in rows} == {"container", "pixels"}
-    assert {row["pair"] for row in rows if row["lossy"]} == {"jpeg → npy"}
-
-
 @pytest.mark.parametrize(("state", "other"), [("warm", "cold"), ("cold", "warm")])
 @pytest.mark.parametrize("name", VARIED)
 def test_one_state_of_the_page_cache_is_enough(name: str, state: str, other: str, trials: Trials) -> None:
@@ -109,35 +97,6 @@ def test_one_state_of_the_page_cache_is_enough(name: str, state: str, other: str
     if state == "warm":
         assert "Cold" not in figure.message + " ".join(figure.notes)
         assert ("not of a disk" in " ".join(figure.notes)) == (name == "storage_throughput")
-
-
-@pytest.mark.parametrize("name", VARIED)
-def test_one_format_is_drawn_where_one_is_enough(name: str, trials: Trials) -> None:
-    """What compares formats says that there is nothing to compare."""
-    assert bool(draw(name, trials(formats=("png",))).panels) == (name not in ("storage_effects", "storage_size"))
-
-
-def test_missing_metrics_leave_the_rest(trials: Trials) -> None:
-    """Where no probe ran, throughput is drawn as before; what was not recorded is said to be missing."""
-    frame = trials(nulls=True, blocks=2).assign(cached_before_pct=100.0)
-    assert draw("storage_throughput", frame).panels
-    assert all(draw(name, frame).missing for name in ("storage_cpu", "storage_size"))
-
-
-def test_ticks_are_round_and_few() -> None:
-    """Any span of a logarithmic axis has two to eight ticks inside it."""
-    for lo, hi in itertools.combinations((0.71, 0.9, 1.04, 1.3, 4.0, 17.0, 220.0, 9_400.0, 3e6), 2):
-        found = ticks(lo, hi)
-        assert 2 <= len(found) <= 8, (lo, hi)
-        assert all(lo * 0.99 <= tick <= hi * 1.01 for tick in found)
-
-
-def test_scaling_is_relative_to_the_fewest(figures: dict[str, Figure]) -> None:
-    """Every format's first column is 1, and every other is its rate ÷ that, block by block."""
-    rows = figures["storage_scaling"].rows
-    assert {row["num_workers"] for row in rows} == {0, 2}
-    assert all(row["times the fewest workers"] == pytest.approx(1) for row in rows if row["num_workers"] == 0)
-    assert any(row["times the fewest workers"] > 1.3 for row in rows)
 
 
 @pytest.mark.slow

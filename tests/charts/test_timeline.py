@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from feedrate.analysis import steps as analysis_steps
-from feedrate.charts import render, theme
+from feedrate.charts import render
 from feedrate.charts.embed import figure_csv, figure_html
 from feedrate.charts.figure import Figure
 from feedrate.charts.theme import STAGE_COLOURS
@@ -146,35 +146,11 @@ def test_the_table_holds_exactly_the_bars(figure: Figure) -> None:
         assert bar["y"].endswith(f":{row['lane']}")
 
 
-def test_phases_and_stages_have_their_colours(figure: Figure) -> None:
-    """Those of every other chart; an emulated step never has the colour of computing."""
-    tones: dict[str, str] = {}
-    for panel in figure.panels:
-        scale = render.specification(panel)["layer"][0]["encoding"]["color"]["scale"]
-        tones |= dict(zip(scale["domain"], scale["range"], strict=True))
-    assert tones["backward"] == theme.PHASE_COLOURS["backward"]
-    assert tones["read (loading)"] == theme.STAGE_COLOURS["read"]
-    assert len(set(tones.values())) == len(tones)
-    assert "forward" not in {row["what"] for row in drawn(figure, 1)}
-    assert any("no model runs" in note for note in figure.notes)
-
-
 def test_single_times_are_called_so_and_the_cell_has_its_interval(figure: Figure) -> None:
     """Bars have no interval, and it is said why; each setting's throughput has one over its blocks."""
     assert any("have no interval" in note for note in figure.notes)
-    spread = [note for note in figure.notes if "95\u00a0% interval" in note]
-    assert [note.count("n = 3") for note in spread] == [2, 2]
-
-
-def test_an_older_run_shows_what_it_knows() -> None:
-    """Without stamps of the moment the lanes of workers are left out, and it is said; the rest stands."""
-    older = chart.draw(steps(stamped=False))
-    said = texts(older)
-    assert "worker 0" not in said
-    assert "its loading" in said
-    assert any("before workers stamped" in note for note in older.notes)
-    assert "is asked for" not in older.message
-    assert not any("before workers stamped" in note for note in chart.draw(steps()).notes)
+    spread = [note.count("n = 3") for note in figure.notes]
+    assert [count for count in spread if count] == [2, 2]
 
 
 def test_a_device_has_a_lane_with_its_gaps() -> None:
@@ -189,33 +165,15 @@ def test_a_device_has_a_lane_with_its_gaps() -> None:
     assert any("of the next one" in note for note in ahead.notes)
 
 
-def test_loading_alone_is_shown_where_nothing_is_trained() -> None:
-    """Then there is no step whose waiting could be told."""
-    found = chart.draw(steps(("load",)))
-    assert "loading alone" in found.panels[0].subtitle
-    assert "of which the main process" not in found.message
-
-
-def test_many_workers_keep_the_first_lanes() -> None:
-    """A picture has eight lanes of workers; the others are counted."""
-    frame = steps(("emulated",))
-    many = frame["num_workers"].eq(2)
-    frame.loc[many, "worker"] = frame.loc[many, "place"] % 12
-    frame.loc[many, "num_workers"] = 12
-    found = chart.draw(frame)
-    assert {row["lane"] for row in found.rows if row["lane"].startswith("worker")} <= {f"worker {n}" for n in range(8)}
-    assert any("4 more workers" in note for note in found.notes)
-
-
-@pytest.mark.parametrize(("device", "older"), [("cpu", False), ("cuda", False), ("cpu", True)])
-def test_a_stored_run_is_drawn(device: str, older: bool, fake_run: ModuleType, tmp_path: Path) -> None:
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_stored_run_is_drawn(device: str, fake_run: ModuleType, tmp_path: Path) -> None:
     """From the files of a run, suite by suite; those of trials that nobody looks at are not in the picture."""
-    what = {"batches": (8,), "workers": (0, 2), "blocks": 3, "fails": "none", "asked_only": older, "device": device}
+    what = {"batches": (8,), "workers": (0, 2), "blocks": 3, "fails": "none", "device": device}
     fake_run.write(tmp_path, fake_run.Fake(**what))
     (run,) = runs.runs(tmp_path)
     found = pages_runs.draw("timeline", pages_runs.RunView(run), "loader")
     lanes = {row["lane"] for row in found.rows}
-    assert ("worker 0" in lanes) != older
+    assert "worker 0" in lanes
     assert ("device" in lanes) == (device == "cuda")
     assert len(found.panels) == (1 if device == "cuda" else 2)
     html = figure_html(found, "x", "x.csv", "")

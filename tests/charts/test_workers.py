@@ -78,23 +78,6 @@ def test_start_up_is_that_of_the_analysis() -> None:
     assert "240 times as long" in figure.message
 
 
-def test_what_was_loaded_is_said_in_lines_that_fit() -> None:
-    """A panel's second line names what is not at its default, broken where it would be too long."""
-    cells = {
-        name: (
-            {**WAYS[name], "index_kind": "serialized", "index_entries": 200_000, "read_us": 2000},
-            {"startup_ns": 10**7},
-        )
-        for name in ("2 workers, fork", "2 workers, spawn")
-    }
-    (panel,) = worker_startup.draw(trials(cells)).panels
-    assert "read_us 2000" in panel.subtitle
-    lines = render.specification(panel)["title"]["subtitle"]
-    assert ", ".join(lines) == panel.subtitle
-    assert len(lines) > 1
-    assert max(map(len, lines)) <= 46
-
-
 def test_memory_is_that_of_the_analysis() -> None:
     """Growth of all workers, and what one of them holds, in MiB; most first."""
     frame = holding()
@@ -106,17 +89,3 @@ def test_memory_is_that_of_the_analysis() -> None:
         wanted = found[row["index, start method"]][name] / divisor / MIB
         assert row["MiB"] == pytest.approx(wanted)
     assert [row["index, start method"] for row in figure.rows[3:]] == ["list, spawn", "list, fork", "numpy, fork"]
-
-
-def test_a_long_interval_is_cut_in_the_picture_alone() -> None:
-    """An interval of two blocks that disagree does not press all marks together; the table has it whole."""
-    frame = starting(blocks=2)
-    frame.loc[frame["block"].eq(1) & frame["num_workers"].eq(8), "startup_ns"] = 10**10
-    figure = worker_startup.draw(frame)
-    (row,) = (row for row in figure.rows if row["workers"] == "8 workers, fork")
-    spec = render.specification(figure.panels[0])
-    lo, hi = spec["layer"][1]["encoding"]["x"]["scale"]["domain"]
-    most = max(row["first batch (ms)"] for row in figure.rows)
-    assert row["high"] > 100 * most
-    assert hi < 10 * most
-    assert lo > 0

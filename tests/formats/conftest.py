@@ -1,15 +1,22 @@
-"""Each storage format in turn."""
+"""Storage formats in turn."""
 
 from __future__ import annotations
 
 from types import ModuleType
 
 import pytest
+from contract import ALL_BUT_FEW_SLOWLY, FORMATS
 
-from feedrate.schema.plugins import load, names
+from feedrate.schema.plugins import load
 
 
-@pytest.fixture(params=names("feedrate.formats"))
+@pytest.fixture(params=FORMATS)
 def storage(request: pytest.FixtureRequest) -> ModuleType:
     """Each format in turn."""
+    return load("feedrate.formats", request.param)
+
+
+@pytest.fixture(params=ALL_BUT_FEW_SLOWLY)
+def few(request: pytest.FixtureRequest) -> ModuleType:
+    """Each format in turn, for tests that take longer: but for a few in the slow part."""
     return load("feedrate.formats", request.param)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import resource
 import shutil
 import signal
 import subprocess
@@ -38,9 +37,7 @@ from feedrate.trial.prepare import dataset_root, prepare
 from feedrate.workloads import DataSpec
 
 
-@pytest.mark.parametrize(
-    "kept", [None, 0.0, 0.5, *(pytest.param(part, marks=pytest.mark.slow) for part in (0.01, 0.95))]
-)
+@pytest.mark.parametrize("kept", [None, 0.0, 0.5])
 def test_truncated_or_missing_file(storage: ModuleType, tmp_path: Path, kept: float | None) -> None:
     """A file that lost its end, or is gone, gives a DataError that names it and what to do; the process lives."""
     opened = pack(storage, tmp_path, make(10, ((32, 32, 3), (32, 32, 3))))
@@ -49,9 +46,8 @@ def test_truncated_or_missing_file(storage: ModuleType, tmp_path: Path, kept: fl
         path.unlink()
     else:
         os.truncate(path, int(path.stat().st_size * kept))
-    with pytest.raises(DataError, match="run again") as caught:
+    with pytest.raises(DataError, match=f"{path.name}.*run again"):
         everything(opened)
-    assert path.name in str(caught.value)
 
 
 @pytest.mark.slow
@@ -62,7 +58,7 @@ def test_truncated_anywhere(storage: ModuleType, tmp_path: Path) -> None:
     random, last = np.random.default_rng(0), tmp_path / "last"
 
     def cut_and_read() -> None:
-        for number in range(60):
+        for number in range(40):
             root = tmp_path / f"cut{number}"  # a library may remember what it read under a name
             shutil.copytree(tmp_path / "set", root)
             files = packed_files(root)
@@ -125,62 +121,27 @@ def test_source_breaks(storage: ModuleType, tmp_path: Path, broken: type[BaseExc
         storage.open(tmp_path / "broken", ReadOptions())
 
 
-def killed_at(storage_format: str, data_root: Path, spec: DataSpec, count: int) -> None:
-    """Pack in a process that is killed when ``count`` samples have passed."""
+@pytest.mark.parametrize("count", [30, *(pytest.param(count, marks=pytest.mark.slow) for count in (0, 60))])
+def test_killed_half_way(few: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """A packing process that is killed leaves nothing that looks whole, and the next one packs everything."""
+    monkeypatch.setattr(preparing, "_PROGRESS_S", 0.0)
+    name, spec = few.__name__.rpartition(".")[2], DataSpec("synthetic", 60, 16, 1)
+    root = dataset_root(tmp_path, spec, name)
 
     def progress(done: int, _total: int) -> None:
         if done >= count:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    status, said = in_child(lambda: prepare(spec, storage_format, data_root, progress))
-    assert (status, said) == (-signal.SIGKILL, "")
-
-
-@pytest.mark.parametrize("count", [30, *(pytest.param(count, marks=pytest.mark.slow) for count in (0, 1, 59, 60))])
-def test_killed_half_way(storage: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    """A packing process that is killed leaves nothing that looks whole, and the next one packs everything."""
-    monkeypatch.setattr(preparing, "_PROGRESS_S", 0.0)
-    name = storage.__name__.rpartition(".")[2]
-    spec = DataSpec("synthetic", 60, 16, 1)
-    killed_at(name, tmp_path, spec, count)
+    assert in_child(lambda: prepare(spec, name, tmp_path, progress)) == (-signal.SIGKILL, "")
     assert list(tmp_path.rglob("manifest.json")) == []
-    assert not dataset_root(tmp_path, spec, name).exists()
+    assert not root.exists()
     manifest = prepare(spec, name, tmp_path, lambda _done, _total: None)
-    root = dataset_root(tmp_path, spec, name)
     assert (manifest.count, len(list(root.parent.iterdir()))) == (60, 1)
     packed = list(SYNTHETIC.samples(spec).samples)
-    for got in unsorted(again(storage, root)):
-        assert any(same(storage, [got], [sample]) for sample in packed)
-        packed = [sample for sample in packed if not same(storage, [got], [sample])]
+    for got in unsorted(again(few, root)):
+        assert any(same(few, [got], [sample]) for sample in packed)
+        packed = [sample for sample in packed if not same(few, [got], [sample])]
     assert packed == []
-
-
-def endless() -> Iterator[Sample]:
-    """Samples until the disk is full, 24 MiB at most."""
-    random = np.random.default_rng(0)
-    yield from ((random.integers(0, 256, (64, 64, 3), np.uint8),) for _ in range(2048))
-
-
-@pytest.mark.parametrize("allowed", [0, pytest.param(300_000, marks=pytest.mark.slow)])
-def test_no_room_for_a_file(storage: ModuleType, tmp_path: Path, allowed: int) -> None:
-    """When a file cannot grow further, packing ends in an OSError with its number; the process lives.
-
-    The system's limit on the size of files stands in for a full disk: it needs no rights, and every write fails alike.
-    Formats of many small files do not meet one of 300,000 bytes, and are not asked.
-    """
-
-    def limited() -> str:
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (allowed, resource.RLIM_INFINITY))
-        storage.pack(endless(), tmp_path)
-        return "packed"
-
-    if of(storage).container == "files" and allowed:
-        return
-    status, said = in_child(limited)
-    assert status == 0
-    assert said.split()[0] in {"OSError", "PermissionError"}, said
-    assert said.split()[1].strip(":").isdigit(), said
 
 
 @pytest.fixture
@@ -195,8 +156,10 @@ def full_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(disk)], check=True)
 
 
-def test_full_disk(storage: ModuleType, full_disk: Path) -> None:
+def test_full_disk(few: ModuleType, full_disk: Path) -> None:
     """On a disk that is full, packing ends in an OSError that says so; the process lives."""
-    status, said = in_child(lambda: storage.pack(endless(), full_disk))
+    random = np.random.default_rng(0)
+    endless = ((random.integers(0, 256, (64, 64, 3), np.uint8),) for _ in range(2048))
+    status, text = in_child(lambda: few.pack(endless, full_disk))
     assert status == 0
-    assert said.startswith("OSError 28:"), said
+    assert text.startswith("OSError 28:"), text

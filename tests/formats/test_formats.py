@@ -23,7 +23,6 @@ import numpy as np
 import pytest
 import torch
 from contract import (
-    ALL_BUT_ONE_SLOWLY,
     FORMATS,
     SHAPES,
     again,
@@ -61,12 +60,12 @@ def test_gives_back_what_was_packed(storage: ModuleType, tmp_path: Path, count: 
 
 
 @pytest.mark.parametrize("edge", [1600, pytest.param(5000, marks=pytest.mark.slow)])
-def test_large_sample(storage: ModuleType, tmp_path: Path, edge: int) -> None:
+def test_large_sample(few: ModuleType, tmp_path: Path, edge: int) -> None:
     """A sample larger than any buffer, batch, shard or map that a format begins with is packed like others."""
     field = np.zeros((edge, edge, 3), np.uint8)
     field[::7, :, 1] = np.arange(edge, dtype=np.uint8)
     samples = [(field, label) for (label,) in make(2, SHAPES[-1:])]
-    assert same(storage, everything(pack(storage, tmp_path, samples)), samples)
+    assert same(few, everything(pack(few, tmp_path, samples)), samples)
 
 
 def test_index_out_of_range(storage: ModuleType, tmp_path: Path) -> None:
@@ -92,10 +91,10 @@ def test_caller_owns_memory(storage: ModuleType, tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")
-@pytest.mark.parametrize("workers", [0, 3, pytest.param(1, marks=pytest.mark.slow)])
-def test_every_sample_once(storage: ModuleType, tmp_path: Path, workers: int) -> None:
+@pytest.mark.parametrize("workers", [3, *(pytest.param(workers, marks=pytest.mark.slow) for workers in (0, 1))])
+def test_every_sample_once(few: ModuleType, tmp_path: Path, workers: int) -> None:
     """However many workers load, an epoch holds every sample exactly once."""
-    opened = pack(storage, tmp_path, make(50))
+    opened = pack(few, tmp_path, make(50))
     assert sorted(one_pass(opened, workers)) == list(range(50))
 
 
@@ -108,11 +107,11 @@ def forkserver() -> Iterator[str]:
     multiprocessing.resource_tracker._resource_tracker._stop()  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")
-@pytest.mark.parametrize("name", ALL_BUT_ONE_SLOWLY)
-def test_forkserver_workers(name: str, tmp_path: Path, forkserver: str) -> None:
+def test_forkserver_workers(storage: ModuleType, tmp_path: Path, forkserver: str) -> None:
     """Workers that were not forked from this process load every sample once, also after this process has read."""
-    opened = pack(load("feedrate.formats", name), tmp_path, make(40))
+    opened = pack(storage, tmp_path, make(40))
     assert len(everything(opened)) == 40
     data = dataset(opened)
     loader = DataLoader(
@@ -131,24 +130,24 @@ def test_pickles(storage: ModuleType, tmp_path: Path) -> None:
     assert same(storage, everything(pickle.loads(sent)), samples)
 
 
-def test_survives_fork_after_use(storage: ModuleType, tmp_path: Path) -> None:
+def test_survives_fork_after_use(few: ModuleType, tmp_path: Path) -> None:
     """What the parent used works in forked children, two at a time, and, after those ended, in the parent again.
 
     Two readers of one folder work side by side, and one outlives the other.
     """
-    samples = make(30, lossy=of(storage).lossy)
-    first, second = pack(storage, tmp_path, samples), again(storage, tmp_path)
-    assert same(storage, everything(first), everything(second))
+    samples = make(30, lossy=of(few).lossy)
+    first, second = pack(few, tmp_path, samples), again(few, tmp_path)
+    assert same(few, everything(first), everything(second))
 
     def both() -> list[object]:
         """Read in this process, while its own child reads."""
-        inner = in_child(lambda: same(storage, everything(second), samples))
-        return [same(storage, everything(opened), samples) for opened in (first, second)] + [inner]
+        inner = in_child(lambda: same(few, everything(second), samples))
+        return [same(few, everything(opened), samples) for opened in (first, second)] + [inner]
 
     assert in_child(both) == (0, "[True, True, (0, 'True')]")
-    assert same(storage, everything(first), samples)
+    assert same(few, everything(first), samples)
     first = None
-    assert same(storage, everything(second), samples)
+    assert same(few, everything(second), samples)
 
 
 def test_closes_files(storage: ModuleType, tmp_path: Path) -> None:
@@ -186,7 +185,7 @@ MEMORY = """
 import importlib, resource, sys
 from pathlib import Path
 import numpy as np
-storage = importlib.import_module(f"feedrate.formats.{sys.argv[1]}")
+storage = importlib.import_module(sys.argv[1])
 noise = np.random.default_rng(0).integers(0, 256, (96, 96, 3), np.uint8)
 storage.pack(((noise.copy(),) for _ in range(int(sys.argv[3]))), Path(sys.argv[2]))
 status = Path("/proc/self/status").read_text()
@@ -194,14 +193,14 @@ print(next(line.split()[1] for line in status.splitlines() if line.startswith("V
 """
 
 
-@pytest.mark.parametrize("name", ALL_BUT_ONE_SLOWLY)
-def test_memory_is_flat(name: str, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_memory_is_flat(storage: ModuleType, tmp_path: Path) -> None:
     """Packing five times as many samples (500 and 2500 of 27 KiB) takes at most 1.2 times the memory at its peak."""
     peaks = []
     for count in (500, 2500):
         root = tmp_path / str(count)
         root.mkdir()
-        command = [sys.executable, "-c", MEMORY, name, str(root), str(count)]
+        command = [sys.executable, "-c", MEMORY, storage.__name__, str(root), str(count)]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         peaks.append(int(done.stdout))
         shutil.rmtree(root)

@@ -100,7 +100,7 @@ def test_pinning_is_done_by_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_batch_has_an_account_of_its_own(job: Callable[..., Job]) -> None:
     """Threads that read at the same time do not book on each other's batches: each has what was planted into it."""
-    _, dataset, collate = feed.samples(job(read_us=3000, collate_us=4000))
+    _, dataset, collate = feed.open_samples(job(read_us=3000, collate_us=4000))
     batches = [[index] for index in range(24)]
     source = build(dataset, collate, batches, LoadOptions(batch_size=1, num_workers=3))
     accounts = [STAMPS.unpack(batch.stamps) for batch in source]
@@ -108,15 +108,3 @@ def test_a_batch_has_an_account_of_its_own(job: Callable[..., Job]) -> None:
     assert min(account[0] for account in accounts) >= 1_500_000  # half of a wait may be taken off for one before it
     assert sorted(account[3] for account in accounts)[12] >= 4_000_000
     assert dataset.spent == [0, 0, 0]
-
-
-def test_every_thread_has_a_dataset_of_its_own(job: Callable[..., Job]) -> None:
-    """Copied together with the collation that closes its account; an index, which never changes, is shared."""
-    _, indexed, collate = feed.samples(job(index_kind="list", index_entries=50))
-    made = build(indexed, collate, [[0]], LoadOptions(batch_size=1, num_workers=2))._workers
-    first, second = ((worker._dataset, worker._collate) for worker in made)  # type: ignore[attr-defined]
-    assert first[0].dataset is first[1]._dataset
-    assert second[0].dataset is second[1]._dataset
-    assert first[0].dataset is not second[0].dataset
-    assert first[0].dataset._reader is not second[0].dataset._reader
-    assert first[0].index is second[0].index is indexed.index

@@ -13,9 +13,8 @@ import pytest
 from feedrate.analysis import estimators
 from feedrate.charts import render
 from feedrate.charts.figure import Figure
-from feedrate.questions.accuracy import chart as accuracy_chart
 from feedrate.questions.accuracy import page as accuracy_page
-from feedrate.store.bench_record import SECTIONS, BenchRecord, Promise, TunedWorkload, WatchedScript, WitnessedTrial
+from feedrate.store.bench_record import BenchRecord, Promise, TunedWorkload, WatchedScript, WitnessedTrial
 
 OTHERS = {"mean_of_rates": 2500.0, "from_iterator": 600.0, "reset_at_epoch_end": 90.0}
 HOSTILE = "<script>alert(1)</script> [a](javascript:x) `x` |"
@@ -34,7 +33,7 @@ def make(fake_run: ModuleType) -> Callable[..., BenchRecord]:
 
 
 def figure(*trials: WitnessedTrial) -> Figure:
-    return accuracy_chart.draw(estimators.summary(estimators.frame(trials)))
+    return accuracy_page.draw(estimators.summary(estimators.frame(trials)))
 
 
 def test_without_a_bench_the_page_says_what_to_type() -> None:
@@ -79,27 +78,6 @@ def test_a_missed_target_is_said(make: Any) -> None:
         "Of 3 figures, 1 meets its target, 1 misses its target (in bold) and 1 cannot be measured on this machine."
     )
     assert f"{counted} Measured on 2 January 2026." in body
-
-
-def test_every_section_has_its_words() -> None:
-    """A section that can be measured can be shown."""
-    assert [name for name in accuracy_page._SPOKEN if name in SECTIONS] == list(SECTIONS)
-
-
-@pytest.mark.parametrize(
-    ("section", "told"),
-    [
-        ("scripts", "leaves a warm-up out"),
-        ("tuning", "without either"),
-        ("files", "keep every rule"),
-        ("site", "a narrow screen"),
-    ],
-)
-def test_how_a_section_is_measured_is_told_where_there_is_one(make: Any, section: str, told: str) -> None:
-    """Figures that need a browser or made-up files say how they came about; where there are none nothing is said."""
-    promise = Promise(section=section, what="what", target="target", measured="measured", met=True)
-    assert told in accuracy_page.page([make(sections=(section,), promises=(promise,), witnessed=())]).body
-    assert told not in accuracy_page.page([make()]).body
 
 
 def test_every_script_and_every_prediction_is_shown(make: Any) -> None:
@@ -168,26 +146,6 @@ def test_the_newest_record_with_a_section_counts(make: Any) -> None:
     assert len(page.figures) == 1
 
 
-def test_machines_are_kept_apart(make: Any) -> None:
-    """Each machine has its figure, its data and its tables, the one that was measured last first."""
-    page = accuracy_page.page([make(day=2, cores=2), make(day=3, cores=4)])
-    assert len(page.figures) == 2
-    assert len({name for name in page.all_files() if name.endswith(".csv")}) == 2
-    assert page.body.index("4 cores") < page.body.index("2 cores")
-    (name,) = (name for name in page.files if "2c" in name and name.endswith(".json"))
-    assert BenchRecord.model_validate(json.loads(str(page.files[name]))).witnessed == make().witnessed
-
-
-def test_nothing_in_a_record_is_markup(make: Any) -> None:
-    """What a record says of itself is text, wherever it stands."""
-    promise = Promise(section="accuracy", what=HOSTILE, target=HOSTILE, measured=HOSTILE, met=False)
-    page = accuracy_page.page([make(hostile=True, promises=(promise,), feedrate_version=HOSTILE)])
-    for text in (page.markdown(), *(placed.html for placed in page.figures.values())):
-        assert "<script>alert" not in text
-        assert "<script>document" not in text
-    assert "](javascript" not in page.markdown().split("<table")[0]
-
-
 def test_the_figure_shows_and_says_the_errors(make: Any) -> None:
     """One panel with every estimator that was computed; message, marks and table hold the same numbers."""
     found = figure(*make().witnessed)
@@ -206,10 +164,3 @@ def test_the_figure_shows_and_says_the_errors(make: Any) -> None:
     words = "".join(picture.itertext())
     assert "no warm-up, from iter()" in words
     assert "−10" in words
-
-
-def test_ours_alone_is_drawn_too(fake_run: ModuleType) -> None:
-    """A record with no other estimator still has its figure and its sentence."""
-    alone = fake_run.witnessed()
-    assert len(figure(alone).rows) == 1
-    assert accuracy_page.answer(estimators.summary(estimators.frame([alone]))).endswith("(median +0\u00a0%).")

@@ -118,14 +118,6 @@ def test_the_truth_of_waits_is_what_was_dealt(trials_of: Trials) -> None:
         assert row["error_pct"] == pytest.approx(0, abs=1e-6)
 
 
-def test_one_block_has_no_interval(trials_of: Trials) -> None:
-    """A value from one block is given, and nothing is said about its spread."""
-    frame = ran(trials_of, [LOAD, {**LOAD, "read_us": 1000}])
-    row = one(planted(frame[frame["block"] == 0]), quantity="read")
-    assert row["measured"] == pytest.approx(1000)
-    assert (row["n"], np.isnan(row["lo"]), np.isnan(row["error_hi"])) == (1, True, True)
-
-
 def test_what_is_taken_off_comes_from_cells_that_compare(trials_of: Trials) -> None:
     """Reading is taken off from any cell with a worker at most; collating only from the same batch and workers."""
     busy = ran(trials_of, [{**LOAD, "num_workers": 4}, {**LOAD, "read_us": 1000, "num_workers": 2}])
@@ -147,25 +139,6 @@ def test_workers_that_share_cores_are_not_read_back(trials_of: Trials) -> None:
     assert seen == [("decode", 1, 500), ("read", 1, 0), ("read", 1, 500), ("read", 2, 0)]
 
 
-def test_steps_and_payloads(trials_of: Trials) -> None:
-    """An emulated step is read off its phase; bytes are counted, and not invented where nobody counted them."""
-    frame = ran(trials_of, [LOAD, {**STEP, "step_ms": 20.0}, {**LOAD, "payload_bytes": 100_000}])
-    found = planted(frame)
-    assert one(found, quantity="step")["measured"] == pytest.approx(20.0)
-    assert one(found, quantity="batch")["measured"] == pytest.approx(20.0)
-    assert one(found, quantity="payload")["measured"] == pytest.approx(100_000)
-    older = planted(frame.drop(columns="batch_bytes"))
-    assert sorted(older["quantity"]) == ["batch", "step"]
-
-
-def test_real_training_is_no_calibration(trials_of: Trials) -> None:
-    """Cells whose step computes, and other workloads, neither show planted costs nor are taken off."""
-    real = {**DATA, "mode": "train", "read_us": 1000}
-    photographs = {**LOAD, "workload": "div2k_standin"}
-    assert planted(ran(trials_of, [LOAD, real, photographs])).empty
-    assert planted(ran(trials_of, [real, {**LOAD, "read_us": 1000}])).empty
-
-
 def test_nothing_to_read_back(trials_of: Trials) -> None:
     """A run without planted cells, or without any cell that ended well, gives empty tables with their columns."""
     plain = ran(trials_of, [LOAD])
@@ -180,15 +153,6 @@ def test_nothing_to_read_back(trials_of: Trials) -> None:
             assert tuple(found.columns) == columns
             assert found.empty
         assert summary(planted(frame)).empty
-
-
-def test_errors_are_summed_up(trials_of: Trials) -> None:
-    """Of each quantity the cells, the median size of their errors and the worst with its sign."""
-    cells = [LOAD, *({**LOAD, "read_us": us} for us in (1000, 2000, 4000))]
-    found = summary(planted(ran(trials_of, cells, late_us=-20.0)))
-    row = one(found, quantity="read")
-    assert (row["cells"], row["n"]) == (3, len(WEATHER))
-    assert [row["median_pct"], row["worst_pct"]] == pytest.approx([1.0, -2.0])
 
 
 def test_effects_are_held_against_their_truth(trials_of: Trials) -> None:
@@ -221,13 +185,6 @@ def test_a_wrong_verdict_is_not_right(trials_of: Trials, ms: float, factor: floa
     assert row["right"] is right or row["right"] == right
     assert row["error_pct"] == pytest.approx(100 * (factor - 1), abs=0.01)
     assert row["inside"] == (factor == 1.0)
-
-
-def test_only_small_effects_without_workers(trials_of: Trials) -> None:
-    """Twice the wait is no small effect, and with workers the truth is not a sum."""
-    cells = [LOAD, {**LOAD, "read_us": 1000}, {**LOAD, "read_us": 2000}]
-    cells += [{**LOAD, "num_workers": 2, "read_us": us} for us in (1000, 1010)]
-    assert effects(ran(trials_of, cells)).empty
 
 
 @pytest.mark.parametrize("factor", [1.005, 0.995])

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from feedrate.charts import render
 from feedrate.charts.citation import data_hash
-from feedrate.charts.figure import Figure
 from feedrate.pages.runs import RunView, place
 from feedrate.questions.cite import page as cite_page
 from feedrate.questions.loader.charts import throughput
@@ -52,12 +51,3 @@ def test_without_figures_the_page_is_still_of_use() -> None:
     assert "make sweep" in page.body
     assert page.all_files() == {}
     assert "figures.bib</a>" not in page.body
-
-
-def test_a_figure_without_panels_has_nothing_to_cite(show: Callable[..., RunView]) -> None:
-    """What shows nothing has no files, no citation and no link to them."""
-    placed = place(Figure("T", "Q?", missing="Nothing."), "t", "index.md", show().origin)
-    assert placed.citation is None
-    assert not placed.files
-    assert "fr-cite" not in placed.html
-    assert "Nothing." in placed.html

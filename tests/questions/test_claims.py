@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from html import unescape
 from typing import Any
 
@@ -20,8 +19,6 @@ from feedrate.plan.suite import Suite
 from feedrate.plan.suite import claims as all_claims
 from feedrate.questions.claims import page as claims_page
 from feedrate.questions.suites import page as suites_page
-from feedrate.schema.columns import OLDER_PROTOCOLS
-from feedrate.schema.metrics import METRICS
 from feedrate.store.manifest import AskedClaim
 
 Show = Callable[..., RunView]
@@ -113,20 +110,6 @@ def test_what_cannot_be_tested_has_its_reason(found: Verdicts, body: str) -> Non
     assert "no run has cells of it" in plain(listed)
 
 
-def test_what_a_plan_could_not_test_keeps_its_reason(tested: RunView) -> None:
-    """What the run itself said against testing a claim is what the page says."""
-    view = RunView(tested.run)
-    view.manifest = tested.manifest.model_copy(update={"untestable": {"disk-cache": "no disk is left"}})
-    (told,) = load_verdicts([view]).results["disk-cache"]
-    assert told.sentence == "Not testable here: no disk is left."
-
-
-def test_contradicting_sources_lead_to_each_other(body: str) -> None:
-    """A figure that names another claim links to it, so that both can stand side by side."""
-    assert '<a href="#claim-pinned-is-gpu-memory">' in section(body, "pin-danger")
-    assert '<a href="#claim-pin-danger">' not in section(body, "pin-danger")
-
-
 def test_runs_of_a_machine_are_pooled_and_named(show: Show, tested: RunView) -> None:
     """A claim has the blocks of all runs that tested it, each linked with its grade; withdrawn ones are counted."""
     again = run(show, run_id="20270101T000000Z-again", claims=("workers",))
@@ -179,47 +162,6 @@ def test_machines_and_devices_stand_apart(show: Show, tested: RunView) -> None:
     assert page.body.count('name="device"') == 2
 
 
-def test_a_machines_newest_protocol_counts(show: Show, tested: RunView) -> None:
-    """An older run of the same machine is named as left out, and judged nothing."""
-    old = run(show, run_id="20270101T000000Z-old", protocol_version=1)
-    found = load_verdicts([old, tested])
-    assert found.left_out == (old,)
-    assert [place.view for place in found.places] == [tested]
-    said = plain(claims_page.page(found).body)
-    assert "Left out: 20270101T000000Z-old (version 1)" in said
-    assert "not compared" in said
-    assert "(protocol" not in said
-
-
-def test_what_rests_on_an_older_protocol_says_so(show: Show, tested: RunView) -> None:
-    """Its machine's name and every sentence of it carry the version, with a note on what was other; no others do."""
-    old = run(show, run_id="20270101T000000Z-old", protocol_version=1, cores=4)
-    found = load_verdicts([old, tested])
-    assert found.left_out == ()
-    assert [place.name.endswith(" (protocol 1)") for place in found.places] == [True, False]
-    for old_result, new_result in found.results.values():
-        assert old_result.tested == ("(protocol 1)" in old_result.sentence)
-        assert "(protocol" not in new_result.sentence
-    assert f"Protocol 1: {OLDER_PROTOCOLS[1]}." in plain(claims_page.page(found).body)
-
-
-def test_sentences_that_are_not_tested_are_listed(body: str) -> None:
-    """With the reason, for readers who miss them."""
-    listed = plain(body.partition('"not-tested"')[2].partition("</ul>")[0] or body.partition("not-tested }")[2])
-    for what in ("Native code", "no-op I/O scheduler", "larger batch", "checkpoint"):
-        assert what in listed
-
-
-def test_without_any_run_claims_are_listed(show: Show) -> None:
-    """Before the first run of claims the page lists them and says what to type; no picture, no check boxes."""
-    for runs in ([], [show(suites=("calibration",), plants=True)]):
-        page = claims_page.page(load_verdicts(runs))
-        assert not page.figures
-        assert "No run has tested a claim yet" in page.body
-        assert "fr-filter" not in page.body
-        assert page.body.count('class="fr-claim"') == len(all_claims())
-
-
 def test_a_suite_lists_its_claims(tested: RunView, found: Verdicts) -> None:
     """A suite's page names its claims with their verdicts and leads to them; others' are not there."""
     body = suites_page.page("loader", "suites/loader.md", Suite("Which?", ()), [tested], found).body
@@ -230,51 +172,6 @@ def test_a_suite_lists_its_claims(tested: RunView, found: Verdicts) -> None:
     assert (
         "What the sources say" not in suites_page.page("loader", "suites/loader.md", Suite("Which?", ()), [tested]).body
     )
-
-
-def test_text_from_records_stays_text(show: Show) -> None:
-    """Markup in a machine's name or a run's notes makes no element."""
-    view = run(show, hostile=True, claims=("collate",))
-    page = claims_page.page(load_verdicts([view]))
-    html = page.body + "".join(placed.html for placed in page.figures.values())
-    assert "<script>document" not in html
-    assert "<img" not in html
-    assert "&lt;script&gt;" in html
-
-
-def test_badges_count_several_machines(found: Verdicts) -> None:
-    """One machine shows its effect; several are counted by verdict, a machine of two devices once; none is said."""
-    (told,) = found.results["excess-workers"]
-    view = told.view
-    other = RunView(view.run)
-    machine = view.manifest.machine.model_copy(update={"cores_logical": 8})
-    other.manifest = view.manifest.model_copy(update={"machine": machine})
-    elsewhere, on_gpu = replace(told, views=(other,)), replace(told, device="cuda")
-    assert "×" in plain(claims_page.badges([told]))
-    assert "2 machines" in plain(claims_page.badges([told, elsewhere]))
-    assert plain(claims_page.badges([told, on_gpu])) == f"{told.verdict} 1 machine"
-    assert "2 machines" in plain(claims_page.badges([told, on_gpu, elsewhere]))
-    assert plain(claims_page.badges([])) == "not tested yet"
-
-
-def test_values_have_units_that_can_be_read() -> None:
-    """Durations of a sample are told in microseconds where they are short, memory in MiB, shares as they are."""
-    cases = [{"a_value": 0.000289, "b_value": float("nan")}]
-    assert claims_page._unit(METRICS["data_wait"], cases) == ("µs", 1e-6)
-    assert claims_page._unit(METRICS["workers_cpu"], [{"a_value": 0.0171, "b_value": 0.0621}])[0] == "µs of CPU time"
-    assert claims_page._unit(METRICS["gpu_mem_used"], [{"a_value": 3e6, "b_value": 9e8}]) == ("MiB", 2**20)
-    assert claims_page._unit(METRICS["throughput"], [{"a_value": 3.0, "b_value": 9.0}]) == ("samples/s", 1.0)
-
-
-def test_a_stand_in_is_explained_once(body: str, tested: RunView) -> None:
-    """The page's head says what was read in place of what and why; only claims that read it name it again."""
-    (note,) = tested.manifest.substitutions
-    said = plain(body)
-    assert said.count(note) == 1
-    short = note.partition(":")[0]
-    assert short in plain(section(body, "excess-workers"))
-    assert short not in plain(section(body, "clean-termination"))
-    assert short not in plain(section(body, "worker-memory"))
 
 
 def test_a_suite_that_asks_by_claims_is_answered_by_them(found: Verdicts, tested: RunView) -> None:

@@ -1,4 +1,4 @@
-"""The proof of the claims' verdicts: each compares what its source compares, and what is planted is what is told.
+"""The proof of the claims' verdicts: what is planted is what is told.
 
 The same cells, with an effect planted as the claim says it, the other way round, not at all, and drowned in scatter.
 """
@@ -16,7 +16,7 @@ from feedrate.analysis.claim_values import observe
 from feedrate.analysis.claims import NOT_TESTABLE, judge_claims
 from feedrate.plan import suite
 from feedrate.plan.claim import Claim, Effect, cell_on
-from feedrate.schema.axes import BY_NAME, Value, cell_id
+from feedrate.schema.axes import Value, cell_id
 from feedrate.schema.columns import TRIALS
 from feedrate.schema.metrics import METRICS, least_of
 
@@ -29,93 +29,6 @@ EFFECTS = {
 }
 """Claims where they can be tested, each with a device; those that have an effect of their own on CUDA stand twice."""
 FACTS = [name for name, (_, claim) in ALL.items() if claim.facts]
-SAID: dict[str, str] = {
-    # A → B: what the claim says of B; or along which axis what rises or falls; or the check that decides
-    "disk-cache": "cache=none → cache=sample: more throughput",
-    "batch-cache": "cache=sample → cache=batch: more throughput",
-    "totensor-transpose": "transform_share: 0.8 or more",
-    "batch-size-epoch": "batch_size=8 → batch_size=128: more throughput",
-    "batch-size-utilization": "batch_size=8 → batch_size=128: more gpu_util by 2.55",
-    "fetch-nonlinear": "batch_size: throughput rises",
-    "forward-flat": "batch_size: device_forward falls by 0.5",
-    "backward-linear": "batch_size: device_backward stays",
-    "fewer-workers-small-batch": "num_workers=2 → num_workers=8: more throughput and "
-    "num_workers=2 → num_workers=8: less throughput and num_workers=2 → num_workers=8: more throughput",
-    "workers-async": "num_workers=0 → num_workers=2: more throughput",
-    "prefetch-factor": "prefetch_factor=1 → prefetch_factor=8: more throughput",
-    "twelve-workers": "num_workers=12 → num_workers=24: same throughput",
-    "utilization-is-time": "num_workers: gpu_util rises and num_workers: throughput rises",
-    "ddp-over-dp": "parallel=dp, world_size=2 → parallel=ddp, world_size=2: more throughput",
-    "ddp-scaling": "parallel=ddp, world_size=1 → parallel=ddp, world_size=2: more throughput",
-    "ddp-overlap": "ddp_buckets=one → ddp_buckets=many: more throughput",
-    "lmdb-over-png": "storage_format=png → storage_format=lmdb: more throughput",
-    "lmdb-over-hdf5": "storage_format=hdf5 → storage_format=lmdb: more throughput",
-    "binary-over-png": "storage_format=png → storage_format=memmap: more throughput",
-    "lmdb-resize": "check=lmdb_resize",
-    "lz4-in-lmdb": "storage_format=lmdb → storage_format=lmdb_lz4: more throughput",
-    "hdf5-parallel": "check=hdf5_fork, guarded=False",
-    "record-formats": "storage_format=png → storage_format=tfrecord: more throughput and "
-    "storage_format=png → storage_format=recordio: more throughput and "
-    "storage_format=png → storage_format=lmdb_png: more throughput",
-    "chunking-under-shuffle": "storage_format=hdf5 → storage_format=hdf5_chunks: more throughput and "
-    "storage_format=hdf5 → storage_format=hdf5_chunks: more throughput and "
-    "storage_format=hdf5 → storage_format=hdf5_chunks: less throughput by 1",
-    "page-cache": "page_cache=cold, read_ahead_kib=128 → page_cache=warm: more throughput",
-    "hdf5-in-memory": "check=hdf5_memory",
-    "hdf5-swmr": "swmr=False → swmr=True: more throughput",
-    "png-burns-cpu": "cpu_busy: 100 or more",
-    "storage-device": "page_cache=warm → page_cache=cold, read_ahead_kib=128: less throughput",
-    "io-scheduler": "page_cache=warm → page_cache=cold, read_ahead_kib=128: same throughput",
-    "lmdb-readahead": "readahead=True → readahead=False: more throughput",
-    "cudnn-benchmark": "cudnn_benchmark=False → cudnn_benchmark=True: more throughput",
-    "amp": "amp=off → amp=bf16: more throughput",
-    "amp-memory": "amp=off → amp=bf16: less gpu_mem_peak",
-    "bias-before-norm": "conv_bias=True → conv_bias=False: more throughput",
-    "grad-none": "zero_grad=memset → zero_grad=none: more throughput",
-    "debug-apis": " and ".join(
-        f"debug=off → debug={aid}: less throughput"
-        for aid in ("anomaly", "profiler", "profiler", "nvtx", "gradcheck", "gradgradcheck")
-    ),
-    "fuse-pointwise": "fusion=eager → fusion=compile: more throughput",
-    "jit-script": "fusion=eager → fusion=script: more throughput",
-    "larger-batch-tuning": "batch_size: device_backward falls",
-    "loss-item": "sync_every_step=False → sync_every_step=True: less throughput",
-    "memory-by-batch": "batch_size=8 → batch_size=128: less gpu_mem_used by 1.42 and "
-    "batch_size=8 → batch_size=128: more gpu_mem_used",
-    "fp16-loss-scaling": "grad_scaler=False → grad_scaler=True: same throughput",
-    "batchnorm-sync": "forward_on_host: 1 or more",
-    "channels-last": "memory_format=contiguous → memory_format=channels_last: more throughput",
-    "pageable-small-input": "pin_memory=False → pin_memory=True: less throughput",
-    "pinned-large-input": "pin_memory=False → pin_memory=True: more throughput",
-    "pin-danger": "pin_memory=False → pin_memory=True: less mem_available",
-    "pin-always": "pin_memory=False → pin_memory=True: more throughput",
-    "create-on-device": "create_on=host → create_on=device: more throughput",
-    "pinned-staging": "pin_memory=False → pin_memory=True: more copy_rate",
-    "nonblocking-needs-pin": "non_blocking=False → non_blocking=True: more throughput and "
-    "non_blocking=False → non_blocking=True: same throughput",
-    "nonblocking-sync-points": "non_blocking=False → non_blocking=True: more throughput",
-    "overlap-chunks": "prefetcher=none → prefetcher=stream: less exposed_copy",
-    "next-batch-transfer": "prefetcher=none → prefetcher=next_batch: more throughput",
-    "launch-blocking": "launch_blocking=False → launch_blocking=True: less throughput",
-    "launch-blocking-prefetch": "prefetcher=none → prefetcher=stream: same throughput",
-    "pinned-is-gpu-memory": "pin_memory=False → pin_memory=True: more gpu_mem_used",
-    "d2h-sync": "d2h=none → d2h=pageable: less throughput",
-    "pin-custom-batch": "check=pin_custom",
-    "excess-workers": "num_workers=2 → num_workers=8: less throughput and num_workers=2 → num_workers=8: more switches",
-    "gil-threads": "loader=torch → loader=threads: less throughput",
-    "clean-termination": "check=termination, ends_by=sigkill, guarded=False",
-    "worker-memory": "index_kind=list → index_kind=numpy: less workers_memory",
-    "slow-dataset-workers": "num_workers: throughput rises and num_workers=8 → num_workers=32: less throughput by 1",
-    "next-epoch-copies": "check=next_epoch, persistent_workers=True",
-    "persistent-workers": "persistent_workers=False → persistent_workers=True: more throughput",
-}
-RATHER: dict[str, str] = {
-    # Interactions: where B is said to do more (or less) than A rather than where
-    "fewer-workers-small-batch": "batch_size=128 rather than batch_size=8",
-    "chunking-under-shuffle": "access=sequential rather than access=random",
-    "nonblocking-sync-points": "sync_every_step=False rather than sync_every_step=True",
-    "slow-dataset-workers": "read_us=2000, decode_us=0 rather than read_us=0, decode_us=2000",
-}
 BLOCKS = 12
 PLANTED = 1.2
 """A ratio that no verdict leaves open."""
@@ -259,46 +172,3 @@ def test_what_one_run_cannot_tell(name: str) -> None:
     found = judged(name, frame)
     assert found["verdict"] == NOT_TESTABLE
     assert "needs" in found["reason"]
-
-
-def said(claim: Claim) -> str:
-    """The sides of a claim, and what it says of them."""
-    if claim.effect is None:
-        return shown(claim.facts[0])
-    return " and ".join(map(of, (claim.effect, *(part.effect for part in claim.also))))
-
-
-def of(effect: Effect) -> str:
-    """The sides of an effect, and what is said of them."""
-    figure = f" by {effect.figure:.3g}" if effect.figure else ""
-    if effect.along:
-        how = {"more": "rises", "less": "falls", "same": "stays"}[effect.says]
-        return f"{effect.along}: {effect.metric} {how}{figure}"
-    if effect.level:
-        return f"{effect.metric}: {effect.figure:.3g} or {effect.says}"
-    (_, a), (_, b) = effect.steps
-    return f"{shown(a)} → {shown(b)}: {effect.says} {effect.metric}{figure}"
-
-
-def deciding() -> list[tuple[str, Effect]]:
-    """The effects that decide claims."""
-    return [(name, claim.effect) for name, (_, claim) in ALL.items() if claim.effect]
-
-
-def apart(case: Mapping[str, Value], held: Mapping[str, Value]) -> str:
-    """What tells a case from one that it is held against."""
-    both = [{name: values.get(name, BY_NAME[name].default) for name in {**case, **held}} for values in (case, held)]
-    names = [name for name in both[0] if both[0][name] != both[1][name]]
-    return " rather than ".join(shown({name: values[name] for name in names}) for values in both)
-
-
-def shown(values: Mapping[str, Value]) -> str:
-    """Values as a reader writes them."""
-    return ", ".join(f"{name}={value}" for name, value in values.items())
-
-
-def test_every_claim_compares_what_the_list_compares() -> None:
-    """Its A and its B, which way it goes, and in what; swapped sides would turn a verdict round."""
-    assert {name: said(claim) for name, (_, claim) in ALL.items()} == SAID
-    assert all(claim.id == name and claim.says.endswith(".") for name, (_, claim) in ALL.items())
-    assert {name: apart(effect.cases[0], effect.against[0]) for name, effect in deciding() if effect.against} == RATHER

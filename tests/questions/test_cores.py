@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from made_trials import make_trials
 
-from feedrate.questions.cores import analysis, charts, page
+from feedrate.questions.cores import charts, page
 from feedrate.schema.axes import Value
 
 FILES: dict[str, Value] = {"workload": "imagefolder_standin", "storage_format": "folder", "patch_size": 224}
@@ -45,13 +45,13 @@ def test_a_core_s_rate_is_that_of_busy_cores() -> None:
 
     A loader whose batches the training process normalises in a GPU's place is left out.
     """
-    found = analysis.per_core(trials(), CORES)
+    found = charts.per_core(trials(), CORES)
     assert [(core.decoder, core.workers, round(core.value)) for core in found] == [
         ("simplejpeg, scaled", 4, 300),
         ("Pillow", 1, 300),
         ("Pillow", 4, 150),
     ]
-    assert [core.workers for core in analysis.busiest(found)] == [4, 4]
+    assert [core.workers for core in charts.busiest(found)] == [4, 4]
     assert found[2].lo == pytest.approx(150, rel=0.01)
     assert found[2].lo < 150 < found[2].hi
 
@@ -83,11 +83,6 @@ def test_a_gpu_that_was_measured_is_named_with_its_models() -> None:
     assert "resnet18 (1,000 images a second) needs 3.3 of these vCPUs; 4 feed it" in text
     assert "declared" not in text
     assert "80\u00a0%" in text
-
-
-def test_nothing_is_said_without_image_files() -> None:
-    """A run that loaded other samples has no such section."""
-    assert page.section(view(make_trials([({"mode": "load", "workload": "synthetic"}, (1.0, 1.0))])), "cores") == ""
 
 
 def test_the_chart_says_what_a_core_loads() -> None:

@@ -9,14 +9,11 @@ from typing import Any
 
 import pytest
 
-from feedrate.analysis.claims import NOT_TESTABLE
 from feedrate.pages.runs import RunView
-from feedrate.pages.verdicts import Place, Verdicts, load_verdicts
-from feedrate.plan.suite import Suite
+from feedrate.pages.verdicts import load_verdicts
 from feedrate.questions.home import page as home_page
 from feedrate.questions.home.findings import findings
 from feedrate.questions.suites import page as suites_page
-from feedrate.schema import words
 
 
 def body(*runs: RunView) -> str:
@@ -34,19 +31,6 @@ def test_the_main_suite_speaks_for_its_machine(show: Callable[..., RunView]) -> 
     assert opening[0] is main
 
 
-def test_an_older_protocol_is_named(show: Callable[..., RunView]) -> None:
-    """Figure, tables and the page of a suite name the older protocol that they rest on, and what it did otherwise."""
-    stored = show(fails="none", blocks=2)
-    view = RunView(stored.run)
-    view.manifest = stored.manifest.model_copy(update={"protocol_version": 1})
-    suite = suites_page.page("loader", "suites/loader.md", Suite("Which?", ()), [view]).body
-    for text, places in ((body(view), 2), (suite, 1)):
-        assert unescape(text).count("2 blocks (protocol 1),") == places
-        assert unescape(text).count(words.protocol_note(1)) == 1
-    assert view.origin.basis.endswith("(protocol 1)")
-    assert "rotocol 1" not in body(stored)
-
-
 def test_each_device_of_a_machine_has_its_numbers(
     show: Callable[..., RunView], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -62,11 +46,6 @@ def test_each_device_of_a_machine_has_its_numbers(
     assert f"16 cores {{ #numbers-{gpu.machine_id} }}" in text
     assert "the numbers of the 1 machine measured last" in text
     assert "All 2 machines" in text
-
-
-def test_calibration_alone_is_no_machines_number(show: Callable[..., RunView]) -> None:
-    """What asks about feedrate says nothing of a machine."""
-    assert home_page.leading([show(suites=("calibration",), plants=True)]) == []
 
 
 def test_three_doors_say_what_is_behind_them(show: Callable[..., RunView]) -> None:
@@ -114,26 +93,3 @@ def test_findings_lead_to_what_they_were_made_from(show: Callable[..., RunView])
     assert [(unescape(text), href, source) for text, href, source in found] == [
         (each.text, each.page.replace(".md", ".html"), each.source) for each in expected
     ]
-
-
-def test_two_devices_of_one_machine_are_both_counted(show: Callable[..., RunView]) -> None:
-    """A machine whose claims were tested on both of its devices tells the verdicts of both."""
-    view = show(suites=("claims",), claims=("storage",), blocks=6, fails="none")
-    one = load_verdicts([view])
-    places = (Place(view, "cpu", True), Place(view, "cuda", True))
-    two = Verdicts(one.claims, places, {name: part * 2 for name, part in one.results.items()}, ())
-    counts = one.tally(0)
-    found = f"{counts['confirmed']} confirmed and {counts['refuted']} refuted"
-    tested = f"{sum(one.tally(0).values()) - one.tally(0)[NOT_TESTABLE]} tested so far, on one machine"
-    assert f"{tested}: {found}.<" in home_page.page([view], [], one).body
-    assert f"{tested}: {found} on CPU, {found} on CUDA.<" in home_page.page([view], [], two).body
-
-
-def test_a_run_without_tasks_is_not_called_failed(show: Callable[..., RunView]) -> None:
-    """A run of a stage alone ended well: only where no trial did is that said."""
-    whole = show(fails="none")
-    stage = RunView(whole.run)
-    stage.trials = whole.trials[whole.trials["mode"].eq("compute")]
-    assert "This run has no task whose best setting could be told" in body(stage)
-    assert "No trial of this run ended well" not in body(stage)
-    assert "No trial of this run ended well; its page lists why." in body(show(fails="all"))

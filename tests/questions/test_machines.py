@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from html import unescape
-from types import ModuleType
 from typing import Any
 
 import pytest
 
 from feedrate.pages.runs import RunView
 from feedrate.pages.verdicts import load_verdicts
-from feedrate.questions.home.page import leading
 from feedrate.questions.machines import page as machines_page
 from feedrate.questions.reference import page as reference_page
 from feedrate.questions.suites import page as suites_page
@@ -54,15 +52,13 @@ def test_machines_are_compared_by_a_task_that_most_have(show: Show) -> None:
 
 @pytest.mark.slow
 def test_the_newest_run_of_a_task_speaks(show: Show) -> None:
-    """Two runs of the same tasks: the newer is told, the older is listed; a run of an earlier protocol says nothing."""
+    """Two runs of the same tasks: the newer is told, the older is listed."""
     old, new = show(), show(run_id="20260202T030405Z-fake")
-    other = show(run_id="20260303T030405Z-fake", protocol_version=1)
-    found = machines_page.tasks_of([other, new, old])
-    assert {best.view for best in found.values()} == {new}
-    text = page(other, new, old)
+    assert {best.view for best in machines_page.tasks_of([new, old]).values()} == {new}
+    text = page(new, old)
     assert f"best-{new.slug}" in text
     assert f"best-{old.slug}" not in text
-    assert all(f"{view.slug}.html" in text for view in (other, new, old))
+    assert all(f"{view.slug}.html" in text for view in (new, old))
 
 
 @pytest.fixture
@@ -111,23 +107,6 @@ def test_the_faster_device_speaks_for_a_machine(both: tuple[RunView, RunView], s
     assert "two devices" not in machines_page.index_page([other, gpu]).body
 
 
-def test_a_machine_counts_once_where_tasks_are_shared(both: tuple[RunView, RunView]) -> None:
-    """A task that one machine has on two devices is not had by two machines."""
-    cpu, gpu = (machines_page.tasks_of([view]) for view in both)
-    (_, task), best = next(iter(cpu.items()))
-    mine, theirs = task, ("other",)
-    twice = {("cpu", mine): best, ("cuda", mine): next(iter(gpu.values()))}
-    assert machines_page.shared_task([twice, {("cpu", theirs): best}, {("cuda", theirs): best}]) == theirs
-
-
-def test_what_nodes_did_together_ranks_no_machine(show: Show) -> None:
-    """A run of a cluster's nodes that swept together says how a cluster scales, not which settings suit one of them."""
-    alone, together = show(), show(suites=("scaling",), cores=4, run_id="20260104T030405Z-fake")
-    found = [row for row in rows(machines_page.index_page([together, alone]).body) if row]
-    assert [row[6] == "not measured" for row in found] == [False, True]
-    assert leading([together, alone]) == [alone]
-
-
 def test_stages_alone_are_those_of_the_same_run(show: Show) -> None:
     """Each stage's own throughput stands beside the whole with interval and n; an emulated step's is declared."""
     text = page(show(fails="none"))
@@ -139,14 +118,6 @@ def test_stages_alone_are_those_of_the_same_run(show: Show) -> None:
     assert "n = 6" in emulated[1]
     assert "n = 6" in emulated[2]
     assert "Copy alone" not in section
-
-
-def test_a_machine_without_good_trials_is_still_a_machine(show: Show) -> None:
-    """All failed: what it is and its runs are told, and that nothing says which settings suit it."""
-    text = page(show(fails="all", batches=(8,)))
-    assert "No run of this machine says which settings suit it." in text
-    assert "Example 9000" in text
-    assert "{ #best }" not in text
 
 
 def test_verdicts_of_the_machine_are_listed(show: Show) -> None:
@@ -164,17 +135,6 @@ def test_verdicts_of_the_machine_are_listed(show: Show) -> None:
     assert "{ #claims }" not in machines_page.page([unasked], verdicts, {}).body
 
 
-def test_verdicts_name_the_device(show: Show) -> None:
-    """A machine with claims tested on its CPU and on its GPU has a table of each, and each says which it is."""
-    asked: dict[str, Any] = {"suites": ("claims",), "claims": ("collate",), "blocks": 2, "fails": "none"}
-    runs = [show(run_id="cpu", gpu_idle=True, **asked), show(run_id="gpu", device="cuda", **asked)]
-    verdicts = load_verdicts(runs)
-    text = machines_page.page(runs, verdicts, {}).body.partition("{ #claims }")[2].partition("## ")[0]
-    for device in ("CPU", "GPU"):
-        assert f"claims on {device}: " in text
-        assert f"tested here on {device}, with effects" in text
-
-
 @pytest.mark.slow
 def test_runs_machines_and_suites_lead_to_each_other(show: Show) -> None:
     """The lists of runs and of machines and the suites' pages link a machine's page, and that links all of them."""
@@ -187,17 +147,3 @@ def test_runs_machines_and_suites_lead_to_each_other(show: Show) -> None:
     text = page(view)
     for target in (view.page, questions[0][1], machines_page.INDEX):
         assert target.replace(".md", ".html").removeprefix("machines/") in text
-
-
-def test_hostile_names_stay_text(show: Show, fake_run: ModuleType) -> None:
-    """Markup in the processor's name or in a suite's makes no element."""
-    odd: Any = show(run_id=f"<b>x</b> {fake_run.HOSTILE}", hostile=True, batches=(8,), suites=(fake_run.HOSTILE,))
-    for text in (page(odd), machines_page.index_page([odd]).body):
-        assert "<script>document" not in text
-        assert "<img" not in text
-        assert "<b>x" not in text
-
-
-def test_no_machine_is_said() -> None:
-    """Without runs the table is a sentence that says what to type."""
-    assert "make sweep" in machines_page.index_page([]).body

@@ -15,14 +15,14 @@ from fake_kind import Fake
 from made_trials import make_trials
 from rich.console import Console
 
-from feedrate.analysis.blocks import Floats
+from feedrate.analysis.estimate import Floats
 from feedrate.pages.runs import load_runs
-from feedrate.questions.nodes import chart, page, sentences, terminal
+from feedrate.questions.nodes import page, sentences, terminal
 from feedrate.questions.nodes.analysis import ALL, Found, find, found_by, judge, spread
-from feedrate.questions.nodes.sweep import named, sweeps
+from feedrate.questions.nodes.sweep import named
 from feedrate.schema.axes import Value
 from feedrate.schema.errors import InputError
-from feedrate.store import clusters, marks, runs
+from feedrate.store import clusters, runs
 
 NODES, CELLS, BLOCKS, NOISE = 8, 6, 8, 0.03
 SLOW = 3
@@ -55,14 +55,6 @@ def trend(random: np.random.Generator, shape: tuple[int, ...]) -> Floats:
     """Every node drifts by its own straight line, one standard deviation each way and more."""
     slopes = random.normal(size=(shape[0], 1, 1))
     return random.normal(size=shape) + slopes * np.linspace(-1, 1, shape[2])
-
-
-def wandering(random: np.random.Generator, shape: tuple[int, ...]) -> Floats:
-    """All cells of a block are off together, and the next block is off by nine tenths of it."""
-    found = random.normal(size=(shape[0], 1, shape[2]))
-    for block in range(1, shape[2]):
-        found[..., block] = 0.9 * found[..., block - 1] + np.sqrt(1 - 0.9**2) * found[..., block]
-    return np.broadcast_to(found, shape)
 
 
 def parts(random: np.random.Generator, slower: float, noise: Noise, blocks: int = BLOCKS) -> dict[str, Floats]:
@@ -98,19 +90,6 @@ def test_alike_nodes_are_seldom_named(noise: Noise, clusters: int) -> None:
     assert rates(clusters, 0.0, noise)[1] <= 0.05
 
 
-def test_noise_that_wanders_breaks_the_rate() -> None:
-    """The page says so: where a block resembles the one before, alike nodes are named far too often."""
-    assert rates(100, 0.0, wandering)[1] > 0.5
-    assert "Noise that wanders" in (Path(page.__file__).parent / "page.md").read_text(encoding="utf-8")
-
-
-@pytest.mark.slow
-def test_noise_that_cells_share_needs_more_blocks() -> None:
-    """Half of the variance common to a block's cells: 8 blocks find the slow node too seldom, 12 often enough."""
-    assert rates(1000, 0.05, shared)[0] < 0.95
-    assert rates(1000, 0.05, shared, 12)[0] >= 0.95
-
-
 def test_what_a_sweep_could_find_is_told_rightly() -> None:
     """A node that is as slow as it says is found in 95 % of clusters, give or take what 300 can tell."""
     random = np.random.default_rng(3)
@@ -143,13 +122,6 @@ def test_a_node_is_held_against_the_others_that_are_alike() -> None:
     assert list(judge(at(0.0, 0.1, -5.0)).query("outlying")["at"]) == [2]
 
 
-def test_the_error_of_a_distance_is_that_of_repeated_sweeps() -> None:
-    """Root mean square over 300 clusters, at most 3 % off how much distances spread."""
-    random = np.random.default_rng(6)
-    every = pd.concat([judge({ALL: parts(random, 0.0, normal)[ALL]}) for _ in range(300)])
-    assert np.sqrt((every["error"] ** 2).mean()) == pytest.approx(np.log(every["ratio"]).std(), rel=0.03)
-
-
 def test_what_all_nodes_show_in_a_block_is_no_noise() -> None:
     """All of them warm up by 20 %: distances and their errors stay as they are."""
     planted = parts(np.random.default_rng(7), 0.05, normal)
@@ -166,13 +138,6 @@ def test_a_node_with_other_blocks_is_not_off() -> None:
     more = np.full((NODES, CELLS, 1), np.nan)
     more[1] = logs[1, :, -1:] + 0.3
     assert judge({ALL: np.concatenate([logs, more], axis=2)})["ratio"][1] == pytest.approx(ratio, abs=0.02)
-
-
-def test_only_nodes_that_are_asked_about_are_named() -> None:
-    """The family is theirs: another is not named however far it is off."""
-    logs = parts(np.random.default_rng(1), 0.2, normal)[ALL]
-    assert not judge({ALL: logs}, asked=[0, 1])["outlying"].any()
-    assert list(judge({ALL: logs}, asked=[SLOW, 1]).query("outlying")["at"]) == [SLOW]
 
 
 def test_a_trial_that_failed_moves_no_node() -> None:
@@ -240,24 +205,6 @@ def test_the_slow_stage_is_named() -> None:
     assert "% slower" in lines[2]
 
 
-def test_a_stage_is_whothat_the_mean_of_all_cells_hides() -> None:
-    """One node copies 8 % slower and is 2 % slower in the mean; it copies faster where that is planted."""
-    assert "copy" in named_in(find(cluster({"copy": 0.92})))[SLOW]
-    faster = find(cluster({"copy": 1.1}))
-    assert "% faster" in sentences.distance(faster.outlying[SLOW].query("part == 'copy'").iloc[0])
-
-
-def test_stamps_are_asked_of_outlying_nodes_alone() -> None:
-    """Stamps of a node that is as fast as the others name nobody."""
-    found = find(cluster({}, decode=1.5))
-    assert found.outlying == {}
-    assert not len(found.stamped)
-    assert sentences.answer(found).startswith("No node stands out: none of 8")
-    trials = cluster({"load": 0.9, "train": 0.95})
-    trials.loc[trials["node"].eq(5), "worker_decode_ns"] *= 1.5
-    assert list(named_in(find(trials))) == [SLOW]
-
-
 def test_cells_are_held_against_the_same_alone() -> None:
     """Emulated steps, other data, and what failed on a node are left out."""
     trials = cluster({})
@@ -273,7 +220,7 @@ def test_what_cannot_be_judged_is_said() -> None:
     assert "2 nodes measured something, and 3 are needed" in sentences.answer(two)
     apart = find(cluster({}).assign(data_hash=lambda frame: frame["node"].astype(str)))
     assert sentences.answer(apart).startswith("No cell ended well in two blocks of every node")
-    assert not chart.draw(apart).panels
+    assert not page.draw(apart).panels
     assert sentences.absent(two, 4) == "Node 2 and node 3 measured nothing that ended well."
 
 
@@ -329,39 +276,12 @@ def test_the_page_keeps_names_to_itself(results: Path) -> None:
     assert made.figures["nodes"].citation
 
 
-def test_without_a_sweep_there_is_no_page(results: Path) -> None:
-    """Runs by themselves are no sweep of nodes."""
-    assert page.page([view for view in load_runs(results) if not view.manifest.cluster]) is None
-
-
-def test_the_newest_sweep_comes_first(results: Path) -> None:
-    """Whatever it is called and in whichever order runs are read."""
-    first = next(run for run in runs.runs(results) if run.manifest.cluster)
-    place = first.manifest.cluster
-    assert place
-    later = {"started_at": "2027-01-02T03:04:05Z", "cluster": place.model_copy(update={"sweep": "a"})}
-    second = runs.StoredRun(first.folder, first.manifest.model_copy(update=later))
-    assert [sweep.name for sweep in sweeps([second, first])] == ["a", fake_run.SWEEP]
-
-
-def test_the_newest_run_of_a_node_speaks(tmp_path: Path) -> None:
-    """A node that swept again under the same name is one node; withdrawn runs are none."""
-    for name in ("20260102T030405Z-000a", "20260102T030405Z-000b"):
-        fake_run.write(tmp_path, Fake(name, node=0, batches=(8,), blocks=2))
-    (sweep,) = sweeps(runs.runs(tmp_path))
-    assert (sweep.nodes, list(sweep.runs)) == (fake_run.NODES, [0])
-    for run in runs.runs(tmp_path):
-        marks.withdraw(run.folder, "a defect")
-    with pytest.raises(InputError):
-        named("", tmp_path)
-
-
 def test_the_chart_says_who_is_off() -> None:
     """A panel a part, the slow node on top and in words; many nodes are cut to those farthest off, and it says so."""
-    figure = chart.draw(find(cluster({"load": 0.9, "train": 0.95})))
+    figure = page.draw(find(cluster({"load": 0.9, "train": 0.95})))
     assert [panel.title for panel in figure.panels][:2] == ["All cells", "Loading alone"]
     assert "outlying: node 3." in figure.panels[0].message
     assert "outlying: none." in figure.panels[2].message
-    many = chart.draw(find(cluster({"load": 0.9}, nodes=40)))
+    many = page.draw(find(cluster({"load": 0.9}, nodes=40)))
     assert any("Of 40 nodes 32 are drawn" in note for note in many.notes)
     assert len(many.rows) == 40 * len(many.panels)

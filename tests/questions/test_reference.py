@@ -6,19 +6,16 @@ import re
 import shlex
 from collections.abc import Callable
 
-import pytest
 from typer.main import get_command
 
 from feedrate.cli import app
-from feedrate.pages import descriptions
 from feedrate.pages.runs import RunView
 from feedrate.plan import claim
 from feedrate.questions.reference import page as reference_page
 from feedrate.schema import plugins
 from feedrate.schema.axes import AXES
-from feedrate.schema.columns import AXIS_COLUMNS, PROTOCOL_VERSION, TABLES
+from feedrate.schema.columns import AXIS_COLUMNS, TABLES
 from feedrate.schema.plugins import ROOT
-from feedrate.store.runs import RESULTS, benches
 from feedrate.suites import _cells
 
 
@@ -40,15 +37,6 @@ def test_every_group_has_its_heading() -> None:
     assert all(entry == f"{prefix}-{name}" for prefix, name, entry in named)
 
 
-def test_docs_are_shown_as_text_and_names_as_code() -> None:
-    """What a docstring sets apart is code, whatever else it holds is text; units are spelled as people write them."""
-    assert descriptions.prose("of the check *termination*, `a_b`'s 2 * 3 <i>") == (
-        "of the check <code>termination</code>, <code>a_b</code>’s 2 * 3 &lt;i&gt;"
-    )
-    text = re.sub(r"<[^>]+>", " ", reference_page.dictionary_page().body)
-    assert not re.search(r"[*`]|\bus\b", text)
-
-
 Show = Callable[..., RunView]
 
 
@@ -61,28 +49,6 @@ def test_every_run_is_named_on_its_day(show: Show) -> None:
     for view in (first, second):
         assert view.machine_page.replace(".md", ".html") in text
         assert f"{sum(view.manifest.outcomes.values()):,}" in text
-    assert "2 runs, all of protocol version" in text
-
-
-def test_other_protocols_are_told_apart(show: Show) -> None:
-    """A run of another protocol version is said not to be compared."""
-    text = reference_page.page([show(protocol_version=99, run_id="99"), show()], [], "").body
-    assert f"only: 1 of version 99, 1 of version {PROTOCOL_VERSION}." in " ".join(text.split())
-
-
-def test_changes_of_feedrate_follow_a_level_lower() -> None:
-    """The repository's changelog stands below the runs, its headings under the page's."""
-    text = reference_page.page([], [], "# Changelog\n\nWords.\n\n## 1.0\n\n- more\n").body
-    assert "Nothing has been added yet." in text
-    assert "\n### 1.0\n" in text
-    assert "# Changelog\n\nWords" not in text
-
-
-def test_bench_records_are_data_too() -> None:
-    """What `make bench` published is listed with what it measured."""
-    found = benches(ROOT / RESULTS)
-    text = reference_page.page([], found, "").body
-    assert text.count("bench record") == len(found) > 0
 
 
 PROSE = (ROOT / "site" / "pages" / reference_page.CONTRIBUTE_PATH).read_text(encoding="utf-8")
@@ -134,9 +100,3 @@ def test_the_page_has_both_proses_and_lists_its_sections() -> None:
     assert ("Adding a chart: one function", "adding-a-chart") in titles
     assert text.count("\n## ") == len(titles) == len(dict(titles)) == text.count('<li><a href="#')
     assert "`make test` must pass" not in text
-
-
-@pytest.mark.parametrize("lacking", ["", "# Contributing\n\nNo section.\n"])
-def test_nothing_to_add_is_no_fault(lacking: str) -> None:
-    """Without sections the page has its own prose."""
-    assert "Run it" in reference_page.contribute_page(PROSE, lacking).body

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 from types import ModuleType
 
@@ -13,6 +14,7 @@ from feedrate.analysis.estimates import rows_of
 from feedrate.pages.runs import RunView
 from feedrate.pages.tasks import set_words
 from feedrate.questions.summary import terminal as summary_terminal
+from feedrate.schema import words
 from feedrate.schema.metrics import SAME
 from feedrate.store import runs
 
@@ -33,7 +35,8 @@ def test_one_of_a_thing_is_one(fake_run: ModuleType, tmp_path: Path) -> None:
     assert "batch 8, 1 worker" in text
     assert "1 workers" not in text
     assert "1 cells" not in text
-    assert "(one block: no interval)" in text
+    assert "(no interval, n = 1)" in text
+    assert words.INTERVALS in text
 
 
 def test_a_grade_is_explained_as_it_is_given(fake_run: ModuleType, tmp_path: Path) -> None:
@@ -41,7 +44,7 @@ def test_a_grade_is_explained_as_it_is_given(fake_run: ModuleType, tmp_path: Pat
     text = said(fake_run, tmp_path, batches=(8, 32), fails="none")
     assert f"(A best, D worst; the worst of {len(noise.CRITERIA)} criteria decides)" in text
     assert f"do not (within {100 * (SAME[1] - 1):.0f} %)" in text
-    assert " %, 6 blocks)" in text
+    assert ", n = 6)" in text
 
 
 def test_the_best_is_one_of_those_that_are_as_good(fake_run: ModuleType, tmp_path: Path) -> None:
@@ -49,18 +52,10 @@ def test_the_best_is_one_of_those_that_are_as_good(fake_run: ModuleType, tmp_pat
     text = said(fake_run, tmp_path / "many", fails="none")
     (view,) = (RunView(run) for run in runs.runs(tmp_path / "many"))
     best = rows_of(view.headlines)
-    assert text.count(" blocks), cross-fitted") == len(best)
+    assert len(re.findall(r", n = \d+\), cross-fitted", text)) == len(best)
     assert all(f"  {set_words(row)}\n" in text for row in best)
     assert any("cannot be told from the best of" in set_words(row) for row in best)
     few = said(fake_run, tmp_path / "few", blocks=3, fails="none")
     assert "(cross-fitted): needs 4 blocks" in few
     assert "×" not in few
     assert "; its samples/s are those that it was chosen by" in few
-
-
-def test_a_rate_says_what_it_rests_on() -> None:
-    """Half-width and blocks; an interval wider than the rate itself is said to be."""
-    assert summary_terminal.rate(200.0, 190.0, 210.0, 8) == "200 samples/s (± 5.0 %, 8 blocks)"
-    assert summary_terminal.rate(200.0, 10.0, 4000.0, 2) == "200 samples/s (± over 100 %, 2 blocks)"
-    assert summary_terminal.rate(200.0, float("nan"), float("nan"), 1) == "200 samples/s (one block: no interval)"
-    assert summary_terminal.rate(200.0, 190.0, 210.0, 8).count("(") == 1

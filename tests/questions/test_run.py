@@ -105,7 +105,7 @@ def test_the_letter_comes_with_its_reasons(busy: RunView, show: Show) -> None:
     text = plain(html)
     assert text.lstrip().startswith(f"Grade {busy.grade.letter} ")
     assert len(busy.grade.reasons) == len(noise.CRITERIA)
-    assert all(reason in text for reason in busy.grade.reasons)
+    assert all(" ".join(reason.split()) in text for reason in busy.grade.reasons)
     assert 'href="../methodology.html#grade"' in html
     assert facts.badge("index.md", busy) == (
         f'<a class="fr-grade" href="methodology.html#grade">grade {busy.grade.letter}</a>'
@@ -121,14 +121,6 @@ def test_disturbed_trials_are_counted(busy: RunView) -> None:
     assert int(view["foreign_cpu"]) > int(view["steal"]) > 0
     assert "pressure" not in view
     assert "tells nothing of: pressure" in part(busy, "What disturbed trials")
-
-
-def test_a_busy_look_is_judged_by_the_rules(busy: RunView) -> None:
-    """Before the run other work was seen, after it none; what neither look told is left out."""
-    seen = {row[0]: row[1:] for row in rows(part(busy, "Before and after")) if row}
-    assert seen["By the rules for trials"] == ["foreign_cpu", "quiet"]
-    assert seen["CPU of others"] == ["62 % of one core", "1.1 % of one core"]
-    assert not [name for name in seen if "waited" in name]
 
 
 def test_contrasts_add_up(busy: RunView) -> None:
@@ -149,33 +141,3 @@ def test_spread_is_split_and_advice_given(busy: RunView) -> None:
     assert found["advice"] in html
     shares = [int(row[2].removesuffix(" %")) for row in rows(html) if row and row[2]]
     assert sum(shares) == pytest.approx(100, abs=1)
-
-
-def test_an_older_run_shows_no_empty_sections(show: Show) -> None:
-    """A run from before noise, roles, contrasts and samples were recorded has a grade and none of the rest."""
-    old = show(asked_only=True, nulls=True)
-    assert old.grade.letter >= "B"
-    assert "contrast" not in part(old, "Why it stopped")
-    body = runs_page.page(old).body
-    assert not runs_page.page(old).figures
-    for heading in ("Control cell", "Drift, and", "The machine over the run", "Two clocks"):
-        assert heading not in body
-    assert "Before and after" not in body
-    assert "What disturbed trials" not in body
-
-
-def test_one_block_and_no_trial_break_nothing(show: Show) -> None:
-    """One block has no spread to split; a run in which all failed is graded D."""
-    assert part(show(blocks=1), "Longer windows or more blocks?") == ""
-    failed = show(fails="all")
-    assert failed.grade.letter == "D"
-    assert part(failed, "What disturbed trials") == ""
-
-
-def test_the_order_of_trials_names_roles_and_flags(busy: RunView) -> None:
-    """Each trial stands with what it ran as and what disturbed it."""
-    listing = rows(runs_page.page(busy).body.split("Order of trials")[-1])
-    known = busy.trials.sort_values(["block", "position"])
-    trials = [row for row in listing if len(row) == 7]
-    assert [row[3] for row in trials] == list(known["role"])
-    assert [row[6].replace(", ", ",") for row in trials] == list(known["flags"].fillna(""))

@@ -10,7 +10,6 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from feedrate.machine.identity import Storage
 from feedrate.pages.runs import RunView
 from feedrate.plan.suite import Suite
 from feedrate.questions.storage import page as storage_page
@@ -87,23 +86,6 @@ def test_loss_is_never_recommended_silently(show: Show) -> None:
     assert any("jpeg (lossy)" in row[-1] for row in rows)
 
 
-def test_orders_of_reading_are_apart(answers: str) -> None:
-    """What is read in the order of the disk is compared in a table of its own."""
-    usual, _, other = answers.partition("<summary>Read in the order of the disk")
-    assert "webdataset" not in usual
-    assert "in the order of the disk" not in usual.partition("What to use")[2]
-    assert "in the order of the disk" in plain(other)
-
-
-def test_streams_say_how_they_shuffle(show: Show) -> None:
-    """A run of streams alone has its table, and beside the name stands what each worker shuffles within."""
-    text = plain(
-        section(show(suites=("storage",), formats=("tfrecord", "webdataset"), blocks=3)).answers("suites/storage.md")
-    )
-    assert "streamed: shards in random order, each worker shuffles within 256 samples" in text
-    assert "If your images are" in text
-
-
 def test_sizes_packing_and_what_is_missing_are_told(compared: RunView) -> None:
     """Every format has a line with its bytes and what packing took; what was left out has its reason."""
     text = section(compared).details()
@@ -117,17 +99,6 @@ def test_sizes_packing_and_what_is_missing_are_told(compared: RunView) -> None:
     assert "it has no random access" in said
     assert "zarr, cold, 480 px: every trial of" in said
     assert "not in this run: arrow" in said
-
-
-def test_other_suites_and_single_formats_show_nothing(show: Show, compared: RunView) -> None:
-    """A suite that asks another question has no such section, nor has a run with one format or none that ended."""
-    assert not section(compared, "loader")
-    single = section(show(suites=("storage",), formats=("png",), blocks=2))
-    assert not single
-    assert single.answers("suites/storage.md") == single.details() == ""
-    failed = section(show(suites=("storage",), formats=("png", "lmdb"), blocks=2, fails="all"))
-    assert failed.answers("suites/storage.md") == ""
-    assert "every trial of" in plain(failed.details())
 
 
 @pytest.mark.parametrize(
@@ -158,18 +129,6 @@ def test_the_page_has_its_parts_once(compared: RunView) -> None:
     assert "PyTorch’s default loader" not in unescape(body)
 
 
-def test_text_from_records_stays_text(show: Show) -> None:
-    """Markup in a machine's or a workload's name makes no element."""
-    view = show(suites=("storage",), formats=("png", "lmdb"), blocks=2, hostile=True)
-    html = section(view).answers("suites/storage.md") + section(view).details()
-    assert "<script" not in html
-    assert "<img" not in html
-    assert "&lt;script&gt;" in html
-    disk = Storage(file_system="<b>", device_class="nvme", rotational=False)
-    assert storage_page.disk_words(disk) == "an NVMe disk (<b>)"
-    assert storage_page.disk_words(None) == "the disk"
-
-
 def test_knobs_of_single_formats_are_compared_with_their_default(compared: RunView) -> None:
     """Readahead, decoder and order have a line each with the default first; the faster decoder is called so."""
     rows = {(row[0], row[1], row[2]): row for row in knob_rows(compared.trials)}
@@ -180,31 +139,3 @@ def test_knobs_of_single_formats_are_compared_with_their_default(compared: RunVi
     assert any(key[0] == "access random → sequential" for key in rows)
     assert knob_rows(compared.trials.iloc[:0]) == []
     assert knob_rows(compared.trials[compared.trials["access"].eq("random")].head(1)) == []
-
-
-def test_a_contrast_is_turned_round_to_start_at_the_default() -> None:
-    """Turned round, the ratio and its ends are inverted in order, and the verdict with them."""
-    row = {
-        "axis": "decoder",
-        "a_value": "cv2",
-        "b_value": "pil",
-        "ratio": 0.8,
-        "lo": 0.5,
-        "hi": 0.9,
-        "verdict": "slower",
-    }
-    found = storage_page.start_at_default(row)
-    assert (found["a_value"], found["b_value"], found["verdict"]) == ("pil", "cv2", "faster")
-    assert [found[end] for end in ("ratio", "lo", "hi")] == pytest.approx([1.25, 1 / 0.9, 2])
-    assert storage_page.start_at_default(found) == found
-
-
-def test_both_answers_are_told() -> None:
-    """Where the larger effect differs from setting to setting, either side is counted, each with its span."""
-    row = {"pixels_pairs": "png → npy", "pixels_ratio": 3.0, "container_ratio": 2.0}
-    rows = [row | {"larger": "pixels", "times": 1.5}, row | {"larger": "container", "times": 0.25}]
-    assert storage_page.compare_effects(rows).startswith(
-        "In 1 of 2 settings what is stored matters more than the container that holds it (1.5 times the other effect); "
-        "in 1 the container matters more (4.0 times the other effect). In the same container, decoded pixels load "
-        "3.0 times as fast as PNG;"
-    )

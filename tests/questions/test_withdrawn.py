@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
-from visits import everybody
 
 from feedrate.pages.runs import RunView, load_runs
 from feedrate.pages.selection import select
@@ -86,17 +84,3 @@ def test_every_table_names_the_tier(results: Path) -> None:
     both = [view, shown_of(results, GONE)]
     assert "1 reference, 1 self-reported" in facts.tiers("machines/index.md", both)
     assert ">self-reported</a>" in facts.tiers("machines/index.md", both[1:])
-
-
-@pytest.mark.slow
-def test_a_site_is_built_of_both(results: Path, tmp_path: Path) -> None:
-    """In the finished site the withdrawn run is on its own page and in the list of runs, and in no other file."""
-    built = site_build.build(results, tmp_path / "build", everybody)
-    assert "This run was withdrawn on" in (built / "runs" / f"{GONE}.html").read_text()
-    naming = {
-        str(path.relative_to(built))
-        for path in built.rglob("*")
-        if path.suffix in (".html", ".json", ".js", ".csv", ".svg", ".bib") and GONE in path.read_text(errors="replace")
-    }
-    own: set[Any] = {f"runs/{GONE}.html", f"runs/{GONE}/run.json"}
-    assert naming - {"search/search_index.json"} == own | {"runs/index.html"}

@@ -18,7 +18,7 @@ from feedrate.charts.citation import data_hash
 from feedrate.cli import app
 from feedrate.pages.markup import Placed
 from feedrate.pages.runs import draw, load_runs, place
-from feedrate.schema.errors import FeedrateError, InputError
+from feedrate.schema.errors import InputError
 from feedrate.site import build as site_build
 from feedrate.site import figures
 
@@ -115,23 +115,6 @@ def test_what_has_not_changed_is_not_drawn_again(tmp_path: Path, monkeypatch: py
     drawn({"b": PICTURE.format("green")}, kept, folder)
     assert (folder / "b.png").read_bytes() == b
     assert len(list(kept.iterdir())) == 2
-
-
-def test_a_picture_that_cannot_be_drawn_is_named(tmp_path: Path) -> None:
-    """What is no SVG ends with one message, and nothing is shown."""
-    with pytest.raises(FeedrateError, match=r"^figures: a could not be turned into PNG and PDF: \S.*[^>]$"):
-        drawn({"a": "<no", "b": PICTURE.format("red")}, tmp_path / "kept", tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-
-
-def test_another_way_of_drawing_draws_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was kept is used only where it would be drawn the same way."""
-    monkeypatch.setattr(figures, "_drawn_by", lambda: "before")
-    drawn({"a": PICTURE.format("red")}, tmp_path / "kept", tmp_path / "out")
-    before = {path.name for path in (tmp_path / "kept").iterdir()}
-    monkeypatch.undo()
-    drawn({"a": PICTURE.format("red")}, tmp_path / "kept", tmp_path / "out")
-    assert before.isdisjoint(path.name for path in (tmp_path / "kept").iterdir())
 
 
 def test_without_results_there_is_nothing_to_write(tmp_path: Path) -> None:

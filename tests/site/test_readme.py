@@ -6,12 +6,17 @@ import re
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
+from html import unescape
 from pathlib import Path
 
 import pytest
 import yaml
 
 from feedrate.pages.runs import RunView
+from feedrate.pages.verdicts import load_verdicts
+from feedrate.plan import suite
+from feedrate.plan.claim import untestable
+from feedrate.questions.home import page as home_page
 from feedrate.schema.errors import InputError
 from feedrate.schema.plugins import ROOT
 from feedrate.site import readme
@@ -22,7 +27,8 @@ from feedrate.store.runs import StoredRun, benches, runs
 def test_every_number_comes_from_the_run_it_names() -> None:
     """Table, caption and findings are recomputed from what they name and must be the same to the letter.
 
-    From nothing else: whoever sweeps has a run more under results/ than the README knows.
+    From nothing else: whoever sweeps has a run more under results/ than the README knows. The findings stand on the
+    website's front, too, word for word.
     """
     view = readme.view()
     named = re.search(r"run `([^`]+)`", view)
@@ -32,6 +38,20 @@ def test_every_number_comes_from_the_run_it_names() -> None:
     (run,) = [run for run in every if run.manifest.run_id == named[1]]
     records = [bench for bench in benches(ROOT / "results") if bench.name in sources]
     assert view == readme.block(run, every, records)
+    views = [RunView(run) for run in reversed(every)]
+    front = unescape(home_page.page(views, [], load_verdicts(views), benches=records).body)
+    assert all(f"<li>{text} <a " in front for text in re.findall(r"^- (.+?) From `", view, re.MULTILINE))
+
+
+def test_what_is_said_of_all_claims_holds() -> None:
+    """Of what is not generated: how many claims there are and can be tested."""
+    text = " ".join(readme.README.read_text(encoding="utf-8").split())
+    claims = [claim for _, claim in suite.claims().values()]
+    assert f"{len(claims)} sentences of five widely read documents and common advice" in text
+    without = [claim for claim in claims if untestable(claim.on("cpu"), "cpu") is None]
+    assert f"{len(without)} of them can be tested without a GPU" in text
+    apart = [claim for claim in claims if claim.needs in ("disks", "machines")]
+    assert f"{len(apart)} on no single machine" in text
 
 
 def test_the_figure_is_that_of_the_run() -> None:
@@ -92,7 +112,7 @@ def test_an_emulated_step_is_explained_where_there_is_one(show: Callable[..., Ru
 def test_one_block_has_no_interval(show: Callable[..., RunView]) -> None:
     """A run of one block is shown without one, and says so."""
     text = readme.block(show(fails="none", blocks=1).run, [], [])
-    assert "(one block: none) | 1 |" in text
+    assert "(no interval) | 1 |" in text
     assert "nan" not in text
 
 

@@ -6,7 +6,6 @@ import csv
 import io
 import os
 import re
-from contextlib import closing
 from pathlib import Path
 from types import ModuleType
 from urllib.parse import unquote
@@ -16,7 +15,6 @@ from playwright.sync_api import Browser, Page, Route, expect
 from visits import COMMITTED, Site, Visit, unfold, visit
 
 from feedrate.charts.embed import MOST_ROWS
-from feedrate.pages import markup
 from feedrate.pages.runs import load_runs
 from feedrate.plan import suite
 from feedrate.questions.reference import page as reference_page
@@ -131,15 +129,6 @@ def test_a_link_leads_to_its_figure(sites: dict[str, Site], browser: Browser) ->
 
 
 @pytest.mark.slow
-def test_pictures_of_a_page_from_disk_come_alive(sites: dict[str, Site], browser: Browser) -> None:
-    """A page that is opened as a file, without a server, loads what a picture is drawn from when it is pointed at."""
-    with closing(browser.new_page()) as page:
-        page.goto((sites["main"].folder / "suites/loader.html").as_uri())
-        page.locator(".fr-chart").first.focus()
-        expect(page.locator(".fr-live svg").first).to_be_attached()
-
-
-@pytest.mark.slow
 def test_pictures_follow_the_theme(sites: dict[str, Site], browser: Browser) -> None:
     """Switching to dark recolours paper, text, scroll bars and pictures, static and live; none is drawn again."""
     seen = visit(browser, sites["main"], color_scheme="light")
@@ -162,22 +151,6 @@ def test_pictures_follow_the_theme(sites: dict[str, Site], browser: Browser) -> 
     assert seen.problems == []
 
 
-@pytest.mark.slow
-def test_hostile_text_is_shown_as_text(sites: dict[str, Site], browser: Browser, fake_run: ModuleType) -> None:
-    """Markup in run id, workload, suite, machine, notes, command and errors makes no element, and is shown as it is."""
-    view = sites["odd"]
-    seen = visit(browser, view)
-    held = 0
-    for path in view.pages:
-        page = seen.open(path)
-        assert page.locator("script", has_text="owned").count() == 0
-        assert page.locator("img[src=x], a[href^='javascript'], h1 b, main b").count() == 0, path
-        held += "<script>document.title=" in page.inner_text("body")
-    assert held >= 3
-    assert not [path for path in view.folder.rglob("*") if "<" in path.name]
-    assert seen.problems == []
-
-
 @SITES
 def test_every_link_leads_somewhere(name: str, sites: dict[str, Site]) -> None:
     """Every link within the site leads to a file that is there, its fragment to an id; no page has an id twice."""
@@ -191,24 +164,6 @@ def test_every_link_leads_somewhere(name: str, sites: dict[str, Site]) -> None:
             found = os.path.normpath(Path(path).parent / target) if target else path
             assert (view.folder / found).is_file(), (path, target)
             assert not fragment or unquote(fragment) in marks[found], (path, target, fragment)
-
-
-@pytest.mark.slow
-def test_one_block_and_no_metrics_and_failures_are_said(sites: dict[str, Site], browser: Browser) -> None:
-    """One block: no interval, said. All failed: said, with reasons. Missing metrics: said. No axes without marks."""
-    seen = visit(browser, sites["odd"])
-    text = seen.open("runs/one-block.html").inner_text("main")
-    assert "One block only" in text
-    assert "one block: none" in text
-    text = seen.open("runs/all-failed.html").inner_text("main")
-    assert "What failed" in text
-    assert "Best settings" not in text
-    unfold(seen.page.locator("summary", has_text="that failed"))
-    seen.page.get_by_text("made up: ").first.wait_for()
-    page = seen.open("suites/loader.html")
-    assert page.locator(".fr-empty").count() >= 6
-    assert "No utilization was observed" in page.inner_text("main")
-    assert "No trial ended well here" in page.inner_text("main")
 
 
 def test_a_foreign_folder_is_not_deleted(tmp_path: Path) -> None:
@@ -228,14 +183,6 @@ def test_the_committed_results_make_a_site(sites: dict[str, Site]) -> None:
     pages = {path.stem for path in (built / "runs").glob("*.html")}
     assert {run.manifest.run_id for run in runs.runs(ROOT / "results")} <= pages
     assert "preadv" in (built / "accuracy.html").read_text(encoding="utf-8")
-
-
-def test_names_are_safe_and_tell_runs_apart() -> None:
-    """A safe name stays; every other gets a hash, so that no two runs share a page and none leaves its folder."""
-    assert markup.slug("20260102T030405Z-1a") == "20260102T030405Z-1a"
-    odd = [markup.slug(name) for name in ("../../x", "x", "..", "", "a/b", "a b", "<a b>")]
-    assert len(set(odd)) == len(odd)
-    assert all(name and not set(name) & set("./<> ") for name in odd)
 
 
 def test_a_link_unfolds_what_it_leads_into(seen: Visit) -> None:
@@ -314,3 +261,19 @@ def test_rows_of_a_tier_can_be_chosen(browser: Browser, fake_run: ModuleType, tm
     page.keyboard.press("Space")
     assert rows.count() == 3
     page.close()
+
+
+@pytest.mark.slow
+def test_hostile_text_is_shown_as_text(sites: dict[str, Site], browser: Browser, fake_run: ModuleType) -> None:
+    """Markup in run id, workload, suite, machine, notes, command and errors makes no element, and is shown as it is."""
+    view = sites["odd"]
+    seen = visit(browser, view)
+    held = 0
+    for path in view.pages:
+        page = seen.open(path)
+        assert page.locator("script", has_text="owned").count() == 0
+        assert page.locator("img[src=x], a[href^='javascript'], h1 b, main b").count() == 0, path
+        held += "<script>document.title=" in page.inner_text("body")
+    assert held >= 3
+    assert not [path for path in view.folder.rglob("*") if "<" in path.name]
+    assert seen.problems == []

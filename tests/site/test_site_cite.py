@@ -62,31 +62,6 @@ def test_a_citation_is_copied_with_its_whole_address(sites: dict[str, Site], bro
 
 
 @pytest.mark.slow
-def test_a_site_that_knows_its_address_cites_that(sites: dict[str, Site], browser: Browser) -> None:
-    """Built for an address (``site_url``), citations name it wherever the page is read."""
-    shown = sites["main"]
-    seen = visit(browser, shown)
-    html = (shown.folder / HOME).read_text(encoding="utf-8")
-    known = html.replace("</head>", '<link rel="canonical" href="https://example.org/feedrate/"></head>', 1)
-    seen.page.route(f"{shown.address}{HOME}", lambda route: route.fulfill(body=known, content_type="text/html"))
-    figure = seen.open(HOME).locator("#opening")
-    expect(figure.locator("button")).to_have_count(3)
-    assert form(figure, "Plain text").endswith(" https://example.org/feedrate/index.html#opening")
-
-
-@pytest.mark.slow
-def test_without_a_clipboard_the_text_is_selected(sites: dict[str, Site], browser: Browser) -> None:
-    """Where copying is not possible the button selects the text and says what to press."""
-    page = visit(browser, sites["main"]).open(HOME)
-    page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
-    figure = page.locator("#opening")
-    unfold(figure.locator(".fr-cite summary"))
-    figure.get_by_role("button", name="Copy as Plain text").click()
-    expect(figure.get_by_role("status")).to_contain_text("Ctrl+C")
-    assert page.evaluate("getSelection().toString()").strip() == form(figure, "Plain text")
-
-
-@pytest.mark.slow
 def test_without_scripts_every_figure_can_be_cited(sites: dict[str, Site], browser: Browser) -> None:
     """Without scripts every figure has its link, its files and citations, with an address below the site's."""
     seen = visit(browser, sites["main"], java_script_enabled=False)

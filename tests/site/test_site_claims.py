@@ -55,16 +55,6 @@ def ids(page: Page) -> list[str]:
     return found
 
 
-def test_without_scripts_everything_is_there(opened: Open) -> None:
-    """Every claim is listed, no check box promises anything, and pictures and table are complete."""
-    page = opened("claims.html", java_script_enabled=False)
-    assert ids(page) == list(claims())
-    assert page.locator("#fr-filter").is_hidden()
-    assert page.locator("#claims .fr-chart svg:visible").count() == 2
-    unfold(page.locator("#claim-totensor-transpose > summary"))
-    assert "make sweep SUITE=collate" in page.locator("#claim-totensor-transpose").inner_text()
-
-
 @pytest.mark.slow
 def test_check_boxes_leave_claims_everywhere(opened: Open) -> None:
     """A verdict leaves its claims in the list, the table and the pictures; a second one adds, a source narrows."""
@@ -116,17 +106,6 @@ def test_what_is_chosen_stands_in_the_address(opened: Open) -> None:
         again.locator(f"input[value='{value}']").uncheck()
     assert ids(again) == list(claims())
     assert again.url.endswith("claims.html")
-
-
-@pytest.mark.slow
-def test_one_machines_verdict_must_fit(opened: Open) -> None:
-    """Verdict and device are asked of the same machine: one's verdict and the other's device leave nothing."""
-    page = opened("claims.html#verdict=not%20testable%20here&device=cpu")
-    devices = page.locator(".fr-on:not([hidden])").evaluate_all(
-        "all => all.map(one => [one.dataset.device, one.dataset.verdict].join())"
-    )
-    assert set(devices) == {"cpu,not testable here"}
-    assert "pin-danger" in ids(page)
 
 
 @pytest.mark.slow

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import many_runs
 import pyarrow as pa
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, expect
 from visits import Site, everybody, narrowed, visit
 
-from feedrate.bench import generated
 from feedrate.questions.hardware import page as hardware_page
 from feedrate.site import build as site_build
 from feedrate.site.serve import served
 from feedrate.store import compact
-from feedrate.store.migration import arrow_schema
 from feedrate.store.runs import folders
+from feedrate.store.tables import arrow_schema
 
 MADE_UP = 2_000
 HOSTILE = "<img src=x onerror=\"document.title='owned'\">"
@@ -39,11 +39,11 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """A site of two runs with pages, and of very many that only the data set knows; the oldest is of a rare machine."""
     root = tmp_path_factory.mktemp("hardware")
     results = root / "results"
-    generated.write_compact(results, MADE_UP)
+    many_runs.write_compact(results, MADE_UP)
     compact.put(pa.Table.from_pylist([RARE], arrow_schema(compact.CELLS)), results / compact.FOLDER)
     (results / str(RARE["machine_id"])).mkdir()
     (results / str(RARE["machine_id"]) / str(RARE["run_id"])).touch()
-    generated.write(results, 2)
+    many_runs.write(results, 2)
     folder = site_build.build(results, root / "build", everybody)
     with served(folder) as address:
         yield Site(results, folder, address)
@@ -70,7 +70,7 @@ def test_a_rare_machine_is_found(browser: Browser, shown: Site) -> None:
             str(RARE[name]) in text for name in ("machine_id", "run_id", "cpu", "gpu", "cores", "device", "storage")
         )
     page.locator(FIELD).fill("made-up")
-    expect(page.locator(STATUS)).to_contain_text(f"{MADE_UP // generated.RUNS_A_MACHINE} rows, of which 100 are shown")
+    expect(page.locator(STATUS)).to_contain_text(f"{MADE_UP // many_runs.RUNS_A_MACHINE} rows, of which 100 are shown")
     page.locator(FIELD).fill("nowhere")
     expect(page.locator(STATUS)).to_contain_text("No machine matches")
     page.locator(FIELD).fill("")
@@ -85,18 +85,6 @@ def test_a_rare_machine_is_found(browser: Browser, shown: Site) -> None:
 
 
 @pytest.mark.slow
-def test_a_file_that_cannot_be_read_is_said(browser: Browser, shown: Site) -> None:
-    """The reason stands there, and the next word tries again."""
-    page = visit(browser, shown).open("hardware.html")
-    page.route(f"**/{hardware_page.FILE}*", lambda route: route.fulfill(status=404))
-    page.locator(FIELD).fill("rare")
-    expect(page.locator(STATUS)).to_contain_text("404 Not Found")
-    page.unroute(f"**/{hardware_page.FILE}*")
-    page.locator(FIELD).fill("rare x1")
-    expect(page.locator(FOUND)).to_have_count(1)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_everybody_can_read_it(theme: str, browser: Browser, shown: Site) -> None:
     """Axe finds no fault in either theme, and on a phone nothing is wider than the screen."""
@@ -106,11 +94,3 @@ def test_everybody_can_read_it(theme: str, browser: Browser, shown: Site) -> Non
         expect(page.locator(FOUND)).to_have_count(1 if words else hardware_page.LISTED)
         assert Axe().run(page, "main", {"resultTypes": ["violations"]}).response["violations"] == []
         assert narrowed(page, 360) <= 360
-
-
-@pytest.mark.slow
-def test_without_scripts_the_table_stands(browser: Browser, shown: Site) -> None:
-    """No empty frame is seen; the machines that were measured last are, with a rate, its interval and n."""
-    page = visit(browser, shown, java_script_enabled=False).open("hardware.html")
-    assert not page.locator("#fr-hardware").is_visible()
-    assert f"n = {generated.BLOCKS}" in page.locator(FOUND).first.inner_text()

@@ -70,18 +70,6 @@ def test_two_builds_do_not_meet(sites: dict[str, Site], tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_site_for_an_address(sites: dict[str, Site], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Built for an address, pages and their list name it, and a page that is not found finds its styles below it."""
-    monkeypatch.setenv("SITE_URL", ADDRESS)
-    folder = site_build.build(sites["empty"].results, tmp_path)
-    listed = re.findall("<loc>(.*)</loc>", (folder / "sitemap.xml").read_text(encoding="utf-8"))
-    assert f"{ADDRESS}claims.html" in listed
-    assert all((folder / place.removeprefix(ADDRESS)).is_file() for place in listed)
-    assert f'<link rel="canonical" href="{ADDRESS}claims.html">' in (folder / "claims.html").read_text(encoding="utf-8")
-    assert 'href="/x/assets/' in (folder / "404.html").read_text(encoding="utf-8")
-
-
-@pytest.mark.slow
 def test_processes_change_nothing(sites: dict[str, Site], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages that several processes made are byte for byte those of one."""
     monkeypatch.setattr(processes, "WORTH", 0)

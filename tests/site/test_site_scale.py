@@ -8,16 +8,13 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-import pandas as pd
+import many_runs
 import pytest
 from visits import everybody
 
-from feedrate.bench import generated
 from feedrate.pages import selection
-from feedrate.pages.markup import Page
 from feedrate.questions.hardware import page as hardware_page
 from feedrate.site import build as site_build
-from feedrate.site.publish import publish
 from feedrate.store import compact, marks
 from feedrate.store import runs as store_runs
 
@@ -39,7 +36,7 @@ class Built:
 def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     """Six made-up machines with a run each, with room for three runs and two machines; the oldest is a reference."""
     root = tmp_path_factory.mktemp("many")
-    generated.write(root / "results", MACHINES)
+    many_runs.write(root / "results", MACHINES)
     marks.set_tier(store_runs.folders(root / "results")[0], marks.REFERENCE)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(site_build, "SHOWN", SHOWN)
@@ -61,16 +58,6 @@ def test_the_newest_and_reference_runs_have_pages(built: Built) -> None:
     assert len(json.loads(built.text(hardware_page.FILE))["rows"]) == MACHINES
     assert all(run.name in built.text("hardware.html") for run in (old, *others))
     assert not (built.results / compact.FOLDER).exists()
-
-
-@pytest.mark.slow
-def test_what_is_left_out_is_said_and_reached(built: Built) -> None:
-    """Home and claims say how many machines they show, lists lead to the table of all."""
-    for path in ("index.html", "claims.html"):
-        assert "Only the 2 machines that were measured last are shown" in built.text(path), path
-    for path in ("index.html", "runs/index.html", "machines/index.html"):
-        assert "all others are in" in built.text(path), path
-        assert "hardware.html" in built.text(path), path
 
 
 @pytest.mark.slow
@@ -101,43 +88,3 @@ def test_navigation_and_search_do_not_grow(built: Built) -> None:
     linked = set(re.findall(r'href="([^"#]+)', built.text("methodology.html").partition("<article")[0]))
     for place in (*places, *linked):
         assert not place.startswith(("runs/", "machines/")) or place.endswith("/index.html")
-
-
-@pytest.mark.slow
-def test_a_page_that_mkdocs_never_saw_is_what_it_would_have_made(tmp_path: Path) -> None:
-    """The same body through mkdocs and through an empty page gives the same bytes: headings, contents, raw HTML."""
-    body = (
-        '<p class="fr-eyebrow">Run</p>\n\n# A &#60;b&#62; run\n\n<ul><li>one\n\n# no heading</li></ul>\n'
-        "## First { #first }\n\n<p>text</p>\n\n### Below &#38; under { #below }\n\n## Last { #last }\n\n- a list\n"
-    )
-    ways = [
-        Page(f"runs/{name}.md", "A <b> run", body, listed=name == "seen", hide=("navigation",))
-        for name in ("seen", "put")
-    ]
-    home = Page("index.md", "Home", "# Home\n")
-    docs, target = tmp_path / "docs", tmp_path / "site"
-    docs.mkdir()
-    publish(site_build.SOURCE, docs, target, [{"Home": "index.md"}], [home, *ways])
-    seen, made = ((target / "runs" / f"{name}.html").read_text(encoding="utf-8") for name in ("seen", "put"))
-    assert made == seen
-    assert '<a href="#below" class="md-nav__link">' in made
-
-
-def test_made_up_results_are_what_the_store_writes(tmp_path: Path) -> None:
-    """They are read back as any run, about a hundred rows each; other machines differ; the same seed gives the same."""
-    rows = generated.write(tmp_path / "a", 3)
-    runs = store_runs.runs(tmp_path / "a")
-    assert len({run.manifest.machine.machine_id for run in runs}) == len(runs) == 3
-    assert {run.manifest.device for run in runs} == {"cpu", "cuda"}
-    trials = [run.table("trials") for run in runs]
-    assert sum(map(len, trials)) == rows >= 300
-    for frame in trials:
-        phases = frame[[name for name in frame if name.startswith("host_") and name.endswith("_ns")]]
-        ended = phases.drop(columns="host_drain_ns").fillna(0).sum(axis=1)
-        assert (ended - frame["wall_ns"]).abs().max() == 0
-        assert (frame["samples"] / frame["wall_ns"] * 1e9 / frame["samples_per_s"] - 1).abs().max() < 1e-9
-        assert frame["trial_id"].is_unique
-    generated.write(tmp_path / "b", 3)
-    for run, again in zip(runs, store_runs.runs(tmp_path / "b"), strict=True):
-        pd.testing.assert_frame_equal(run.table("trials"), again.table("trials"))
-        assert run.manifest == again.manifest

@@ -13,7 +13,7 @@ from feedrate.schema.errors import InputError
 from feedrate.store import compact, marks
 from feedrate.store.compact import CELLS, Appended
 from feedrate.store.marks import REFERENCE, SELF_REPORTED
-from feedrate.store.migration import arrow_schema
+from feedrate.store.tables import arrow_schema
 
 EVERYTHING = "SELECT machine_id, run_id, cell_id, samples_per_s, tier FROM cells ORDER BY ALL"
 

@@ -117,7 +117,7 @@ def bench_record(cpu_model: str = "Example", **changes: object) -> BenchRecord:
         "epochs_witness_ns": 10**9,
         "estimates": {"wall_clock": 800.0, "mean_of_rates": 9000.0},
     }
-    machine = runs.runs(plugins.ROOT / "tests" / "golden" / "v2")[0].manifest.machine
+    machine = runs.runs(ROOT / "results")[0].manifest.machine
     whole = {
         "feedrate_version": "0.1.0",
         "machine": machine.model_copy(update={"cpu_model": cpu_model}),

@@ -11,7 +11,7 @@ from feedrate.pages import descriptions
 from feedrate.pages.runs import RunView
 from feedrate.plan.search import GRID_BLOCKS
 from feedrate.questions.runs.page import page
-from feedrate.questions.runs.search import searches
+from feedrate.questions.runs.search_charts import searches
 from feedrate.share.terminal import validate
 from feedrate.store import runs
 

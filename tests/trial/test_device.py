@@ -109,11 +109,17 @@ def happens(plan: Plan) -> dict[str, list[int]]:
 
 @pytest.mark.parametrize("name", PLANS)
 def test_what_is_measured_is_what_happens(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each step's phases, exposed copy, gap and wait are the plan's to the nanosecond."""
+    """Each step's phases, exposed copy, gap and wait are the plan's to the nanosecond.
+
+    Whatever moves them, the same batches are trained on in the same order, as many as there are steps.
+    """
     plan = PLANS[name]
     measured = follow(plan, monkeypatch)
     assert measured.steps == happens(plan)
     assert measured.half_ratio == pytest.approx(Truth(plan).half_ratio(), rel=1e-6)
+    held = plan.prefetcher != "none"
+    assert measured.trained == list(range(plan.steps))
+    assert measured.window.tags[: plan.steps] == [str(k + held).encode() for k in range(plan.steps)]
 
 
 @pytest.mark.parametrize("prefetcher", ["none", "next_batch", "stream"])
@@ -129,16 +135,6 @@ def test_the_plans_are_held_back_by_what_they_say(prefetcher: str) -> None:
     assert shares["compute"]["fetch"] < 0.3
     assert shares["launch"]["fetch"] < 0.05
     assert sum(shares["launch"][name] for name in PASSES) > 0.8
-
-
-@pytest.mark.parametrize("prefetcher", ["none", "next_batch", "stream"])
-def test_all_batches_arrive_once_and_in_order(prefetcher: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever moves them, the same batches are trained on in the same order, as many as there are steps."""
-    plan = PLANS[f"{prefetcher}, pinned, nothing, spread 0.4"]
-    measured = follow(plan, monkeypatch)
-    held = prefetcher != "none"
-    assert measured.trained == list(range(plan.steps))
-    assert measured.window.tags[: plan.steps] == [str(k + held).encode() for k in range(plan.steps)]
 
 
 def test_a_full_queue_holds_the_host_back_and_not_the_device(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,9 +11,10 @@ import sys
 import tempfile
 import time
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,11 +65,11 @@ def test_a_rank_gets_what_distributed_sampler_gives_it(world: int, size: int, co
 
 def test_together_the_ranks_see_what_one_process_sees(monkeypatch: pytest.MonkeyPatch) -> None:
     """The k-th batches of all ranks hold the samples of one process' k-th batch with their sizes added, epochs on."""
-    one = feed.order(Job("trial", cell={**CELL, "parallel": "none", "world_size": 1, "batch_size": 8}), 20)
+    one = feed.batch_order(Job("trial", cell={**CELL, "parallel": "none", "world_size": 1, "batch_size": 8}), 20)
     all_ranks = []
     for rank in range(2):
         monkeypatch.setattr(distributed, "rank_and_world", lambda rank=rank: (rank, 2))
-        all_ranks.append(feed.order(Job("trial", cell=CELL), 20))
+        all_ranks.append(feed.batch_order(Job("trial", cell=CELL), 20))
     for whole, *shares in islice(zip(one, *all_ranks, strict=True), 7):
         assert all(len(share) == 4 for share in shares)
         assert sorted(chain.from_iterable(shares)) == sorted(whole)
@@ -120,7 +121,7 @@ def test_data_parallel_is_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     job, model = Job("trial", cell={**CELL, "parallel": "dp", "world_size": 3}), torch.nn.Linear(1, 1)
     monkeypatch.setattr(torch.nn, "DataParallel", lambda model, device_ids: (model, device_ids))
     assert distributed.replicate(job, model) == (model, [0, 1, 2])
-    assert [len(batch) for batch in islice(feed.order(job, 64), 6)] == [12] * 6
+    assert [len(batch) for batch in islice(feed.batch_order(job, 64), 6)] == [12] * 6
 
 
 def batch_of(indices: list[int]) -> Batch:
@@ -147,7 +148,7 @@ RANK = """
 import sys, torch
 from pathlib import Path
 from importlib.util import spec_from_file_location, module_from_spec
-from feedrate.trial import distributed, feed
+from feedrate.trial import distributed
 from feedrate.trial.job import Job
 
 def work(job, reporter):
@@ -155,8 +156,7 @@ def work(job, reporter):
     tests = module_from_spec(spec)
     spec.loader.exec_module(tests)
     distributed.join(job)
-    found = tests.gradients(job, lambda model: distributed.replicate(job, model), feed.order(job, 64))
-    torch.save(found, Path(sys.argv[2], f"{torch.distributed.get_rank()}.pt"))
+    torch.save(tests.both_ways(job), Path(sys.argv[2], f"{torch.distributed.get_rank()}.pt"))
 
 try:
     distributed.launch(Job.parse(sys.argv[3]), 1, work)
@@ -165,14 +165,10 @@ except RuntimeError as error:
 """
 
 
-def trained(folder: Path, *jobs: dict[str, Any]) -> list[list[torch.Tensor]]:
-    """What two ranks come to, of one node or of a node each."""
-    commands = ([sys.executable, "-c", RANK, __file__, str(folder), json.dumps(job)] for job in jobs)
-    nodes = [subprocess.Popen(command, cwd=ROOT, stdout=-1, stderr=-2, text=True) for command in commands]
-    for node in nodes:
-        said, _ = node.communicate(timeout=120)
-        assert "all ranks ended without a result" in said, said
-    return [torch.load(folder / f"{rank}.pt") for rank in range(2)]
+def both_ways(job: Job) -> list[list[torch.Tensor]]:
+    """What a rank trains where gradients are exchanged, and where they are not."""
+    jobs = [replace(job, cell={**CELL, "ddp_buckets": buckets}) for buckets in ("many", "none")]
+    return [gradients(one, partial(distributed.replicate, one), feed.batch_order(one, 64)) for one in jobs]
 
 
 @pytest.fixture
@@ -180,43 +176,36 @@ def two_nodes() -> Iterator[list[dict[str, Any]]]:
     """Where two nodes meet before a trial: the part of each node's job that says so."""
     server = Rendezvous(2, None, "127.0.0.1")
     with ThreadPoolExecutor(2) as pool:
-        yield [
-            {"meeting": asdict(each)}
-            for each in pool.map(lambda node: Meeting(server.url, node, 2).gate(0, 0), range(2))
-        ]
+        meetings = pool.map(lambda node: Meeting(server.url, node, 2).gate(0, 0), range(2))
+        yield [{"meeting": asdict(meeting)} for meeting in meetings]
     server.close()
 
 
-def agree(found: list[torch.Tensor], wanted: list[torch.Tensor]) -> None:
-    """Compare gradients and weights."""
-    assert len(found) == len(wanted)
-    for ours, theirs in zip(found, wanted, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("one_thread")
-@pytest.mark.parametrize("nodes", [1, 2])
-def test_gradients_are_those_of_one_process(tmp_path: Path, two_nodes: list[dict[str, Any]], nodes: int) -> None:
-    """From their halves of every batch two ranks compute the gradients of the whole, and come to the same weights."""
-    job = {"kind": "trial", "cell": CELL | {"nodes": nodes}, "seed": 3}
-    single = Job("trial", cell={**CELL, "parallel": "none", "world_size": 1, "batch_size": 8}, seed=3)
-    wanted = gradients(single, lambda model: model, feed.order(single, 64))
-    for found in trained(tmp_path, *(job | each for each in ([{}] if nodes == 1 else two_nodes))):
-        agree(found, wanted)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("one_thread")
-def test_gradients_that_are_not_exchanged_are_each_rank_s(
+def test_ranks_of_two_nodes_train_as_one_process(
     tmp_path: Path, two_nodes: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each rank trains by itself on its share, as if there were no other."""
-    job = {"kind": "trial", "cell": CELL | {"nodes": 2, "ddp_buckets": "none"}, "seed": 3}
-    for rank, found in enumerate(trained(tmp_path, *(job | each for each in two_nodes))):
+    """From their halves of every batch two ranks compute the gradients of the whole, and come to the same weights.
+
+    Where gradients are not exchanged, each rank trains by itself on its share, as if there were no other.
+    """
+    job = {"kind": "trial", "cell": CELL | {"nodes": 2}, "seed": 3}
+    commands = [[sys.executable, "-c", RANK, __file__, str(tmp_path), json.dumps(job | node)] for node in two_nodes]
+    nodes = [subprocess.Popen(command, cwd=ROOT, stdout=-1, stderr=-2, text=True) for command in commands]
+    for node in nodes:
+        output, _ = node.communicate(timeout=120)
+        assert "all ranks ended without a result" in output, output
+    single = Job("trial", cell={**CELL, "parallel": "none", "world_size": 1, "batch_size": 8}, seed=3)
+    whole = gradients(single, lambda model: model, feed.batch_order(single, 64))
+    for rank in range(2):
+        exchanged, apart = torch.load(tmp_path / f"{rank}.pt")
         monkeypatch.setattr(distributed, "rank_and_world", lambda rank=rank: (rank, 2))
-        single = Job("trial", cell=CELL, seed=3)
-        agree(found, gradients(single, lambda model: model, feed.order(single, 64)))
+        alone = Job("trial", cell=CELL, seed=3)
+        share = gradients(alone, lambda model: model, feed.batch_order(alone, 64))
+        torch.testing.assert_close(exchanged, whole, rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(apart, share, rtol=1e-4, atol=1e-6)
+        assert not all(map(torch.allclose, share, whole)), "a share teaches something else than the whole"
 
 
 @pytest.mark.parametrize(("buckets", "count"), [("many", 3), ("one", 1), ("none", 0)])
@@ -313,15 +302,11 @@ def test_ranks_train_together(runner: Runner) -> None:
     row = answer.result["row"]
     assert row["samples"] == row["steps"] * 4 * 2
     assert row["samples_per_s"] == row["samples"] * 1e9 / row["wall_ns"]
-    rows = chain([row], (runner.run(num_workers=1, prefetch_factor=2).result["row"] for _ in range(5)))
-    assert any(abs(_phases_ns(row) / row["wall_ns"] - 1) < 0.01 for row in rows)  # a core may be taken between two
+    phases = [f"host_{phase}_ns" for phase in ("fetch", "forward", "backward", "optimizer", "other")]
+    assert sum(row[phase] for phase in phases) == pytest.approx(row["wall_ns"], rel=0.05)  # a core may be taken away
     assert seen["window_closes"] == [True] * 4  # two ranks, two workers
     assert set(seen) >= {"first_batch", "window_opens", "result"}
     assert answer.left_processes == 0
-
-
-def _phases_ns(row: Mapping[str, Any]) -> int:
-    return sum(row[f"host_{phase}_ns"] for phase in ("fetch", "forward", "backward", "optimizer", "other"))
 
 
 def test_a_rank_that_raises_is_an_answer(runner: Runner) -> None:
@@ -333,13 +318,12 @@ def test_a_rank_that_raises_is_an_answer(runner: Runner) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rank", [0, 1])
-def test_a_killed_rank_is_an_answer(runner: Runner, rank: int) -> None:
+def test_a_killed_rank_is_an_answer(runner: Runner) -> None:
     """A rank that the kernel kills ends the trial as an error, not by its timeout; nothing is left behind."""
 
     def kill(event: str, pid: int, _: dict) -> None:
         if event == "window_opens":
-            os.kill(psutil.Process(pid).children()[rank].pid, signal.SIGKILL)
+            os.kill(psutil.Process(pid).children()[0].pid, signal.SIGKILL)
 
     answer = runner.run(watch=kill, window_s=50, read_us=3_000)
     assert answer.outcome == "error"
@@ -391,9 +375,9 @@ def test_a_window_waits_for_the_other_nodes(runner: Runner, two_nodes: list[dict
         if event == "tick" and "first_batch" in came and came["first_batch"] + 1.5 < time.perf_counter():
             came["met"] = came.get("met") or _met(second)
 
-    answer = runner.run(watch=watch, meeting=asdict(first), parallel="none", world_size=1, nodes=2)
+    answer = runner.run(watch=watch, meeting=asdict(first), mode="load", parallel="none", world_size=1, nodes=2)
     assert answer.outcome == "ok", answer.message
-    assert came["first_batch"] + 1.5 < came["met"] < came["window_opens"] < came["met"] + 0.25
+    assert came["first_batch"] + 1.5 < came["met"] < came["window_opens"] < came["met"] + 0.5
 
 
 def _met(meeting: Meeting) -> float:

@@ -6,13 +6,13 @@ import gc
 import multiprocessing
 import os
 import pickle
+import time
 from collections.abc import Callable, Iterator
 from itertools import chain, count, islice, pairwise, takewhile
 from typing import Any
 
 import pytest
 import torch
-from beside import tried
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,14 +21,16 @@ from feedrate.loaders import STAMPS, Batch, Batches, StampedCollate, StampedData
 from feedrate.machine.linux import last_level_cache_bytes
 from feedrate.machine.probes.procfs import workers_uss
 from feedrate.trial import feed, index
-from feedrate.trial.feed import EpochBatches, Epochs
 from feedrate.trial.job import Job
 
 COUNT, SIZE = 40, 4
+CPU = torch.device("cpu")
 KINDS = ("list", "numpy", "serialized")
 """Of an index."""
 CELL = {"workload": "synthetic", "mode": "load", "storage_format": "memmap", "patch_size": 8}
 CELL |= {"n_samples": COUNT, "batch_size": SIZE}
+TWO, THREADS = {"num_workers": 2}, {"num_workers": 2, "loader": "threads"}
+Fetch = Callable[[Job, int], list[Batch]]
 
 
 @pytest.fixture(scope="module")
@@ -41,24 +43,24 @@ def job(packed: str, **cell: object) -> Job:
     return Job("trial", cell=CELL | cell, packed=packed, seed=7)
 
 
+def pixels(batches: list[Batch]) -> list[bytes]:
+    return [batch.fields[0].numpy().tobytes() for batch in batches]
+
+
 @given(samples=st.integers(1, 60), size=st.integers(1, 9), steps=st.integers(1, 20), seed=st.integers(0, 99))
 @settings(max_examples=50)
 def test_epochs_deal_out_one_order(samples: int, size: int, steps: int, seed: int) -> None:
-    """Epochs of any length, put together, are the batches of the endless order; each has its length."""
+    """Epochs of any length, put together, are the batches of the endless order; each has its length.
+
+    One as long as the set is a new permutation of it.
+    """
     size = min(size, samples)
-    endless = list(islice(Batches(samples, size, seed), 3 * steps))
-    sampler = EpochBatches(iter(Batches(samples, size, seed)), steps)
+    sampler = feed.EpochSampler(iter(Batches(samples, size, seed)), steps)
     epochs = [list(sampler) for _ in range(3)]
     assert [len(epoch) for epoch in epochs] == [steps] * 3
-    assert list(chain.from_iterable(epochs)) == endless
-
-
-def test_an_epoch_as_long_as_the_set_is_a_new_permutation() -> None:
-    """Every sample once in each, in another order every time."""
-    sampler = EpochBatches(iter(Batches(COUNT, SIZE, seed=3)), COUNT // SIZE)
-    first, second = ([index for batch in sampler for index in batch] for _ in range(2))
-    assert sorted(first) == sorted(second) == list(range(COUNT))
-    assert first != second
+    assert list(chain.from_iterable(epochs)) == list(islice(Batches(samples, size, seed), 3 * steps))
+    whole = feed.EpochSampler(iter(Batches(samples, 1, seed)), samples)
+    assert sorted(chain.from_iterable(whole)) == sorted(chain.from_iterable(whole)) == list(range(samples))
 
 
 def test_an_epoch_begins_when_its_first_batch_is_asked_for() -> None:
@@ -71,7 +73,7 @@ def test_an_epoch_begins_when_its_first_batch_is_asked_for() -> None:
             yield from (1, 2)
             next(ended)
 
-    epochs = Epochs(Source())
+    epochs = feed.Epochs(Source())
     batches = iter(epochs)
     assert epochs.begun == 0
     assert [next(batches), next(batches)] == [1, 2]
@@ -84,33 +86,29 @@ def test_an_epoch_begins_when_its_first_batch_is_asked_for() -> None:
     "cell",
     [
         {"epoch_steps": 10},
-        {"epoch_steps": 3, "num_workers": 2},
-        {"epoch_steps": 3, "num_workers": 2, "persistent_workers": True},
-        {"epoch_steps": 3, "num_workers": 2, "loader": "threads"},
-        {"epoch_steps": 25, "num_workers": 2, "persistent_workers": True},
+        {"epoch_steps": 3, **TWO},
+        {"epoch_steps": 3, **THREADS},
+        {"epoch_steps": 25, **TWO, "persistent_workers": True},
     ],
     ids=str,
 )
-def test_all_epochs_give_the_same_batches(
-    packed: str, fetch: Callable[[Job, int], list[Batch]], cell: dict[str, object]
-) -> None:
+def test_all_epochs_give_the_same_batches(packed: str, fetch: Fetch, cell: dict[str, object]) -> None:
     """Sample by sample what comes without epochs and without workers: across borders, and beyond a pass of the set."""
-    expected = [batch.fields[0] for batch in fetch(job(packed), 14)]
-    batches = fetch(job(packed, **cell), 14)
-    assert all(torch.equal(batch.fields[0], one) for batch, one in zip(batches, expected, strict=True))
-    assert len({batch.numpy().tobytes() for batch in expected}) == 14
+    expected = pixels(fetch(job(packed), 14))
+    assert pixels(fetch(job(packed, **cell), 14)) == expected
+    assert len(set(expected)) == 14
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kept", [True, False])
 def test_workers_that_are_kept_are_the_same_processes(packed: str, kept: bool) -> None:
     """persistent_workers keeps them from epoch to epoch; without it every epoch has its own."""
-    opened = feed.open_feed(job(packed, num_workers=2, epoch_steps=3, persistent_workers=kept), torch.device("cpu"))
+    batches = feed.open_feed(job(packed, **TWO, epoch_steps=3, persistent_workers=kept), CPU).batches
     processes = []
     for _ in range(2):
-        list(islice(opened.batches, 2))
+        list(islice(batches, 2))
         processes.append({child.pid for child in multiprocessing.active_children()})
-        next(opened.batches)
+        next(batches)
     first, second = processes
     assert first == second if kept else not first & second
     assert len(first) == 2
@@ -118,16 +116,22 @@ def test_workers_that_are_kept_are_the_same_processes(packed: str, kept: bool) -
 
 def test_a_cold_order_ends(packed: str) -> None:
     """Whatever asks for more than one pass over the set gets none."""
-    assert len(list(feed.order(job(packed, page_cache="cold"), COUNT))) == COUNT // SIZE
+    assert len(list(feed.batch_order(job(packed, page_cache="cold"), COUNT))) == COUNT // SIZE
 
 
 def test_the_planted_truth_follows_the_order(packed: str) -> None:
-    """What reads were planted to wait is summed over the samples that came, in stored order too; epochs change none."""
-    planted = {"read_us": 100, "read_shape": "jittered"}
+    """What reads were planted to wait is summed over the samples that came, in stored order too; epochs change none.
+
+    An entry of an index waits as the packed sample does that stands for it.
+    """
+    planted: dict[str, Any] = {"read_us": 100, "read_shape": "jittered"}
     orders = [job(packed, **planted, access=access) for access in ("random", "sequential")]
     assert {feed.planted_read_ns(order, 0, COUNT // SIZE) for order in orders} == {COUNT * 100_000}
     assert len({feed.planted_read_ns(order, 0, 4) for order in orders}) == 2
     assert feed.planted_read_ns(job(packed, **planted, epoch_steps=3), 4, 9) == feed.planted_read_ns(orders[0], 4, 9)
+    entries = job(packed, **planted, index_kind="numpy", index_entries=10 * COUNT)
+    assert feed.planted_read_ns(entries, 0, 100) == 10 * COUNT * 100_000
+    assert feed.planted_read_ns(entries, 3, 4) != feed.planted_read_ns(orders[0], 3, 4)
 
 
 @given(count=st.integers(1, 300), places=st.lists(st.floats(0, 1, exclude_max=True), min_size=1, max_size=9))
@@ -136,12 +140,11 @@ def test_all_kinds_give_equal_entries(count: int, places: list[float]) -> None:
     """Whatever is looked up, in whatever order, and out of a pickle as spawned workers get it."""
     expected = list(index.entries(count))
     for kind in KINDS:
-        found = pickle.loads(pickle.dumps(index.build_index(kind, count)))
-        assert len(found) == count
-        for place in (int(share * count) for share in places):
-            assert found[place] == expected[place]
-            assert [type(value) for value in found[place].values()] == [str, int, int]
-        assert [found[place] for place in range(count)] == expected
+        built = pickle.loads(pickle.dumps(index.build_index(kind, count)))
+        for place in (*(int(share * count) for share in places), *range(count)):
+            assert built[place] == expected[place]
+            assert [type(value) for value in built[place].values()] == [str, int, int]
+        assert len(built) == count
 
 
 @pytest.fixture
@@ -158,9 +161,8 @@ def test_packed_samples_stand_for_all_entries_in_turn(dataset: StampedDataset) -
             looked.append(place)
             return super().__getitem__(place)
 
-    found = index.IndexedDataset(dataset, Noted(index.entries(3 * len(dataset))))
-    assert len(found) == 3 * len(dataset)
-    assert [int(found[place][0]) for place in range(3 * len(dataset))] == list(range(len(dataset))) * 3
+    indexed = index.IndexedDataset(dataset, Noted(index.entries(3 * len(dataset))))
+    assert [int(indexed[place][0]) for place in range(len(indexed))] == list(range(len(dataset))) * 3
     assert looked == list(range(3 * len(dataset)))
 
 
@@ -168,70 +170,42 @@ def test_a_lookup_is_part_of_reading(dataset: StampedDataset, monkeypatch: pytes
     """Its time goes into the account of the batch that it is for."""
     now = iter(range(0, 10**9, 1000))
     monkeypatch.setattr(feed.time, "perf_counter_ns", lambda: next(now))
-    plain, found = StampedCollate(dataset), index.IndexedDataset(dataset, index.build_index("numpy", len(dataset)))
+    plain, indexed = StampedCollate(dataset), index.IndexedDataset(dataset, index.build_index("numpy", len(dataset)))
     alone = STAMPS.unpack(plain([dataset[1], dataset[2]]).stamps)
-    looked_up = STAMPS.unpack(plain([found[1], found[2]]).stamps)
-    assert looked_up[0] == alone[0] + 2 * 1000
-    assert looked_up[1:4] == alone[1:4]
-    begun, ended = looked_up[4:6]
-    assert sum(looked_up[:4]) <= ended - begun
+    looked_up = STAMPS.unpack(plain([indexed[1], indexed[2]]).stamps)
+    assert looked_up[:4] == (alone[0] + 2 * 1000, *alone[1:4])
+    assert sum(looked_up[:4]) <= looked_up[5] - looked_up[4]
 
 
-def indexed(packed: str, count: int, **cell: object) -> list[bytes]:
-    opened = feed.open_feed(job(packed, **cell), torch.device("cpu"))
-    return [batch.fields[0].numpy().tobytes() for batch in islice(opened.batches, count)]
-
-
-@pytest.mark.parametrize("cell", [{}, {"num_workers": 2}, {"num_workers": 2, "loader": "threads"}], ids=str)
-def test_all_kinds_read_the_same_samples(packed: str, cell: dict[str, object]) -> None:
+@pytest.mark.parametrize("cell", [{}, THREADS, pytest.param(TWO, marks=pytest.mark.slow)], ids=str)
+def test_all_kinds_read_the_same_samples(packed: str, fetch: Fetch, cell: dict[str, object]) -> None:
     """Batch by batch, in one order over all entries; each packed sample as often as it stands for one."""
-    found = [indexed(packed, 25, index_kind=kind, index_entries=100, **cell) for kind in KINDS]
-    assert found[0] == found[1] == found[2]
-    assert indexed(packed, 25, index_kind="list", index_entries=100) == found[0]
-    order = feed.order(job(packed, index_kind="list", index_entries=100), COUNT)
-    assert sorted(chain.from_iterable(islice(order, 25))) == list(range(100))
+    jobs = [job(packed, index_kind=kind, index_entries=100, **cell) for kind in KINDS]
+    first, *others = (pixels(fetch(one, 25)) for one in jobs)
+    assert others == [first, first]
+    assert pixels(fetch(job(packed, index_kind="list", index_entries=100), 25)) == first
+    assert sorted(chain.from_iterable(islice(feed.batch_order(jobs[0], COUNT), 25))) == list(range(100))
 
 
-@tried
 def test_building_it_is_no_part_of_a_measured_time(packed: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is done before start-up begins, and is taken off the time to the first batch."""
     build = index.build_index
-
-    def slow(kind: str, count: int) -> index.Index:
-        until = feed.time.perf_counter() + 0.5
-        while feed.time.perf_counter() < until:
-            pass
-        return build(kind, count)
-
-    monkeypatch.setattr(feed, "build_index", slow)
-    opened = feed.open_feed(job(packed, index_kind="list", index_entries=20), torch.device("cpu"))
-    assert opened.settled_ns >= 0.5e9
-    assert opened.startup_ns is not None
-    assert opened.startup_ns < 0.5e9
+    monkeypatch.setattr(feed, "build_index", lambda *given: (time.sleep(0.3), build(*given))[1])
+    opened = feed.open_feed(job(packed, index_kind="list", index_entries=20), CPU)
+    assert opened.settled_ns >= 0.3e9 > (opened.startup_ns or 1e9)
 
 
-def test_the_planted_truth_follows_the_entries(packed: str) -> None:
-    """An entry waits as the packed sample does that stands for it."""
-    planted: dict[str, Any] = {"read_us": 100, "read_shape": "heavy_tailed"}
-    plain = job(packed, **planted)
-    entries = job(packed, **planted, index_kind="numpy", index_entries=10 * COUNT)
-    assert feed.planted_read_ns(entries, 0, 100) == 10 * (feed.planted_read_ns(plain, 0, 10) or 0)
-    assert feed.planted_read_ns(entries, 3, 4) != feed.planted_read_ns(plain, 3, 4)
-
-
-def _look_at_all(found: index.Index, inbox: Any, outbox: Any) -> None:
+def _look_at_all(entries: index.Index, inbox: Any, outbox: Any) -> None:
     outbox.put(None)
     inbox.get()
-    for place in range(len(found)):
-        tuple(found[place].values())
+    for place in range(len(entries)):
+        tuple(entries[place].values())
     outbox.put(None)
     inbox.get()
 
 
-@pytest.mark.parametrize(
-    ("kind", "least", "most"),
-    [("list", 20, 400), *(pytest.param(kind, -5, 5, marks=pytest.mark.slow) for kind in ("numpy", "serialized"))],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "least", "most"), [("list", 20, 400), ("numpy", -5, 5), ("serialized", -5, 5)])
 def test_only_objects_are_copied_into_a_fork_that_looks_at_them(kind: str, least: float, most: float) -> None:
     """A forked process that looks all entries up comes to own those of a list, and nothing of arrays (MiB)."""
     context = multiprocessing.get_context("fork")
@@ -256,11 +230,10 @@ def test_only_objects_are_copied_into_a_fork_that_looks_at_them(kind: str, least
 
 def test_a_copy_alone_copies_what_training_copies(packed: str) -> None:
     """Batches in turn, of memory that other processes can write to, together larger than the last-level cache."""
-    opened = feed.open_feed(job(packed, mode="copy", batch_size=COUNT), torch.device("cpu"))
+    opened = feed.open_feed(job(packed, mode="copy", batch_size=COUNT), CPU)
     first = next(opened.batches).fields
     assert opened.batch_bytes == sum(field.nbytes for field in first)
-    round_ = list(takewhile(lambda fields: fields[0] is not first[0], (batch.fields for batch in opened.batches)))
-    every = [first, *round_]
+    every = [first, *takewhile(lambda fields: fields[0] is not first[0], (batch.fields for batch in opened.batches))]
     places = sorted((field.data_ptr(), field.nbytes) for fields in every for field in fields)
     assert all(begin + size <= after for (begin, size), (after, _) in pairwise(places)), "no two overlap"
     assert sum(size for _, size in places) > last_level_cache_bytes()
@@ -280,9 +253,11 @@ def test_copies_keep_their_layout() -> None:
     assert all(torch.equal(copy, field) for copy in copies)
 
 
-def test_a_large_batch_has_another_beside_it(packed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("mode", "distinct"), [("copy", 2), ("compute", 1)])
+def test_a_large_batch_has_another_beside_it(
+    packed: str, monkeypatch: pytest.MonkeyPatch, mode: str, distinct: int
+) -> None:
     """Where one batch fills the cache two take turns; computing alone keeps to one."""
     monkeypatch.setattr(feed.linux, "last_level_cache_bytes", lambda: 1)
-    for mode, distinct in (("copy", 2), ("compute", 1)):
-        opened = feed.open_feed(job(packed, mode=mode, step="real"), torch.device("cpu"))
-        assert len({next(opened.batches).fields[0].data_ptr() for _ in range(5)}) == distinct
+    opened = feed.open_feed(job(packed, mode=mode, step="real"), CPU)
+    assert len({next(opened.batches).fields[0].data_ptr() for _ in range(5)}) == distinct

@@ -14,9 +14,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from contract import unsorted
 from PIL import Image as PILImage
 
-from feedrate.formats import Manifest, Reader, ReadOptions, Sample, Stream
+from feedrate.formats import Manifest, ReadOptions, Sample
 from feedrate.schema.errors import DataError, EnvironmentFault, InputError
 from feedrate.schema.plugins import load, names, traits
 from feedrate.trial import prepare as module
@@ -26,43 +27,35 @@ from feedrate.workloads import DataSpec, Source
 SPEC = DataSpec("synthetic", 20, 8, 1)
 SYNTHETIC = load("feedrate.workloads", "synthetic")
 PNG = load("feedrate.formats", "png")
+MEMMAP = load("feedrate.formats", "memmap")
 
 KILLED = """
 import os, sys
 from pathlib import Path
 from feedrate.trial import prepare
-with prepare.new_folder(Path(sys.argv[1]), "") as temp:
-    (temp / "half").write_text("")
-    os._exit(1)
+for name in ("set", "other"):
+    if not os.fork():
+        with prepare.new_folder(Path(sys.argv[1], name), "") as temp:
+            (temp / "half").write_text("")
+            os._exit(1)
+    os.wait()
 """
-"""A process that dies while it fills a folder."""
+"""Processes that die while they fill a folder."""
 
 
-def pack(root: Path, storage_format: str = "png", spec: DataSpec = SPEC) -> Manifest:
+def pack(root: Path, storage_format: str = "memmap", spec: DataSpec = SPEC) -> Manifest:
     return prepare(spec, storage_format, root, lambda _done, _total: None)
 
 
-def find(root: Path, storage_format: str = "png") -> Manifest:
+def find(root: Path, storage_format: str = "memmap") -> Manifest:
     """Fail when something is packed."""
     return prepare(SPEC, storage_format, root, lambda _done, _total: pytest.fail("packed again"))
 
 
-def everything(folder: Path) -> list[str]:
-    """All files and folders below the one that holds a set's formats, hidden ones too."""
+def everything(root: Path) -> list[str]:
+    """All files and folders below the one that holds the set's formats, hidden ones too."""
+    folder = dataset_root(root, SPEC, "png").parent
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*")) if folder.exists() else []
-
-
-def formats_of(root: Path) -> Path:
-    """The folder that holds the formats of the set."""
-    return dataset_root(root, SPEC, "png").parent
-
-
-def stored(packed: Reader | Stream) -> Iterator[Sample]:
-    """All samples of a set in their order."""
-    if isinstance(packed, Stream):
-        raws = sorted((raw for shard in range(packed.shards) for raw in packed.records(shard)), key=lambda raw: raw[0])
-        return map(packed.decode, raws)
-    return iter(packed)
 
 
 def replace_samples(monkeypatch: pytest.MonkeyPatch, make: Callable[[], Iterable[Sample]]) -> None:
@@ -75,6 +68,10 @@ def flat(size: int) -> Sample:
     return (np.zeros((size, size, 3), np.uint8),)
 
 
+def in_bytes(sample: Sample) -> bytes:
+    return b"".join(field.tobytes() for field in sample)
+
+
 @pytest.mark.parametrize("storage_format", names("feedrate.formats"))
 def test_the_manifest_is_true(tmp_path: Path, storage_format: str) -> None:
     """Count, shapes, bytes, versions and hash are those of what can be read back; all formats give one hash."""
@@ -82,13 +79,10 @@ def test_the_manifest_is_true(tmp_path: Path, storage_format: str) -> None:
     root = dataset_root(tmp_path, SPEC, storage_format)
     assert Manifest.load(root) == manifest
     storage = load("feedrate.formats", storage_format)
-    digest = hashlib.sha256()
-    for sample in stored(storage.open(root, ReadOptions())):
-        for field in sample:
-            digest.update(field.tobytes())
+    made, back = list(SYNTHETIC.samples(SPEC).samples), unsorted(storage.open(root, ReadOptions()))
+    assert manifest.data_hash == hashlib.sha256(b"".join(map(in_bytes, made))).hexdigest()[:16]
+    assert (sorted(map(in_bytes, back)) == sorted(map(in_bytes, made))) is not traits(storage_format).lossy
     files = [path for path in root.rglob("*") if path.is_file() and path.name != "manifest.json"]
-    assert manifest.data_hash == pack(tmp_path, "memmap").data_hash
-    assert (manifest.data_hash == digest.hexdigest()[:16]) is not traits(storage_format).lossy
     assert manifest.bytes == sum(path.stat().st_size for path in files)
     assert (manifest.count, manifest.shapes) == (20, ((8, 8, 3), (8, 8, 3)))
     assert (manifest.workload_version, manifest.format_version) == (SYNTHETIC.VERSION, storage.VERSION)
@@ -96,45 +90,44 @@ def test_the_manifest_is_true(tmp_path: Path, storage_format: str) -> None:
     assert find(tmp_path, storage_format) == manifest, "a whole folder is used as it is"
 
 
-@pytest.mark.parametrize("damage", ["workload", "format", "file", "manifest", "truncated"])
-def test_packs_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str) -> None:
-    """A folder of another version, or with a file missing or cut short, is replaced as a whole."""
-    first = pack(tmp_path)
-    root = dataset_root(tmp_path, SPEC, "png")
-    if damage in {"workload", "format"}:
-        monkeypatch.setattr(SYNTHETIC if damage == "workload" else PNG, "VERSION", 77)
-    elif damage == "manifest":
-        (root / "manifest.json").write_text("{")
-    elif damage == "file":
-        next(root.rglob("*.png")).unlink()
-    else:
-        os.truncate(next(root.rglob("*.png")), 10)
-    (root / "stray").write_text("")
-    again = pack(tmp_path)
-    assert again.data_hash == first.data_hash
-    assert not (root / "stray").exists()
-    assert [path.name for path in root.parent.iterdir()] == ["png"]
-    assert find(tmp_path) == again
-
-
-def test_a_byte_that_changed_is_found(tmp_path: Path) -> None:
-    """Raw pixels carry no checksum: a set is read whole before it is used, and packed anew where that shows damage."""
-    first = pack(tmp_path, "memmap")
-    path = dataset_root(tmp_path, SPEC, "memmap") / "pixels.bin"
+def _flip(path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
-    again = pack(tmp_path, "memmap")
-    assert again.notes == ("memmap: the packed samples were damaged and are packed anew",)
+
+
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "workload": lambda _: None,
+    "format": lambda _: None,
+    "manifest": lambda data: (data.parent / "manifest.json").write_text("{"),
+    "file": Path.unlink,
+    "truncated": lambda data: os.truncate(data, 10),
+    "flipped": _flip,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_packs_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str) -> None:
+    """A folder of another version, or with a file missing, cut short or changed in a byte, is replaced as a whole."""
+    first = pack(tmp_path)
+    root = dataset_root(tmp_path, SPEC, "memmap")
+    DAMAGE[damage](root / "pixels.bin")
+    if damage in {"workload", "format"}:
+        monkeypatch.setattr(SYNTHETIC if damage == "workload" else MEMMAP, "VERSION", 77)
+    (root / "stray").write_text("")
+    again = pack(tmp_path)
     assert (again.data_hash, again.checksum) == (first.data_hash, first.checksum)
-    assert find(tmp_path, "memmap") == again
+    noted = ("memmap: the packed samples were damaged and are packed anew",)
+    assert again.notes == (noted if damage in {"file", "truncated", "flipped"} else ())
+    assert everything(tmp_path) == ["memmap", "memmap/manifest.json", "memmap/pixels.bin"]
+    assert find(tmp_path) == again
 
 
 def test_a_lossy_format_is_held_to_its_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What comes back may differ by as much as the format says and no more; a label must come back as it was."""
     monkeypatch.setattr(load("feedrate.formats", "jpeg"), "MEAN_ERROR", 0.0)
     with pytest.raises(DataError, match="does not come back the same"):
-        pack(tmp_path, "jpeg", DataSpec("div2k_standin", 4, 16, 2))
+        pack(tmp_path, "jpeg", DataSpec("synthetic", 4, 16, 1))
     image, label = np.zeros((9, 9, 3), np.uint8), np.zeros((1, 1, 1), np.uint8)
     assert module.same_image(1.0, image + 1, image)
     assert not module.same_image(0.9, image + 1, image)
@@ -153,7 +146,7 @@ def test_broken_packing_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monke
         replace_samples(patch, breaking)
         with pytest.raises((RuntimeError, KeyboardInterrupt, EnvironmentFault)):
             pack(tmp_path)
-    assert everything(formats_of(tmp_path)) == []
+    assert everything(tmp_path) == []
     assert pack(tmp_path).count == 20
 
 
@@ -161,7 +154,7 @@ def test_broken_packing_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monke
     ("samples", "error", "message"),
     [
         ([flat(8)] * 7, InputError, "has 7 samples, n_samples asks for 20"),
-        ([flat(8)] * 19 + [flat(9)], DataError, "sample 19"),
+        ([flat(8)] * 19 + [flat(9)], DataError, "sample 19 has shapes"),
     ],
 )
 def test_wrong_samples_replace_nothing(
@@ -169,26 +162,26 @@ def test_wrong_samples_replace_nothing(
 ) -> None:
     """Too few samples, or of several shapes, are refused; a set of another version then stays as it was."""
     pack(tmp_path)
-    before = everything(formats_of(tmp_path))
-    monkeypatch.setattr(PNG, "VERSION", 77)
+    before = everything(tmp_path)
+    monkeypatch.setattr(MEMMAP, "VERSION", 77)
     replace_samples(monkeypatch, lambda: samples)
     with pytest.raises(error, match=message):
         pack(tmp_path)
-    assert everything(formats_of(tmp_path)) == before
+    assert everything(tmp_path) == before
 
 
 @pytest.mark.parametrize("changed", [0, 19])
 def test_reads_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: int) -> None:
     """A format that gives back other pixels than were packed is found out before anything is measured with it."""
-    original = PNG.pack
+    original = MEMMAP.pack
 
     def shifty(samples: Iterable[Sample], root: Path) -> None:
         original((flat(8) * 2 if index == changed else sample for index, sample in enumerate(samples)), root)
 
-    monkeypatch.setattr(PNG, "pack", shifty)
+    monkeypatch.setattr(MEMMAP, "pack", shifty)
     with pytest.raises(DataError, match=f"sample {changed} was packed but"):
         pack(tmp_path)
-    assert everything(formats_of(tmp_path)) == []
+    assert everything(tmp_path) == []
 
 
 def test_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,7 +204,7 @@ def test_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_another_process_was_faster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """When two processes (here threads) pack the same set, the second waits and uses what the first installed."""
-    original = PNG.pack
+    original = MEMMAP.pack
     waiting: list[Future[Manifest]] = []
     with ThreadPoolExecutor(1) as pool:
 
@@ -219,21 +212,16 @@ def test_another_process_was_faster(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             waiting.append(pool.submit(find, tmp_path))
             original(samples, root)
 
-        monkeypatch.setattr(PNG, "pack", overlapping)
+        monkeypatch.setattr(MEMMAP, "pack", overlapping)
         manifest = pack(tmp_path)
         assert [other.result(30) for other in waiting] == [manifest]
-    assert [path.name for path in formats_of(tmp_path).iterdir()] == ["png"]
 
 
-def test_names_of_sets() -> None:
-    """Names are readable, and every axis that changes the data changes them."""
+def test_names_of_sets(tmp_path: Path) -> None:
+    """They are readable; of photographs they change with the files of the folder, and with no other file."""
     standin = dataset_root(Path("data"), DataSpec("div2k_standin", 1024, 64, 2), "png")
     assert standin == Path("data/div2k_standin-p64-x2-n1024/png")
     assert dataset_root(Path("data"), SPEC, "lmdb") == Path("data/synthetic-p8-n20/lmdb")
-
-
-def test_a_changed_folder_is_another_set(tmp_path: Path) -> None:
-    """A folder of photographs that gained, lost or changed a file is packed anew; any other file does not matter."""
     photos = tmp_path / "photos"
     photos.mkdir()
     picture = PILImage.new("RGB", (16, 16))
@@ -265,12 +253,12 @@ def test_notes_reach_the_manifest(tmp_path: Path) -> None:
 
 def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
     """By the next one that builds the same folder; what belongs to others, living ones or other machines, is kept."""
-    for name in ("set", "other"):
-        subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / name)], check=False, timeout=60)
+    subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], check=True, timeout=60)
     killed = {path.name.split(".")[1]: path for path in tmp_path.glob(".*.tmp") if (path / "half").exists()}
     dead = killed["set"].name.split(".")[3]
-    mine = killed["set"].with_name(killed["set"].name.replace(dead, str(os.getpid())))
-    living = killed["set"].with_name(killed["set"].name.replace(dead, str(os.getppid())))
+    mine, living = (
+        killed["set"].with_name(killed["set"].name.replace(dead, str(pid))) for pid in (os.getpid(), os.getppid())
+    )
     elsewhere = tmp_path / f".set.000000.{dead}.tmp"
     for path in (mine, living, elsewhere, killed["set"].with_suffix(".old.tmp")):
         path.mkdir()
@@ -285,11 +273,7 @@ def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
 )
 def test_a_disk_that_refuses_is_told(tmp_path: Path, number: int, advice: str) -> None:
     """Where, why, what was being done, and what to do about it; nothing is left."""
-    with (
-        pytest.raises(
-            EnvironmentFault, match=f"refused while packing; {advice}, or choose another folder with --data-root"
-        ),
-        module.new_folder(tmp_path / "set", "while packing"),
-    ):
+    text = f"refused while packing; {advice}, or choose another folder with --data-root"
+    with pytest.raises(EnvironmentFault, match=text), module.new_folder(tmp_path / "set", "while packing"):
         raise OSError(number, "refused")
     assert list(tmp_path.iterdir()) == []

@@ -18,10 +18,8 @@ from feedrate.schema.errors import EnvironmentFault, InputError, TrialError
 from feedrate.trial import rendezvous
 from feedrate.trial.rendezvous import BLOCK, Meeting, Rendezvous, meet
 
-SOON_S = 10.0
-"""How long anything that is not held up may take."""
-HELD_S = 0.3
-"""How long something that is held up is looked at."""
+SOON_S, HELD_S = 10.0, 0.2
+"""How long anything that is not held up may take, and how long something that is held up is looked at."""
 TOGETHER_S = 0.25
 """Within what nodes begin together; the last to come is a second behind."""
 
@@ -31,25 +29,24 @@ class Nodes:
 
     def __init__(self, count: int, budget_s: float | None = None) -> None:
         self.server = Rendezvous(count, budget_s, "127.0.0.1")
-        self.url = self.server.url
-        self.all = [Meeting(self.url, node, count) for node in range(count)]
+        self.all = [Meeting(self.server.url, node, count) for node in range(count)]
         self._pool = ThreadPoolExecutor(4 * count)
 
     def call(self, what: Callable[..., Any], *arguments: Any) -> Future[Any]:
         """Have a thread call something."""
         return self._pool.submit(what, *arguments)
 
-    def begin(self, block: int, who: range | None = None, plan: str = "alike") -> list[Future[bool]]:
+    def begin(self, block: int, *who: int, plan: str = "alike") -> list[Future[Meeting | None]]:
         """Have nodes come to a block."""
-        return [self.call(self.all[node].begin, block, plan) for node in who or range(len(self.all))]
+        return self.gate(block, BLOCK, *who, plan=plan)
 
-    def gate(self, block: int, position: int, who: range | None = None) -> list[Future[Meeting | None]]:
+    def gate(self, block: int, position: int, *who: int, plan: str = "") -> list[Future[Meeting | None]]:
         """Have nodes come to a trial."""
-        return [self.call(self.all[node].gate, block, position) for node in who or range(len(self.all))]
+        return [self.call(self.all[node].gate, block, position, plan) for node in who or range(len(self.all))]
 
-    def meetings(self, block: int, position: int) -> list[Meeting]:
+    def meetings(self, block: int = 0, position: int = 0) -> list[Meeting]:
         """Have all nodes come to a trial, and wait for them."""
-        return [found for found in results(self.gate(block, position)) if found]
+        return [meeting for meeting in results(self.gate(block, position)) if meeting]
 
     def end(self) -> None:
         """End the server and all that wait."""
@@ -64,7 +61,7 @@ def nodes() -> Iterator[Callable[..., Nodes]]:
 
     def make(count: int, budget_s: float | None = None) -> Nodes:
         made.append(Nodes(count, budget_s))
-        assert results(made[-1].begin(0)) == [True] * count
+        assert all(results(made[-1].begin(0)))
         return made[-1]
 
     yield make
@@ -83,83 +80,73 @@ def held(*futures: Future[Any]) -> bool:
     return not any(future.done() for future in futures)
 
 
-def timed_meet(meeting: Meeting, count: int) -> float:
-    """When it returned."""
-    meet(meeting, count)
-    return time.perf_counter()
+def fails(error: type[BaseException], text: str | None, *futures: Future[Any]) -> None:
+    """All of them end with an error, soon."""
+    for future in futures:
+        with pytest.raises(error, match=text):
+            future.result(SOON_S)
 
 
 def test_a_gate_opens_when_all_have_come(nodes: Callable[..., Nodes]) -> None:
     """And tells all of them where the first node of the block listens, another one in the next block."""
     three = nodes(3)
-    first = three.gate(0, 0, range(2))
+    first = three.gate(0, 0, 0, 1)
     assert held(*first)
-    meetings = results(first + three.gate(0, 0, range(2, 3)))
-    assert [(each.block, each.position) for each in meetings] == [(0, 0)] * 3
-    assert {each.endpoint.partition(":")[0] for each in meetings} == {"127.0.0.1"}
-    assert len({each.endpoint for each in meetings}) == 1
+    meetings = results(first + three.gate(0, 0, 2))
+    assert [(meeting.block, meeting.position) for meeting in meetings] == [(0, 0)] * 3
+    assert {meeting.endpoint.partition(":")[0] for meeting in meetings} == {"127.0.0.1"}
     results(three.begin(1))
-    (endpoint,) = {meeting.endpoint for meeting in three.meetings(1, 0)}
-    assert endpoint == three.server._last[1].endpoint != three.server._last[0].endpoint
+    endpoints = {meeting.endpoint for meeting in meetings}, {meeting.endpoint for meeting in three.meetings(1, 0)}
+    assert endpoints[1] == {three.server._words[1]} != {three.server._words[0]}
+    assert len(endpoints[0]) == 1
 
 
-def test_a_node_that_has_left_is_not_waited_for(nodes: Callable[..., Nodes]) -> None:
-    """Neither at the gate where the others stand, nor at later ones."""
-    three = nodes(3)
-    waiting = three.gate(0, 0, range(2))
-    assert held(*waiting)
-    three.server.leave(2)
-    assert all(results(waiting))
-    assert results(three.begin(1, range(2))) == [True, True]
-
-
-def test_who_is_waited_for_long_is_known(nodes: Callable[..., Nodes], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody after a short wait, nobody once the gate has opened, and nobody that has left."""
+def test_a_node_that_has_left_is_not_waited_for(nodes: Callable[..., Nodes], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither where the others stand, nor later. Who is waited for long is known: nobody at first, or who has left."""
     four = nodes(4)
-    waiting = four.gate(0, 0, range(2))
+    waiting = four.gate(0, 0, 0, 1)
     assert held(*waiting)
     assert four.server.behind() == set()
     monkeypatch.setattr(rendezvous, "LONG_S", HELD_S / 2)
     assert four.server.behind() == {2, 3}
     four.server.leave(3)
     assert four.server.behind() == {2}
-    results(waiting + four.gate(0, 0, range(2, 3)))
+    assert held(*waiting)
+    four.server.leave(2)
+    assert all(results(waiting))
     assert four.server.behind() == set()
+    assert all(results(four.begin(1, 0, 1)))
 
 
 def test_a_node_that_comes_back_is_told_what_it_missed(nodes: Callable[..., Nodes]) -> None:
     """What the others have passed is over for it; where they wait it takes part again."""
     three = nodes(3)
     assert all(results(three.gate(0, 0)))
-    waiting = three.gate(0, 1, range(2))
+    waiting = three.gate(0, 1, 0, 1)
     assert held(*waiting)
-    assert results(three.begin(0, range(2, 3))) == [True]
-    assert all(results(three.gate(0, 0, range(2, 3)))), "the gate that opened last is still open"
+    assert all(results(three.begin(0, 2)))
+    assert all(results(three.gate(0, 0, 2))), "the gate that opened last is still open"
     assert held(*waiting)
-    (late,) = three.gate(0, 1, range(2, 3))
-    assert all(results([*waiting, late]))
-    assert results(three.gate(0, 0, range(2, 3))) == [None]
+    assert all(results([*waiting, *three.gate(0, 1, 2)]))
+    assert results(three.gate(0, 0, 2)) == [None]
 
 
 def test_a_node_that_dies_at_a_gate_comes_twice(nodes: Callable[..., Nodes], capfd: pytest.CaptureFixture[str]) -> None:
     """Its dead connection opens nothing while the node itself is elsewhere, doubles nothing, and nobody is told."""
     two = nodes(2)
     assert all(results(two.gate(0, 0)))
-    host, port = two.url.removeprefix("http://").partition("/")[0].split(":")
-    body = dumps((1, 0, 1, "127.0.0.1:9", ""), "gate").encode()
-    path = two.url.partition(port)[2]
+    host, port = two.server.url.removeprefix("http://").partition("/")[0].split(":")
+    body, path = dumps((1, 0, 1, "127.0.0.1:9"), "gate").encode(), two.server.url.partition(port)[2]
     with socket.create_connection((host, int(port))) as dead:
         dead.sendall(f"POST {path} HTTP/1.0\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
         dead.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # a reset, as of a node that is gone
-        while two.server._last[1].gate != (0, 1):
+        while two.server._last[1] != (0, 1):
             time.sleep(0.01)
-    assert results(two.begin(0, range(1, 2))) == [True]
-    (waiting,) = two.gate(0, 1, range(1))
-    assert held(waiting)
-    assert all(results([waiting, *two.gate(0, 1, range(1, 2))]))
-    (waiting,) = two.gate(0, 2, range(1))
-    assert held(waiting)
-    assert all(results([waiting, *two.gate(0, 2, range(1, 2))]))
+    assert all(results(two.begin(0, 1)))
+    for position in (1, 2):
+        (waiting,) = two.gate(0, position, 0)
+        assert held(waiting)
+        assert all(results([waiting, *two.gate(0, position, 1)]))
     assert capfd.readouterr() == ("", "")
 
 
@@ -169,49 +156,47 @@ def test_blocks_end_with_the_budget_for_all(nodes: Callable[..., Nodes], monkeyp
     monkeypatch.setattr(rendezvous, "time", clock)
     two = nodes(2, 10.0)
     clock.now = 60.0
-    two.meetings(0, 0)
+    two.meetings()
     for block, now, room in ((1, 63.0, True), (2, 66.0, True), (3, 69.0, False)):
         clock.now = now
-        assert results(two.begin(block)) == [room] * 2
-    assert results(two.begin(3)) == [False] * 2
-    with pytest.raises(KeyboardInterrupt):
-        results(two.gate(3, 0))
+        assert [meeting is not None for meeting in results(two.begin(block))] == [room] * 2
+    assert results(two.begin(3)) == [None, None]
+    fails(KeyboardInterrupt, None, *two.gate(3, 0))
 
 
 def test_nodes_that_plan_differently_are_refused(nodes: Callable[..., Nodes]) -> None:
     """All of them, with what to do; a node that has left has no say."""
-    three = nodes(3)
-    for future in three.begin(1, range(1), "this") + three.begin(1, range(1, 3), "that"):
-        with pytest.raises(InputError, match=r"do not plan the same cells.*make plan"):
-            future.result(SOON_S)
-    alike = nodes(3)
-    alike.begin(1, range(1), "this")
+    three, alike = nodes(3), nodes(3)
+    differing = three.begin(1, 0, plan="this") + three.begin(1, 1, 2, plan="that")
+    fails(InputError, r"do not plan the same cells.*make plan", *differing)
+    alike.begin(1, 0, plan="this")
     alike.server.leave(0)
-    assert results(alike.begin(1, range(1, 3), "that")) == [True, True]
+    assert all(results(alike.begin(1, 1, 2, plan="that")))
 
 
 def test_close_ends_all_that_wait(nodes: Callable[..., Nodes]) -> None:
     """At a block and at a trial as Ctrl-C does; a trial's own process says why its window did not begin."""
     four = nodes(4)
-    trial = four.meetings(0, 0)[0]
+    trial = four.meetings()[0]
     process = four.call(meet, trial, 2)
-    (gate,), (block,) = four.gate(0, 1, range(2, 3)), four.begin(1, range(3, 4))
+    (gate,), (block,) = four.gate(0, 1, 2), four.begin(1, 3)
     assert held(process, gate, block)
     four.server.close()
-    for future in (gate, block, *four.gate(0, 2)):
-        with pytest.raises(KeyboardInterrupt):
-            future.result(SOON_S)
-    for meeting in (lambda: process.result(SOON_S), lambda: meet(trial, 2)):
-        with pytest.raises(TrialError, match="did not begin on all 2 nodes: the sweep ends"):
-            meeting()
+    fails(KeyboardInterrupt, None, gate, block, *four.gate(0, 2))
+    fails(TrialError, "did not begin on all 2 nodes: the sweep ends", process, four.call(meet, trial, 2))
 
 
 def test_windows_begin_together(nodes: Callable[..., Nodes]) -> None:
     """When the last process has warmed up all begin, within a fraction of a second; nodes that take no part do not."""
+
+    def timed_meet(meeting: Meeting, count: int) -> float:
+        meet(meeting, count)
+        return time.perf_counter()
+
     four = nodes(4)
-    meetings = four.meetings(0, 0)
+    meetings = four.meetings()
     early = [four.call(timed_meet, meeting, 3) for meeting in meetings[:2]]
-    (elsewhere,) = four.gate(0, 1, range(3, 4))
+    (elsewhere,) = four.gate(0, 1, 3)
     time.sleep(1)
     assert held(*early)
     moments = results([*early, four.call(timed_meet, meetings[2], 3)])
@@ -224,7 +209,7 @@ def test_a_block_has_its_own_first_nodes(nodes: Callable[..., Nodes]) -> None:
     three = nodes(3)
     results(three.begin(1))
     meetings = three.meetings(1, 0)
-    (first,) = [three.call(meet, meetings[1], 2)]
+    first = three.call(meet, meetings[1], 2)
     assert held(first)
     meet(meetings[2], 2)
     first.result(SOON_S)
@@ -233,75 +218,56 @@ def test_a_block_has_its_own_first_nodes(nodes: Callable[..., Nodes]) -> None:
 @pytest.mark.parametrize("waits", [True, False])
 def test_a_trial_of_which_a_node_is_gone_fails_at_once(nodes: Callable[..., Nodes], waits: bool) -> None:
     """Whether its process failed and it stands at the next gate or it was lost, before the others wait or after."""
-    for lose in (lambda of: of.gate(0, 1, range(1, 2)), lambda of: of.server.leave(1)):
+    for lose in (lambda of: of.gate(0, 1, 1), lambda of: of.server.leave(1)):
         three = nodes(3)
-        meetings = three.meetings(0, 0)
-        waiting = three.call(meet, meetings[0], 3)
-        assert held(waiting)
+        first, _, third = three.meetings()
+        waiting = [three.call(meet, first, 3)]
         if waits:
-            waiting_too = three.call(meet, meetings[2], 3)
-            assert held(waiting, waiting_too)
-            lose(three)
-        else:
-            lose(three)
-            with pytest.raises(TrialError):
-                waiting.result(SOON_S)
-            waiting_too = three.call(meet, meetings[2], 3)
-        for future in (waiting, waiting_too):
-            with pytest.raises(TrialError, match="did not begin on all 3 nodes: that of node 1 ended before"):
-                future.result(SOON_S)
+            waiting.append(three.call(meet, third, 3))
+        assert held(*waiting)
+        lose(three)
+        text = "did not begin on all 3 nodes: that of node 1 ended before"
+        fails(TrialError, text, *waiting)
+        fails(TrialError, text, three.call(meet, third, 3))
 
 
 def test_a_process_that_gave_up_does_not_count(nodes: Callable[..., Nodes]) -> None:
     """It had warmed up, but was over or its node lost before the last one came: no window begins without it."""
-    for lose in (lambda of: held(*of.gate(0, 1, range(1))), lambda of: of.server.leave(0)):
+    for lose in (lambda of: held(*of.gate(0, 1, 0)), lambda of: of.server.leave(0)):
         two = nodes(2)
-        meetings = two.meetings(0, 0)
-        assert held(two.call(meet, meetings[0], 2))
+        first, second = two.meetings()
+        assert held(two.call(meet, first, 2))
         lose(two)
-        with pytest.raises(TrialError, match="that of node 0 ended before"):
-            meet(meetings[1], 2)
+        fails(TrialError, "that of node 0 ended before", two.call(meet, second, 2))
 
 
 def test_a_node_that_comes_back_to_a_trial_waits_for_its_new_process(nodes: Callable[..., Nodes]) -> None:
-    """Its first one, which had warmed up, is gone with it."""
+    """Its first one, which had warmed up, is gone with it; what the others measured without it it does not repeat."""
     two = nodes(2)
-    meetings = two.meetings(0, 0)
-    two.call(meet, meetings[1], 2)
-    time.sleep(HELD_S)
-    results(two.begin(0, range(1, 2)))
-    assert results(two.gate(0, 0, range(1, 2))) != [None]
-    other = two.call(meet, meetings[0], 2)
+    first, second = two.meetings()
+    assert held(two.call(meet, second, 2))
+    results(two.begin(0, 1))
+    assert results(two.gate(0, 0, 1)) != [None]
+    other = two.call(meet, first, 2)
     assert held(other)
-    meet(meetings[1], 2)
-    other.result(SOON_S)
-
-
-def test_nothing_is_measured_alone_that_the_others_have_measured(nodes: Callable[..., Nodes]) -> None:
-    """A node that was lost in a trial and comes back does not run it by itself."""
-    two = nodes(2)
-    meetings = two.meetings(0, 0)
-    results([two.call(meet, meeting, 2) for meeting in meetings])
-    results(two.begin(0, range(1, 2)))
-    (again,) = results(two.gate(0, 0, range(1, 2)))
-    with pytest.raises(TrialError, match="the others began without it"):
-        meet(again, 2)
+    results([other, two.call(meet, second, 2)])
+    results(two.begin(0, 1))
+    (again,) = results(two.gate(0, 0, 1))
+    fails(TrialError, "the others began without it", two.call(meet, again, 2))
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
 def test_every_node_is_in_every_place(count: int) -> None:
-    """Over as many blocks as nodes; in each block the places are shared out, and the leader has the first."""
+    """Over as many blocks as nodes; in each block the places are shared out."""
     turns = [[Meeting("", node, count, block).turn for node in range(count)] for block in range(count)]
     assert all(sorted(block) == list(range(count)) for block in [*turns, *zip(*turns, strict=True)])
-    assert [Meeting("", node, count, 2).leads for node in range(count)] == [node == 2 % count for node in range(count)]
 
 
 def test_a_connection_that_waits_is_kept_alive(nodes: Callable[..., Nodes]) -> None:
     """The kernel tries it now and then: nodes may wait for hours until the last one is granted."""
     two = nodes(2)
-    waiting = two.gate(0, 0, range(1))
-    assert held(*waiting)
-    port = f":{int(two.url.rpartition(':')[2].partition('/')[0]):04X}"
+    assert held(*two.gate(0, 0, 0))
+    port = f":{two.server.server_address[1]:04X}"
     lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     assert [line[5].partition(":")[0] for line in lines if line[2].endswith(port) and line[3] == "01"] == ["02"]
 
@@ -309,35 +275,31 @@ def test_a_connection_that_waits_is_kept_alive(nodes: Callable[..., Nodes]) -> N
 def test_who_does_not_know_the_path_gets_nothing(nodes: Callable[..., Nodes]) -> None:
     """Another path is not there, the same at every server and no other function are: nobody else opens a gate."""
     two = nodes(2)
-    base, secret = two.url.rsplit("/", 1)
+    base, secret = two.server.url.rsplit("/", 1)
     assert len(secret) >= 32
-    assert secret != nodes(2).url.rsplit("/", 1)[1]
+    assert secret != nodes(2).server.url.rsplit("/", 1)[1]
     for path in ("", "/", "/RPC2", f"/{secret[:-1]}", f"/{secret}/"):
         with ServerProxy(base + path) as stranger, pytest.raises(ProtocolError) as caught:
-            stranger.gate(0, 0, 0, "", "")
+            stranger.gate(0, 0, 0, "")
         assert caught.value.errcode == 404
     with pytest.raises(KeyboardInterrupt):
         replace(two.all[0], url=f"{base}/{secret[:-1]}").gate(0, 0)
-    assert [last.gate for last in two.server._last.values()] == [(0, BLOCK)] * 2
+    assert two.server._last == {0: (0, BLOCK), 1: (0, BLOCK)}
 
 
 def test_a_server_that_is_not_there_ends_the_node(nodes: Callable[..., Nodes]) -> None:
     """Where it is gone, as Ctrl-C does; where no way leads to it, with what was expected; so does a trial's process."""
     two = nodes(2)
-    (waiting,) = two.gate(0, 0, range(1))
+    (waiting,) = two.gate(0, 0, 0)
     assert held(waiting)
     two.end()
-    gone = two.all[1]
-    for come in (lambda: gone.begin(0, ""), lambda: gone.gate(0, 0), lambda: waiting.result(SOON_S)):
-        with pytest.raises(KeyboardInterrupt):
-            come()
-    with pytest.raises(TrialError, match="the sweep ends"):
-        meet(gone, 2)
-    nowhere = replace(gone, url="http://nowhere.invalid:9/path")
-    for come in (lambda: nowhere.begin(0, ""), lambda: nowhere.gate(0, 0)):
-        with pytest.raises(
-            EnvironmentFault, match=r"nowhere\.invalid:9 cannot be reached: .*; expected that nodes can"
-        ):
-            come()
-    with pytest.raises(TrialError, match=r"on all 2 nodes: the others cannot be reached$"):
-        meet(nowhere, 2)
+    gone, nowhere = two.all[1], replace(two.all[1], url="http://nowhere.invalid:9/path")
+    fails(KeyboardInterrupt, None, waiting)
+    problem = r"nowhere\.invalid:9 cannot be reached: .*; expected that nodes can"
+    for node, error, text in ((gone, KeyboardInterrupt, None), (nowhere, EnvironmentFault, problem)):
+        for come in (lambda node=node: node.gate(0, plan="alike"), lambda node=node: node.gate(0, 0)):
+            with pytest.raises(error, match=text):
+                come()
+    for node, text in ((gone, "the sweep ends"), (nowhere, r"on all 2 nodes: the others cannot be reached$")):
+        with pytest.raises(TrialError, match=text):
+            meet(node, 2)

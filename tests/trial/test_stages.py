@@ -57,26 +57,6 @@ def test_serialized_waits_after_every_stage() -> None:
     assert len(waits) == 2
 
 
-def test_without_timing_nothing_is_put_around_the_stages() -> None:
-    """With timing = off the row is the very same, and there is no timeline."""
-    plain = stages.Prefetch(row("h2d", "forward"), 0, None)
-    job = Job("trial", device="cuda", cell={"timing": "off"})
-    assert stages.instrument(job, plain, lambda: None) == (plain.row, None)
-
-
-def test_halves_are_compared_by_the_device(device: FakeDevice) -> None:
-    """A host that runs ahead queues work at once and then waits: the device's own pace counts."""
-    timeline = Timeline(["forward"])
-    (timed,) = timeline.instrument([working(device, "forward", 3)])
-    for slower, expected in ((0, 1), (3_000_000, 15 / 27)):
-        timeline.reset(10)
-        for step in range(10):
-            timed.run(None)
-            device.launch(0, slower * (step >= 5))
-        device.synchronize()
-        assert timeline.half_ratio(1) == pytest.approx(expected)
-
-
 def batches() -> Iterator[Batch]:
     return (Batch((f"b{k}",), b"") for k in range(1000))  # type: ignore[arg-type]
 
@@ -89,13 +69,15 @@ def row(*phases: str) -> list[Stage]:
     return [Stage(phase, lambda state: state) for phase in phases]
 
 
-def test_without_a_prefetcher_nothing_changes() -> None:
-    """The row is the very same, and no batch is taken."""
+def test_what_is_not_asked_for_is_not_there() -> None:
+    """Without a prefetcher and with timing = off the row is the very same, and no batch is taken."""
     plain, source = row("h2d", "forward", "backward", "optimizer"), batches()
     prefetched = stages.prefetch(trial("none"), plain, source)
     assert prefetched == (plain, 0, None)
     assert prefetched.row is plain
     assert next(source).fields == ("b0",)
+    untimed = Job("trial", device="cuda", cell={"timing": "off"})
+    assert stages.instrument(untimed, prefetched, lambda: None) == (plain, None)
 
 
 @pytest.mark.parametrize(

@@ -73,16 +73,15 @@ def test_all_is_compiled_before_the_warm_up(quick: list[dict[str, Any]], cell: d
 
 
 def test_compilers_start_no_pool_and_shapes_are_static(quick: list[dict[str, Any]]) -> None:
-    """torch.compile is asked for static shapes, and to compile in the trial's own process."""
-    stages.build(trial(model="pointwise", fusion="compile"), CPU)
-    assert quick == [{"dynamic": False, "options": {"compile_threads": 1}}]
+    """torch.compile is asked for static shapes, and to compile in the trial's own process.
 
-
-def test_cuda_graphs_are_what_pytorch_calls_reduced_overhead(quick: list[dict[str, Any]]) -> None:
-    """The same, with the options of that mode: a mode and options of one's own cannot both be given."""
-    stages.build(trial(model="pointwise", fusion="cuda_graphs"), CPU)
-    (given,) = quick
-    assert given["options"] == {"compile_threads": 1, **torch._inductor.list_mode_options()["reduce-overhead"]}
+    For CUDA graphs with the options of PyTorch's reduced overhead: a mode and options cannot both be given.
+    """
+    for fusion in ("compile", "cuda_graphs"):
+        stages.build(trial(model="pointwise", fusion=fusion), CPU)
+    plain = {"compile_threads": 1}
+    graphs = torch._inductor.list_mode_options()["reduce-overhead"]
+    assert quick == [{"dynamic": False, "options": options} for options in (plain, plain | graphs)]
 
 
 @pytest.mark.slow
@@ -130,13 +129,15 @@ def test_a_device_is_rehearsed_before_its_warm_up(monkeypatch: pytest.MonkeyPatc
     assert list(took) == ["first_step_ns"]
 
 
-@pytest.mark.parametrize(("varied", "sizes"), [(False, 1), (True, 4)])
-def test_rehearsals(varied: bool, sizes: int) -> None:
+@pytest.mark.parametrize(
+    ("fusion", "count"), [("eager", 0), ("script", 2), pytest.param("compile", 1, marks=pytest.mark.slow)]
+)
+def test_rehearsals(fusion: str, count: int) -> None:
     """A compiler sees every size of the images once, TorchScript each twice, so that the sizes' turn does not move."""
-    for fusion, count in (("eager", 0), ("script", 2 * sizes), ("compile", sizes)):
+    for varied, sizes in ((False, 1), (True, 4)):
         _, training = stages.assemble(trial(fusion=fusion, vary_shapes=varied), CPU)
         assert training
-        assert training.rehearsals == count
+        assert training.rehearsals == count * sizes
 
 
 @pytest.mark.slow

@@ -40,6 +40,7 @@ def initialised(calls: Path) -> set[int]:
     return {int(line.split()[0]) for line in lines if line.endswith(" cuInit")}
 
 
+@pytest.mark.slow
 def test_the_template_never_asks_for_cuda(calls: Path, tmp_path: Path) -> None:
     """Behind imports, a packing and trials it has not called cuInit; a child that asks for CUDA is seen."""
     asking: set[int] = set()

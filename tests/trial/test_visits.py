@@ -6,7 +6,8 @@ import dataclasses
 import os
 import statistics
 import time
-from itertools import islice
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -18,7 +19,7 @@ from PIL import Image as PILImage
 from torchvision.io import ImageReadMode, decode_image
 
 from feedrate.formats.decoders import nvjpeg
-from feedrate.loaders import Fields
+from feedrate.loaders import Batch, Fields
 from feedrate.schema.errors import DataError, InputError
 from feedrate.trial import feed, prepare, stages
 from feedrate.trial.job import Job
@@ -29,6 +30,15 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 COUNT, SIZE = 12, 4
 CELL = {"workload": "imagefolder_standin", "mode": "load", "patch_size": 32, "n_samples": COUNT, "batch_size": SIZE}
+TWO = {"num_workers": 2}
+Load = Callable[..., list[Fields]]
+
+
+def packed(root: Path, name: str = "folder", count: int = COUNT, size: int = 32) -> Path:
+    """Pack files."""
+    spec = DataSpec("imagefolder_standin", count, size, 1)
+    prepare.prepare(spec, name, root, lambda _done, _total: None)
+    return prepare.dataset_root(root, spec, name)
 
 
 @pytest.fixture(scope="module")
@@ -37,54 +47,50 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("files")
 
 
-def batches(root: Path, steps: int, **cell: object) -> list[Fields]:
-    """The first batches of a trial."""
-    spec = DataSpec("imagefolder_standin", COUNT, 32, 1)
+def job(root: Path, **cell: object) -> Job:
     name = str(cell.setdefault("storage_format", "folder"))
-    prepare.prepare(spec, name, root, lambda _done, _total: None)
-    job = Job("trial", cell=CELL | cell, packed=os.fspath(prepare.dataset_root(root, spec, name)), seed=7)
-    return [batch.fields for batch in islice(feed.open_feed(job, torch.device("cpu")).batches, steps)]
+    return Job("trial", cell=CELL | cell, packed=os.fspath(packed(root, name)), seed=7)
 
 
-def same(left: list[Fields], right: list[Fields]) -> bool:
-    """Whether batches agree in every number."""
-    return all(map(torch.equal, (f for fields in left for f in fields), (f for fields in right for f in fields)))
+@pytest.fixture
+def batches(root: Path, fetch: Callable[[Job, int], list[Batch]]) -> Load:
+    """Gives the first batches of a trial."""
+    return lambda steps, **cell: [batch.fields for batch in fetch(job(root, **cell), steps)]
 
 
 @pytest.mark.parametrize(
     "cell",
     [
-        {"num_workers": 2},
-        {"num_workers": 1, "prefetch_factor": 4},
-        {"num_workers": 2, "loader": "threads"},
-        {"num_workers": 2, "epoch_steps": 3, "persistent_workers": True},
-        {"num_workers": 1, "start_method": "spawn"},
+        TWO,
+        {**TWO, "loader": "threads"},
+        {**TWO, "epoch_steps": 3, "persistent_workers": True},
+        pytest.param({"num_workers": 1, "start_method": "spawn"}, marks=pytest.mark.slow),
         {"storage_format": "lmdb"},
-        {"storage_format": "arrow", "num_workers": 2},
+        {"storage_format": "arrow", **TWO},
         {"storage_format": "recordio"},
     ],
     ids=str,
 )
-def test_crops_are_the_same_however_they_are_loaded(root: Path, cell: dict[str, object]) -> None:
+def test_crops_are_the_same_however_they_are_loaded(batches: Load, cell: dict[str, object]) -> None:
     """Over two epochs, with workers or threads, from any format."""
-    assert same(batches(root, 6), batches(root, 6, **cell))
+    torch.testing.assert_close(batches(6, **cell), batches(6), rtol=0, atol=0)
 
 
-def test_every_epoch_has_other_crops(root: Path) -> None:
+def test_every_epoch_has_other_crops(batches: Load) -> None:
     """The classes of the second epoch are those of the first in another order; no image comes again."""
-    seen = batches(root, 6)
+    seen = batches(6)
     first, second = ([image for fields in part for image in fields[0]] for part in (seen[:3], seen[3:]))
     labels = [sorted(int(label) for fields in part for label in fields[1]) for part in (seen[:3], seen[3:])]
     assert labels[0] == labels[1]
     assert not any(torch.equal(left, right) for left in first for right in second)
 
 
-def test_streams_crop_alike_too(root: Path) -> None:
+def test_streams_crop_alike_too(batches: Load) -> None:
     """Each worker has shards of its own, and so the order differs: the images do not."""
     alone, shared = (
         sorted(
             (int(label), float(image.sum()))
-            for fields in batches(root, 6, storage_format="webdataset", access="sequential", num_workers=workers)
+            for fields in batches(6, storage_format="webdataset", access="sequential", num_workers=workers)
             for image, label in zip(*fields, strict=True)
         )
         for workers in (0, 2)
@@ -92,97 +98,85 @@ def test_streams_crop_alike_too(root: Path) -> None:
     assert alone == shared
 
 
-def test_bytes_are_normalised_where_asked(root: Path) -> None:
+@pytest.mark.parametrize("place", ["worker", "device"])
+def test_bytes_are_normalised_where_asked(batches: Load, place: str) -> None:
     """Collated at once, in the worker or where the batch is fetched, images are those of each sample by itself."""
-    plain = batches(root, 3)
-    for place in ("worker", "device"):
-        fast = batches(root, 3, collate="fast", normalize_on=place, num_workers=1)
-        for (image, label), (other, number) in zip(plain, fast, strict=True):
-            assert torch.allclose(image, other, atol=1e-6)
-            assert torch.equal(label, number)
+    fast = batches(3, collate="fast", normalize_on=place, num_workers=1)
+    torch.testing.assert_close(fast, batches(3), rtol=0, atol=1e-6)
 
 
-def test_scaled_decoding_is_the_same_crop_of_a_smaller_image(root: Path) -> None:
+def test_scaled_decoding_is_the_same_crop_of_a_smaller_image(batches: Load) -> None:
     """Images look alike, and not one is the same: fewer pixels were decoded."""
-    whole, scaled = batches(root, 3), batches(root, 3, scaled_decode=True)
-    for (image, label), (other, number) in zip(whole, scaled, strict=True):
+    for (image, label), (other, number) in zip(batches(3), batches(3, scaled_decode=True), strict=True):
         assert torch.equal(label, number)
         assert 0 < (image - other).abs().mean() < 0.5
 
 
-def test_what_cannot_be_decoded_is_said(root: Path) -> None:
+def test_what_cannot_be_decoded_is_said(tmp_path: Path, root: Path, fetch: Callable[[Job, int], list[Batch]]) -> None:
     """A decoder of another kind of file is an error that names it, a damaged file one that names the sample."""
     with pytest.raises(InputError, match="'pyspng' does not decode jpeg"):
-        batches(root, 1, decoder="pyspng")
-    prepare.prepare(DataSpec("imagefolder_standin", COUNT, 32, 1), "folder", root, lambda _done, _total: None)
-    path = next(root.glob("*/folder/00000/00000003-0.file"))
-    kept = path.read_bytes()
-    path.write_bytes(kept[:2000])
-    job = Job("trial", cell=CELL | {"storage_format": "folder"}, packed=os.fspath(path.parents[1]), seed=7)
-    try:
-        with pytest.raises(DataError, match="sample 3: damaged"):
-            list(islice(feed.open_feed(job, torch.device("cpu")).batches, 3))
-    finally:
-        path.write_bytes(kept)
+        fetch(job(root, decoder="pyspng"), 1)
+    trial = job(tmp_path)
+    path = next(tmp_path.glob("*/folder/00000/00000003-0.file"))
+    path.write_bytes(path.read_bytes()[:2000])
+    with pytest.raises(DataError, match="sample 3: damaged"):
+        fetch(trial, 3)
 
 
 @pytest.mark.filterwarnings("ignore:.*deprecat")
-def test_a_device_decodes_what_workers_ship(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_device_decodes_what_workers_ship(
+    root: Path, batches: Load, fetch: Callable[[Job, int], list[Batch]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Files travel as bytes, with the crop that was drawn for each; the device makes the images of Pillow's crops.
 
     The decoder's own device is not here: torchvision's on the CPU stands in its place.
     """
-    monkeypatch.setattr(
-        nvjpeg, "decode_all", lambda files, _: [decode_image(file, ImageReadMode.RGB) for file in files]
-    )
+    decode = partial(decode_image, mode=ImageReadMode.RGB)
+    monkeypatch.setattr(nvjpeg, "decode_all", lambda files, _: list(map(decode, files)))
     asked = {"collate": "fast", "normalize_on": "device", "num_workers": 1}
-    spec = DataSpec("imagefolder_standin", COUNT, 32, 1)
-    packed = os.fspath(prepare.dataset_root(root, spec, "folder"))
-    expected = batches(root, 3, **asked)
-    cell = CELL | asked | {"mode": "copy", "storage_format": "folder", "decoder": "nvjpeg"}
-    job = Job("trial", device="cuda", cell=cell | {"mode": "load"}, packed=packed, seed=7)
-    shipped = list(islice(feed.open_feed(job, torch.device("cpu")).batches, 3))
+    expected = batches(3, **asked)
+    trial = dataclasses.replace(job(root, **asked, decoder="nvjpeg"), device="cuda")
+    shipped = fetch(trial, 3)
     assert sum(batch.fields[0].numel() for batch in shipped) == sum(
         path.stat().st_size for path in root.glob("*/folder/*/*.file")
     )
-    (copy,) = stages.build(dataclasses.replace(job, cell=cell), torch.device("cpu"))
+    (copy,) = stages.build(dataclasses.replace(trial, cell={**(trial.cell or {}), "mode": "copy"}), torch.device("cpu"))
     for batch, (images, labels) in zip(shipped, expected, strict=True):
-        found, classes = copy.run(batch)
+        decoded, classes = copy.run(batch)
         assert torch.equal(classes, labels)
-        assert (found.shape, found.dtype) == (images.shape, images.dtype)
-        assert (found - images).abs().mean() < 0.02  # a level of 256 is 0.017
+        assert (decoded.shape, decoded.dtype) == (images.shape, images.dtype)
+        assert (decoded - images).abs().mean() < 0.02  # a level of 256 is 0.017
 
 
 def bare(paths: list[Path], crops: list[Crop]) -> torch.Tensor:
     """What a data set of somebody's own does: open, decode, crop, resize, turn; then one tensor of bytes of all."""
     batch = torch.empty((len(paths), 3, 224, 224), dtype=torch.uint8)
-    for place, (path, (top, left, height, width, flipped)) in enumerate(zip(paths, crops, strict=True)):
+    for slot, path, (top, left, height, width, flipped) in zip(batch.numpy(), paths, crops, strict=True):
         with path.open("rb") as file, PILImage.open(file) as picture:
             part = picture.convert("RGB").crop((left, top, left + width, top + height))
         image = part.resize((224, 224), PILImage.Resampling.BILINEAR)
         if flipped:
             image = image.transpose(PILImage.Transpose.FLIP_LEFT_RIGHT)
-        batch.numpy()[place] = np.asarray(image).transpose(2, 0, 1)
+        slot[:] = np.asarray(image).transpose(2, 0, 1)
     return batch
 
 
+@pytest.mark.slow
 @tried
 def test_the_loader_is_as_fast_as_a_bare_loop(tmp_path: Path) -> None:
     """Reading, decoding and cropping takes at most 3 % longer than a loop that does nothing else, in turns with it."""
     count = 32
-    spec = DataSpec("imagefolder_standin", count, 224, 1)
-    prepare.prepare(spec, "folder", tmp_path, lambda _done, _total: None)
-    packed = prepare.dataset_root(tmp_path, spec, "folder")
+    folder = packed(tmp_path, count=count, size=224)
     cell = CELL | {"storage_format": "folder", "patch_size": 224, "n_samples": count, "batch_size": count}
-    job = Job("trial", cell=cell | {"collate": "fast", "normalize_on": "device"}, packed=os.fspath(packed), seed=7)
-    _, dataset, collation = feed.samples(job)
-    paths = sorted(packed.glob("*/*.file"))
+    trial = Job("trial", cell=cell | {"collate": "fast", "normalize_on": "device"}, packed=os.fspath(folder), seed=7)
+    _, dataset, collation = feed.open_samples(trial)
+    paths = sorted(folder.glob("*/*.file"))
     crops = []
     for index, path in enumerate(paths):
         with PILImage.open(path) as picture:
             crops.append(draw(Random((7 << 64) + index), picture.height, picture.width))
-    found = collation([dataset[index] for index in range(count)]).fields[0]
-    assert (bare(paths, crops).int() - found).abs().max() <= 1
+    loaded = collation([dataset[index] for index in range(count)]).fields[0]
+    assert (bare(paths, crops).int() - loaded).abs().max() <= 1
     ratios = []
     for _ in range(15):
         begun = time.perf_counter()

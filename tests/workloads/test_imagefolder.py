@@ -202,7 +202,7 @@ def test_a_batch_is_normalised_like_its_samples() -> None:
 @pytest.fixture(scope="module")
 def standin() -> list[tuple[bytes, int, int, int]]:
     """Files of the stand-in."""
-    source = imagefolder_standin.samples(DataSpec("imagefolder_standin", 256, SIZE, 1))
+    source = imagefolder_standin.samples(DataSpec("imagefolder_standin", 128, SIZE, 1))
     return [unpack(sample) for sample in source.samples]
 
 
@@ -213,7 +213,7 @@ def test_the_stand_in_has_imagenets_geometry(standin: list[tuple[bytes, int, int
     assert statistics.fmean(heights) == pytest.approx(387, rel=0.04)
     assert statistics.fmean(map(len, files)) == pytest.approx(110_000, rel=0.08)
     assert len(set(files)) == len(files)
-    assert len(set(labels)) > 200
+    assert len(set(labels)) > 100
     again = imagefolder_standin.samples(DataSpec("imagefolder_standin", 2, SIZE, 1))
     assert [unpack(sample) for sample in again.samples] == standin[:2]
     for file in files[:20]:

@@ -54,8 +54,8 @@ def test_parameters_and_shape(model: object, parameters: int, shape: tuple[int, 
     ("model", "knobs", "parameters"),
     [
         (resnet18, {}, 11_689_512),
-        (resnet50, {}, 25_557_032),
-        (vit_s16, {"patch_size": 224}, 22_050_664),
+        pytest.param(resnet50, {}, 25_557_032, marks=pytest.mark.slow),
+        pytest.param(vit_s16, {"patch_size": 224}, 22_050_664, marks=pytest.mark.slow),
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )

@@ -13,6 +13,7 @@ __all__ = [
     "contrasts",
     "crossfit",
     "diagnosis",
+    "estimate",
     "estimates",
     "estimators",
     "loader",

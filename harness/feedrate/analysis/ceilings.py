@@ -26,14 +26,15 @@ and model share the cores of a CPU, both ceilings cannot be had together, and an
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from operator import itemgetter
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from feedrate.analysis.blocks import KEYS, Blocks, Floats, blocks_of, half_width, memoized, moments
+from feedrate.analysis.blocks import KEYS, Blocks, blocks_of, memoized
+from feedrate.analysis.estimate import RATIO, Floats, as_columns, moments
 from feedrate.analysis.estimates import cells, rows_of
 from feedrate.schema import axes
 from feedrate.schema.axes import AXES, cell_id
@@ -63,7 +64,7 @@ ENDS = ("lo", "hi", "n")
 _EFFICIENCY = ("efficiency", "efficiency_lo", "efficiency_hi", "efficiency_n")
 _COLUMNS = (*(f"{stage}_ceiling" for stage in STAGES), "device_ceiling", "limit", "au", *_EFFICIENCY)
 _PAIRED = {
-    "limit_id": dict(zip(_EFFICIENCY, ("ratio", *ENDS), strict=True)),
+    "limit_id": dict(zip(_EFFICIENCY, RATIO, strict=True)),
     "compute_id": {"au": "ratio"},
 }
 """Id of a measured ceiling to the columns that are achieved ÷ it, paired by block: column to that of ``ratios``."""
@@ -89,10 +90,7 @@ def _in_turns(cell: Row, rates: Mapping[str, float]) -> float:
 
 
 def _smallest_first(cell: Row, rates: Mapping[str, float]) -> list[tuple[float, str]]:
-    """What bounds a training cell where loading and computing are both known: rates in samples/s, and their stages.
-
-    Where copies and step take turns they are one bound, named by the longer of them. There is nothing to copy on a CPU.
-    """
+    """What bounds a training cell, in samples/s by stage; copies and step in turns are one bound."""
     if not (rates["load"] > 0 and rates["compute"] > 0):
         return []
     bounds = {stage: rates[stage] for stage in STAGES if rates[stage] > 0}
@@ -126,23 +124,13 @@ def _ceilings(cell: Mapping[str, Any], rate_of: Mapping[tuple[str, str], float])
 
 
 def _turns_by_block(blocks: Blocks, cells: pd.DataFrame) -> tuple[Floats, Floats]:
-    """Log rates of copies and step in turns, and of the step alone (both float64, cells × blocks).
-
-    A step without a ``compute_id`` is declared.
-    """
+    """Log rates of copies and step in turns, and of the step alone, which may be declared (float64, cells × blocks)."""
     copies = blocks.logs(list(cells["run_id"]), list(cells["copy_id"]))
     steps = np.tile(np.log(cells["compute_ceiling"].to_numpy(dtype=np.float64))[:, None], copies.shape[1])
     measured = cells["compute_id"].notna().to_numpy(dtype=bool)
     part = cells[measured]
     steps[measured] = blocks.logs(list(part["run_id"]), list(part["compute_id"]))
     return -np.log(np.exp(-copies) + np.exp(-steps)), steps
-
-
-def _interval(logs: Floats, names: Sequence[str]) -> dict[str, Any]:
-    """Geometric mean over blocks, its interval's ends, and the blocks, each under its name."""
-    mean, sd, n = moments(logs)
-    half = half_width(sd, n)
-    return dict(zip(names, (np.exp(mean), np.exp(mean - half), np.exp(mean + half), n), strict=True))
 
 
 @memoized
@@ -160,17 +148,18 @@ def cells_with_ceilings(trials: pd.DataFrame) -> pd.DataFrame:
     rate_of = {(row["run_id"], row["cell_id"]): row["samples_per_s"] for row in rows}
     found = [_ceilings(row, rate_of) for row in rows if row["mode"] == "train"]
     table = pd.DataFrame(found, columns=[*KEYS, *_COLUMNS, *_PAIRED, "copy_id"])
-    for ids, columns in _PAIRED.items():
+    for ids, shares in _PAIRED.items():
         part = table[table[ids].notna()]
         if len(part):
             ratios = blocks_of(trials).ratios(list(part["run_id"]), list(part[ids]), list(part["cell_id"]))
-            for column, source in columns.items():
+            for column, source in shares.items():
                 table.loc[part.index, column] = ratios[source].to_numpy()
     part = table[table["device_ceiling"].notna() & table["limit"].isin(("copy", "compute"))]
     if len(part):
         blocks = blocks_of(trials)
         achieved = blocks.logs(list(part["run_id"]), list(part["cell_id"]))
-        for column, values in _interval(achieved - _turns_by_block(blocks, part)[0], _EFFICIENCY).items():
+        in_turns = moments(achieved - _turns_by_block(blocks, part)[0])
+        for column, values in as_columns(_EFFICIENCY, in_turns).items():
             table.loc[part.index, column] = values
     result = estimates.merge(table.drop(columns=[*_PAIRED, "copy_id"]), on=KEYS, how="left")
     return result.assign(bottleneck=[bottleneck(row) for row in rows_of(result)])
@@ -265,30 +254,30 @@ def roofline(trials: pd.DataFrame) -> pd.DataFrame:
         return found.reindex(columns=list(dict.fromkeys([*table.columns, *ROOFLINE_COLUMNS])))
     ids_of = [ceiling_ids(row) for row in rows_of(found)]
     ids = pd.DataFrame({stage: [each.get(stage, "") for each in ids_of] for stage in STAGES})
-    columns = _alone(table, found["run_id"], ids)
+    added = _alone(table, found["run_id"], ids)
     turns = found["device_ceiling"].notna().to_numpy(dtype=bool)
     in_turns = found.assign(copy_id=ids["copy"], compute_id=ids["compute"].replace("", None))[turns]
     by_block, steps = _turns_by_block(blocks_of(trials), in_turns)
-    for end, values in zip(ENDS, list(_interval(by_block, _EFFICIENCY).values())[1:], strict=True):
-        columns[f"device_{end}"] = np.zeros(len(found), np.int64) if end == "n" else np.full(len(found), np.nan)
-        columns[f"device_{end}"][turns] = values
+    for end, values in list(as_columns(RATIO, moments(by_block)).items())[1:]:
+        added[f"device_{end}"] = np.zeros(len(found), np.int64) if end == "n" else np.full(len(found), np.nan)
+        added[f"device_{end}"][turns] = values
     device = found["device_ceiling"].fillna(found["copy_ceiling"])
     copied = device.lt(found["load_ceiling"]).fillna(False).to_numpy(dtype=bool)
-    columns["feed"] = np.where(copied, "copy", "load")
+    added["feed"] = np.where(copied, "copy", "load")
 
     def of_feed(suffix: str, source: Mapping[str, Any] | pd.DataFrame) -> Any:
         copies = np.where(turns, source[f"device_{suffix}"], source[f"copy_{suffix}"])
         return np.where(copied, copies, source[f"load_{suffix}"]).astype(np.float64)
 
-    columns["feed_ceiling"] = of_feed("ceiling", found)
+    added["feed_ceiling"] = of_feed("ceiling", found)
     # Where not both sides were measured, only the numerator has an interval.
     compute = found["compute_ceiling"].to_numpy(dtype=np.float64)
     achieved = found[["samples_per_s", *ENDS]].astype("float64")
-    columns |= {
-        "headroom": columns["feed_ceiling"] / compute,
-        "headroom_lo": of_feed("lo", columns) / compute,
-        "headroom_hi": of_feed("hi", columns) / compute,
-        "headroom_n": of_feed("n", columns),
+    added |= {
+        "headroom": added["feed_ceiling"] / compute,
+        "headroom_lo": of_feed("lo", added) / compute,
+        "headroom_hi": of_feed("hi", added) / compute,
+        "headroom_n": of_feed("n", added),
         "au": achieved["samples_per_s"].to_numpy() / compute,
         "au_lo": achieved["lo"].to_numpy() / compute,
         "au_hi": achieved["hi"].to_numpy() / compute,
@@ -300,10 +289,9 @@ def roofline(trials: pd.DataFrame) -> pd.DataFrame:
         ratios = blocks_of(trials).ratios(*(list(part.iloc[at]) for part in (found["run_id"], ids["compute"], above)))
         paired = ratios["n"].to_numpy() > 0
         for column, source in ((name, "ratio"), *((f"{name}_{end}", end) for end in ENDS)):
-            columns[column][at[paired]] = ratios[source].to_numpy()[paired]
-    fed_in_turns = _interval((by_block - steps)[copied[turns]], ("headroom", *(f"headroom_{end}" for end in ENDS)))
-    for column, values in fed_in_turns.items():
-        columns[column][turns & copied] = values
-    columns["roof"] = np.minimum(1.0, columns["headroom"])
-    added = pd.DataFrame(columns, index=found.index)[list(ROOFLINE_COLUMNS)]
-    return pd.concat([found.drop(columns="au"), added], axis=1)
+            added[column][at[paired]] = ratios[source].to_numpy()[paired]
+    fed_in_turns = moments((by_block - steps)[copied[turns]])
+    for column, values in as_columns(("headroom", *(f"headroom_{end}" for end in ENDS)), fed_in_turns).items():
+        added[column][turns & copied] = values
+    added["roof"] = np.minimum(1.0, added["headroom"])
+    return pd.concat([found.drop(columns="au"), pd.DataFrame(added, index=found.index)[list(ROOFLINE_COLUMNS)]], axis=1)

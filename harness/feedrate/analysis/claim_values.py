@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from feedrate.analysis.blocks import KEYS, Blocks, Floats
+from feedrate.analysis.blocks import KEYS, Blocks
 from feedrate.analysis.diagnosis import diagnose, diagnose_effect
+from feedrate.analysis.estimate import Floats
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.storage import doubtful
 from feedrate.plan.claim import Claim, Claims, Effect, Values, cell_on, terms, untestable
@@ -74,7 +75,6 @@ class RunValues:
     run_id: str
     machine_id: str
     device: str
-    protocol: int
     untestable: Mapping[str, str]
     """Claim to what the run's plan said speaks against testing it."""
     withheld: str
@@ -84,9 +84,9 @@ class RunValues:
     """Trials of the checks of facts that ended well: ``fact``, ``fact_value``, ``evidence``."""
 
     @property
-    def place(self) -> tuple[str, str, int]:
-        """What is pooled: machine, device and version of the protocol."""
-        return self.machine_id, self.device, self.protocol
+    def place(self) -> tuple[str, str]:
+        """What is pooled: machine and device."""
+        return self.machine_id, self.device
 
 
 def observe(trials: pd.DataFrame, claims: Claims, why_not: Mapping[str, str] | None = None) -> RunValues:
@@ -110,8 +110,7 @@ def observe(trials: pd.DataFrame, claims: Claims, why_not: Mapping[str, str] | N
         for place, values in enumerate(claim.facts):
             if rows := cells.checks(values):
                 checks[name, "check", place] = rows
-    protocol = int(trials["protocol_version"].iloc[0])
-    return RunValues(run_id, machine, device, protocol, why_not, diagnose(trials).reason, effects, checks)
+    return RunValues(run_id, machine, device, why_not, diagnose(trials).reason, effects, checks)
 
 
 def _parts(claim: Claim) -> Iterator[tuple[tuple[str, int], Effect, Sequence[tuple[float, Values]] | None]]:

@@ -1,12 +1,11 @@
 """The runs of a machine → a verdict for every claim, where it holds, and the numbers beside it.
 
-An effect has one value a block of a run (``claim_values``). All runs of a machine that were measured by the newest
-version of the protocol that any of them tested the claim by are pooled, whatever they found: over their blocks the
-values give an estimate with a Student-t interval. Where runs differ among themselves by more than their blocks do (an F
-test), the interval is that of the means of runs. Runs whose noise the intervals do not hold for
-(``analysis.diagnosis``: of the whole run, or of the effect's own cells) are left out, and counted aloud; where there
-are no others, nothing is decided. Nor is anything from fewer than six blocks. What a check saw of a fact needs no
-interval: all runs count.
+An effect has one value a block of a run (``claim_values``). All runs of a machine and device that tested a claim are
+pooled, whatever they found: over their blocks the values give an estimate with a Student-t interval. Where runs differ
+among themselves by more than their blocks do (an F test), the interval is that of the means of runs. Runs whose noise
+the intervals do not hold for (``analysis.diagnosis``: of the whole run, or of the effect's own cells) are left out, and
+counted aloud; where there are no others, nothing is decided. Nor is anything from fewer than six blocks. What a check
+saw of a fact needs no interval: all runs count.
 
 The cases that an effect is the mean of, and the numbers beside it, have single intervals: they say where, not whether.
 Where one case confirms what is said and another contradicts it, no mean is a verdict: the claim *depends*; that is
@@ -24,8 +23,8 @@ import numpy as np
 import pandas as pd
 from scipy.stats import f_oneway
 
-from feedrate.analysis.blocks import Floats, half_width, moments
 from feedrate.analysis.claim_values import Part, Row, RunValues, Seen, label
+from feedrate.analysis.estimate import Estimate, Floats, moments
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.verdicts import (
     ALPHA,
@@ -50,7 +49,7 @@ FEW_BLOCKS = 8
 _FIRST = ("refuted", "no difference", "depends", "inconclusive", "confirmed")
 """Of a claim that says several things the first of these is its verdict."""
 _ESTIMATE = ("ratio", "lo", "hi", "n", "dropped", "sd_log", "units")
-_WHO = ("claim", "suite", "run_id", "machine_id", "device", "protocol")
+_WHO = ("claim", "suite", "run_id", "machine_id", "device")
 CLAIM_COLUMNS = (
     *_WHO,
     *("verdict", "own", *_ESTIMATE, "p_holm", "level", "blocks_needed"),
@@ -70,15 +69,13 @@ _ASIDE_COLUMNS = (*_WHO, "label", "along", *_ESTIMATE, "verdict")
 
 
 class _Pool:
-    """The runs of one machine, device and protocol, newest first."""
+    """The runs of one machine and device, newest first."""
 
     def __init__(self, runs: Sequence[RunValues], withdrawn: Iterable[RunManifest]) -> None:
         self.runs = runs
         self.newest = runs[0]
-        gone = [run for run in withdrawn if (run.machine.machine_id, run.device) == self.newest.place[:2]]
-        self.withdrawn = Counter(
-            each.claim for run in gone if run.protocol_version == self.newest.protocol for each in run.claims
-        )
+        gone = [run for run in withdrawn if (run.machine.machine_id, run.device) == self.newest.place]
+        self.withdrawn = Counter(each.claim for run in gone for each in run.claims)
 
     def tests(self, name: str, claim: Claim) -> bool:
         """Whether a run has all that decides a claim."""
@@ -103,16 +100,12 @@ class _Pool:
             return {}
         own = [seen.known for _, seen in found]
         means = [float(values.mean()) for values in own if len(values)]
-        mean, sd, units = moments(np.array(means) if _differ(own) else np.concatenate(own))
-        half = half_width(sd, units)
-        return {
-            "ratio": float(np.exp(mean)),
-            "lo": float(np.exp(mean - half)),
-            "hi": float(np.exp(mean + half)),
+        spread = moments(np.array(means) if _differ(own) else np.concatenate(own))
+        return Estimate.of_moments(*spread).row() | {
             "n": sum(map(len, own)),
             "dropped": sum(seen.dropped for _, seen in found),
-            "sd_log": float(sd),
-            "units": int(units),
+            "sd_log": float(spread.sd),
+            "units": int(spread.n),
         }
 
     def basis(self, part: Part) -> Row:
@@ -171,12 +164,10 @@ class Findings:
     """A row a case of an effect, or a check; ``role`` is case, against, also or check."""
     asides: pd.DataFrame
     """A row a number beside a claim; ``along`` is the axis of a fitted line."""
-    left_out: tuple[str, ...]
-    """Runs of an older version of the protocol than the newest of their machine and device."""
 
 
 def judge_claims(runs: Iterable[RunValues], claims: Claims, withdrawn: Sequence[RunManifest] = ()) -> Findings:
-    """Judge claims by all runs: each by those of a machine, device and the newest protocol that tested it, together.
+    """Judge claims by all runs: each by those of a machine and device that tested it, together.
 
     Args:
         runs: newest first, observed with the same claims.
@@ -189,43 +180,34 @@ def judge_claims(runs: Iterable[RunValues], claims: Claims, withdrawn: Sequence[
     """
     places: defaultdict[tuple[str, str], list[RunValues]] = defaultdict(list)
     for run in runs:
-        places[run.place[:2]].append(run)
+        places[run.place].append(run)
     rows: list[Row] = []
     cases: list[Row] = []
     asides: list[Row] = []
     for own in places.values():
         for into, part in zip((rows, cases, asides), _judge_place(own, claims, withdrawn), strict=True):
             into.extend(part)
-    used = {run_id for row in rows for run_id in row["run_ids"]}
     return Findings(
         pd.DataFrame(rows, columns=list(CLAIM_COLUMNS)),
         pd.DataFrame(cases, columns=list(_CASE_COLUMNS)),
         pd.DataFrame(asides, columns=list(_ASIDE_COLUMNS)),
-        tuple(run.run_id for own in places.values() for run in own if run.run_id not in used and _older(run, own)),
     )
-
-
-def _older(run: RunValues, own: Sequence[RunValues]) -> bool:
-    return run.protocol < max(other.protocol for other in own)
 
 
 def _judge_place(
     runs: Sequence[RunValues], claims: Claims, withdrawn: Sequence[RunManifest]
 ) -> tuple[list[Row], list[Row], list[Row]]:
-    """Judge claims by the runs of one machine and device, of which those of one protocol are pooled."""
-    protocols = sorted({run.protocol for run in runs}, reverse=True)
-    pools = [_Pool([run for run in runs if run.protocol == protocol], withdrawn) for protocol in protocols]
+    """Judge claims by the runs of one machine and device, pooled."""
+    pool = _Pool(runs, withdrawn)
+    machine, device = pool.newest.place
     rows, cases, asides = [], [], []
     effects: dict[Part, Row] = {}
     contradictions: dict[Part, float] = {}
-    pool_of: dict[str, _Pool] = {}
     for name, (suite, general) in claims.items():
-        claim = general.on(pools[0].newest.device)
-        pool = pool_of[name] = next((pool for pool in pools if pool.tests(name, claim)), pools[0])
-        machine, device, protocol = pool.newest.place
+        claim = general.on(device)
         ids: Row = {"claim": name, "suite": suite, "run_id": pool.newest.run_id, "machine_id": machine}
         row, own = _row(pool, name, claim)
-        rows.append(row := ids | {"device": device, "protocol": protocol, **_NOTHING} | row)
+        rows.append(row := ids | {"device": device, **_NOTHING} | row)
         who = {column: row[column] for column in _WHO}
         cases += [who | case for case in own]
         asides += [who | aside for aside in _asides(pool, name, claim)]
@@ -243,7 +225,7 @@ def _judge_place(
     for row in rows:
         claim = claims[row["claim"]][1].on(row["device"])
         if all(part in verdicts for part, _ in _deciding(row["claim"], claim)) and claim.effect:
-            _conclude(row, claim, verdicts, contrary, pool_of[row["claim"]])
+            _conclude(row, claim, verdicts, contrary, pool)
     for case in cases:
         if judged_case := verdicts.get((case["claim"], case["role"], int(case.get("place", 0)))):
             case["verdict"] = judged_case["verdict"]

@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from feedrate.analysis.blocks import Floats, blocks_for, blocks_of, memoized
+from feedrate.analysis.blocks import blocks_of, memoized
+from feedrate.analysis.estimate import Floats, blocks_for
 from feedrate.analysis.estimates import AXIS_NAMES, identities
 from feedrate.schema.axes import ACTIVITIES, AXES, BY_NAME, Axis
 from feedrate.schema.metrics import CONFIRMED_OVER, REFUTED_UNDER, SAME
@@ -25,50 +26,27 @@ COLUMNS = (
 )
 
 
-def _slower(directions: Any) -> npt.NDArray[np.bool_]:
-    """Where a claim says that B is slower; None, one direction, or one for each."""
-    return np.asarray(np.equal(np.asarray(directions, dtype=object), "slower"), dtype=bool)
-
-
-def verdicts(ratio: Any, lo: Any, hi: Any, directions: Any = None) -> npt.NDArray[np.str_]:
+def verdicts(ratio: Any, lo: Any, hi: Any) -> npt.NDArray[np.str_]:
     """Judge contrasts B ÷ A; the first rule that holds.
 
-    ``no difference`` if the interval lies inside ±3 %; a difference if its lower end is over 1.01 in the direction
-    asked about; the contrary if its upper end is under 0.99; else, or where it is not known, ``inconclusive``.
-    ``directions`` is what claims say of B, ``faster`` or ``slower``, for all or for each; None for no claim.
-
-    Returns:
-        With a claim ``confirmed`` or ``refuted``, without ``faster`` or ``slower`` (B), or one of the other two.
+    ``no difference`` if the interval lies inside ±3 %; ``faster`` if its lower end is over 1.01; ``slower`` if its
+    upper end is under 0.99; else, or where it is not known, ``inconclusive``.
     """
-    ratio, lo, hi = (np.asarray(each, dtype=np.float64) for each in (ratio, lo, hi))
-    known = np.isfinite(ratio) & np.isfinite(lo) & np.isfinite(hi)
-    slower = _slower(directions)
-    claimed = slower | np.asarray(np.equal(np.asarray(directions, dtype=object), "faster"), dtype=bool)
-    with np.errstate(divide="ignore"):
-        low, high = np.where(slower, 1 / hi, lo), np.where(slower, 1 / lo, hi)
-    rules = (
-        known & (lo >= SAME[0]) & (hi <= SAME[1]),
-        known & (low > CONFIRMED_OVER),
-        known & (high < REFUTED_UNDER),
-    )
-    words = ("no difference", np.where(claimed, "confirmed", "faster"), np.where(claimed, "refuted", "slower"))
-    return np.asarray(np.select(rules, words, "inconclusive"), dtype=np.str_)
+    ratio, lo, hi = (np.asarray(values, dtype=np.float64) for values in (ratio, lo, hi))
+    finite = np.isfinite(ratio) & np.isfinite(lo) & np.isfinite(hi)
+    rules = ((lo >= SAME[0]) & (hi <= SAME[1]), lo > CONFIRMED_OVER, hi < REFUTED_UNDER)
+    judged = np.select([finite & rule for rule in rules], ("no difference", "faster", "slower"), "inconclusive")
+    return np.asarray(judged, dtype=np.str_)
 
 
-def verdict(ratio: float, lo: float, hi: float, direction: str | None = None) -> str:
-    """Judge one contrast: ``verdicts`` of one."""
-    return str(verdicts(ratio, lo, hi, direction))
-
-
-def room(ratio: Any, directions: Any = None) -> tuple[Floats, Floats]:
+def room(ratio: Any) -> tuple[Floats, Floats]:
     """Half-widths in logs that an interval may have for ``no difference``, and for a difference in either direction.
 
     Negative where none is narrow enough. The margins overlap: around 1.02, half-widths of 1 % serve either verdict.
     """
     log = np.log(np.asarray(ratio, dtype=np.float64))
-    claimed = np.where(_slower(directions), -log, log)
     same = np.minimum(log - np.log(SAME[0]), np.log(SAME[1]) - log)
-    return same, np.maximum(claimed - np.log(CONFIRMED_OVER), np.log(REFUTED_UNDER) - claimed)
+    return same, np.maximum(log - np.log(CONFIRMED_OVER), np.log(REFUTED_UNDER) - log)
 
 
 def blocks_needed(ratio: Any, sd_log: Any) -> Floats:

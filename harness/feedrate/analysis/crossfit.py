@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from feedrate.analysis.blocks import Floats, half_width, moments
+from feedrate.analysis.estimate import Estimate, Floats, moments
 
 Setting = TypeVar("Setting", bound=Hashable)
 HALVINGS = 10
@@ -31,17 +31,8 @@ class Gain(NamedTuple):
 
     chosen: int
     """The setting that is best on all blocks: the one that is named."""
-    log: float
-    """NaN with fewer than ``LEAST_BLOCKS`` blocks, as is ``half``."""
-    half: float
-    """Half-width of its 95 % interval, in logs."""
-    n: int
-    """Blocks; the fewest that were measured in a halving."""
-
-    def interval(self) -> dict[str, float]:
-        """Give ``ratio``, ``lo``, ``hi`` and ``n``, as ``Blocks.ratios`` names them."""
-        ends = {"ratio": self.log, "lo": self.log - self.half, "hi": self.log + self.half}
-        return {name: float(np.exp(end)) for name, end in ends.items()} | {"n": self.n}
+    ratio: Estimate
+    """Over the blocks that were measured, the fewest in a halving; NaN with fewer than ``LEAST_BLOCKS`` of them."""
 
 
 def _best(gains: Floats) -> int:
@@ -77,7 +68,7 @@ def regret_pct(paces: Mapping[Setting, Sequence[float]], chosen: Setting) -> flo
         chosen: one of them.
     """
     gains = np.array([np.log(np.divide(own, paces[chosen])) for each, own in paces.items() if each != chosen])
-    return 100 * float(np.expm1(max(0.0, cross_fitted(gains).log))) if len(gains) else 0.0
+    return 100 * max(0.0, cross_fitted(gains).ratio.value - 1) if len(gains) else 0.0
 
 
 def cross_fitted(gains: Floats, of: Floats | None = None) -> Gain:
@@ -100,5 +91,5 @@ def cross_fitted(gains: Floats, of: Floats | None = None) -> Gain:
             row[measured_on] = target[_best(whole[:, chosen_on]), measured_on]
     mean, sd, n = moments(measured)
     if (least := int(n.min())) < LEAST_BLOCKS:
-        return Gain(_best(whole), np.nan, np.nan, least)
-    return Gain(_best(whole), float(mean.mean()), float(half_width(np.sqrt((sd**2).mean()), least)), least)
+        return Gain(_best(whole), Estimate(np.nan, np.nan, np.nan, least, "ratio"))
+    return Gain(_best(whole), Estimate.of_moments(mean.mean(), np.sqrt((sd**2).mean()), least))

@@ -38,7 +38,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from feedrate.analysis.blocks import KEYS, Blocks, Floats, memoized, moments, successful
+from feedrate.analysis.blocks import KEYS, Blocks, memoized, successful
+from feedrate.analysis.estimate import Floats, moments
 
 MOST_LAG1 = 0.15
 MOST_FAR = 0.04
@@ -148,7 +149,8 @@ def _left(logs: Floats) -> Floats:
     """What is left of logs without the medians of their cell and their block, of the cells that vary."""
     logs = logs - _medians(logs)
     left = logs - _medians(logs.T).T
-    return left[moments(left).sd > _NO_SPREAD]
+    varied: Floats = left[moments(left).sd > _NO_SPREAD]
+    return varied
 
 
 def _lag1(left: Floats) -> tuple[float, float]:
@@ -172,10 +174,7 @@ def _lag1(left: Floats) -> tuple[float, float]:
 
 
 def _far(left: Floats) -> tuple[float, float, float, float, float]:
-    """Share of far trials, that of normal noise and the error of the difference; their shift and its error.
-
-    Errors are standard errors over cells, as cells scatter.
-    """
+    """Share of far trials, that of normal noise and the error of the difference; their shift and its error."""
     n = np.isfinite(left).sum(axis=1)
     offsets = left - _medians(left)
     distances = np.abs(offsets)

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from feedrate.analysis.blocks import KEYS, half_width, memoized, successful
+from feedrate.analysis.blocks import KEYS, memoized, over_blocks, successful
+from feedrate.analysis.estimate import RATE
 from feedrate.schema.columns import AXIS_COLUMNS, DEVICE_SPANS, PHASES
 
 IDENTITY = ("run_id", "cell_id", "machine_id", "suite", "device", "protocol_version", "workload_version")
@@ -80,9 +81,9 @@ def _by_block(trials: pd.DataFrame) -> pd.DataFrame:
     columns |= {column: given[column] for column in MEDIANS}
     columns["steady_share"] = given["steady"]
     columns["drained_steps"] = given["host_drain_ns"] * given["steps"] / given["wall_ns"]
-    # The counter was read a little before and after the window; earlier versions did not say when.
-    read = given["gpu_energy_ns"].fillna(given["wall_ns"])
-    columns["joules_per_sample"] = given["gpu_energy_j"] * given["wall_ns"] / read / given["samples"]
+    # The counter was read a little before and after the window.
+    window_share = given["wall_ns"] / given["gpu_energy_ns"]
+    columns["joules_per_sample"] = given["gpu_energy_j"] * window_share / given["samples"]
     frame = pd.DataFrame(columns, index=ended.index).assign(log_rate=np.log(ended["samples_per_s"].astype("float64")))
     return frame.groupby([ended["run_id"], ended["cell_id"], ended["block"]]).mean()
 
@@ -102,16 +103,11 @@ def cells(trials: pd.DataFrame) -> pd.DataFrame:
     """
     blocks = _by_block(trials)
     groups = blocks.groupby(level=KEYS)
-    logs, rates = groups["log_rate"], np.exp(blocks["log_rate"]).groupby(level=KEYS)
-    mean, n = logs.mean(), logs.count()
-    half = half_width(logs.std(), n)
+    rates = np.exp(blocks["log_rate"]).groupby(level=KEYS)
     shares, medians = [*_SHARES, "steady_share", "drained_steps"], ["joules_per_sample", *MEDIANS]
     numbers = pd.concat([groups[shares].mean(), groups[medians].median()], axis=1).assign(
-        n=n,
-        samples_per_s=np.exp(mean),
-        lo=np.exp(mean - half),
-        hi=np.exp(mean + half),
         cv_pct=100 * rates.std() / rates.mean(),
+        **over_blocks(blocks["log_rate"], RATE, np.exp),
     )
     result = identities(trials).merge(numbers.reset_index(), on=KEYS, how="left")
     failures = (trials["outcome"] != "ok").groupby([trials["run_id"], trials["cell_id"]]).sum()

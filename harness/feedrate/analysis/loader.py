@@ -16,9 +16,10 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from feedrate.analysis.blocks import KEYS, by_block, half_width, moments, over_blocks, successful
+from feedrate.analysis.blocks import KEYS, by_block, over_blocks, successful
 from feedrate.analysis.ceilings import ALONE, BOUND, ceiling_ids, cells_with_ceilings
 from feedrate.analysis.contrasts import filled
+from feedrate.analysis.estimate import as_columns, columns_of, moments
 from feedrate.analysis.estimates import AXIS_NAMES, cells, identities, rows_of
 from feedrate.schema.axes import AXES, BY_NAME
 from feedrate.schema.columns import DEVICE_SPANS, PHASES, WORKER_STAGES
@@ -47,12 +48,12 @@ def per_step(trials: pd.DataFrame) -> pd.DataFrame:
         **{f"worker_{stage}": f"worker_{stage}_ns" for stage in WORKER_STAGES},
         **{f"device_{span}": f"device_{span}_ns" for span in DEVICE_SPANS if span != "idle"},
     }
-    columns = {name: ended[column].astype("float64") / steps for name, column in sums.items()}
-    spans = [columns.pop(f"device_{phase}") for phase in ("forward", "backward", "optimizer")]
-    columns["device_span"] = pd.concat([columns["device_h2d_exposed"], *spans], axis=1).sum(axis=1, min_count=1)
+    times = {name: ended[column].astype("float64") / steps for name, column in sums.items()}
+    spans = [times.pop(f"device_{phase}") for phase in ("forward", "backward", "optimizer")]
+    times["device_span"] = pd.concat([times["device_h2d_exposed"], *spans], axis=1).sum(axis=1, min_count=1)
     for process in ("main", "workers"):
-        columns[f"{process}_cpu"] = ended[f"{process}_cpu_pct"].astype("float64") / 100 * columns["wall"]
-    return pd.concat([ended[[*KEYS, "block"]], pd.DataFrame(columns, index=ended.index)], axis=1)
+        times[f"{process}_cpu"] = ended[f"{process}_cpu_pct"].astype("float64") / 100 * times["wall"]
+    return pd.concat([ended[[*KEYS, "block"]], pd.DataFrame(times, index=ended.index)], axis=1)
 
 
 def stages(trials: pd.DataFrame) -> pd.DataFrame:
@@ -115,7 +116,7 @@ def overlap(trials: pd.DataFrame) -> pd.DataFrame:
     milliseconds = milliseconds.set_axis(["load_batch_ms", "fetch_wait_ms"], axis=1)
     hidden_parts = []
     for name in ("fetch", "copy"):
-        part = over_blocks(by_block(single, single[f"{name}_hidden"]), f"{name}_hidden")
+        part = over_blocks(by_block(single, single[f"{name}_hidden"]), columns_of(f"{name}_hidden"))
         hidden_parts.append(part.drop(columns="n").clip(0, 1).assign(**{f"{name}_n": part["n"]}))
     found = pd.concat([milliseconds, *hidden_parts], axis=1)
     return pairs[KEYS].merge(found.reset_index(), on=KEYS)
@@ -158,7 +159,8 @@ def startup(trials: pd.DataFrame) -> pd.DataFrame:
         share), ``startup_ms`` (geometric mean over blocks) with its interval, and ``n``.
     """
     ended = _loading(trials)
-    found = over_blocks(np.log(by_block(ended, ended["startup_ns"].astype("float64") / 1e6)), "startup_ms", np.exp)
+    logs = np.log(by_block(ended, ended["startup_ns"].astype("float64") / 1e6))
+    found = over_blocks(logs, columns_of("startup_ms"), np.exp)
     return _comparable(_cells(ended, found))
 
 
@@ -172,7 +174,9 @@ def switches(trials: pd.DataFrame) -> pd.DataFrame:
     ended = _loading(trials)
     samples = ended["samples"].astype("float64")
     voluntary, involuntary = (
-        over_blocks(by_block(ended, ended[f"{name}_switches"].astype("float64") / samples), f"{name}_per_sample")
+        over_blocks(
+            by_block(ended, ended[f"{name}_switches"].astype("float64") / samples), columns_of(f"{name}_per_sample")
+        )
         for name in ("voluntary", "involuntary")
     )
     return _comparable(_cells(ended, pd.concat([voluntary.drop(columns="n"), involuntary], axis=1)))
@@ -200,18 +204,15 @@ def respawn(trials: pd.DataFrame) -> pd.DataFrame:
         table.reindex(pd.MultiIndex.from_frame(pairs[["run_id", name]])).to_numpy(dtype=np.float64)
         for name in ("cell_id", "cell_id_kept")
     )
-    mean, sd, n = moments(anew - kept)
-    half = half_width(sd, n)
+    longer = moments(anew - kept)
     found = pairs[list(AXIS_NAMES)].assign(
         persistent_workers=None,
         anew_ms=moments(np.where(np.isfinite(kept), anew, np.nan)).mean,
         kept_ms=moments(np.where(np.isfinite(anew), kept, np.nan)).mean,
-        respawn_ms=mean,
-        respawn_ms_lo=mean - half,
-        respawn_ms_hi=mean + half,
-        n=n,
+        **as_columns(columns_of("respawn_ms"), longer, np.asarray),
     )
-    return found[n > 0].reset_index(drop=True)
+    both: pd.DataFrame = found[longer.n > 0]
+    return both.reset_index(drop=True)
 
 
 def growth(trials: pd.DataFrame) -> pd.DataFrame:
@@ -227,10 +228,10 @@ def growth(trials: pd.DataFrame) -> pd.DataFrame:
         ``rest_bytes`` exceeds the leanest of its setting and start method, paired by block; null for that one);
         ``samples`` (read since the first batch, give or take what workers had prefetched then).
     """
-    columns = ("workers_uss_start_bytes", "workers_uss_end_bytes", "pss_peak_bytes")
+    memory = ("workers_uss_start_bytes", "workers_uss_end_bytes", "pss_peak_bytes")
     ended = successful(trials)
     ended = ended[ended["index_entries"].notna() & ended["workers_uss_end_bytes"].notna()]
-    start, end, everything = (ended[name].astype("float64") for name in columns)
+    start, end, everything = (ended[name].astype("float64") for name in memory)
     steps = ended["warmup_steps"].astype("float64") + ended["steps"].astype("float64")
     read = steps * ended["batch_size"].astype("float64")
     forked = ended["start_method"].eq("fork").fillna(False)
@@ -241,8 +242,10 @@ def growth(trials: pd.DataFrame) -> pd.DataFrame:
         "rest_bytes": rest,
         "samples": read,
     }
-    others = [over_blocks(by_block(ended, values), name).drop(columns="n") for name, values in parts.items()]
-    numbers = pd.concat([*others, over_blocks(by_block(ended, end), "end_bytes")], axis=1)
+    others = [
+        over_blocks(by_block(ended, values), columns_of(name)).drop(columns="n") for name, values in parts.items()
+    ]
+    numbers = pd.concat([*others, over_blocks(by_block(ended, end), columns_of("end_bytes"))], axis=1)
     cells = _cells(ended, numbers.drop(columns=["samples_lo", "samples_hi"]))
     cells = cells.assign(setting=_setting(cells, ("index_kind", "start_method")))
     cells = cells.sort_values(["setting", "start_method", "index_kind"], kind="stable").reset_index(drop=True)
@@ -251,9 +254,8 @@ def growth(trials: pd.DataFrame) -> pd.DataFrame:
     table = by_block(ended, rest).unstack("block")
     blocks = table.reindex(pd.MultiIndex.from_frame(cells[KEYS])).to_numpy(dtype=np.float64)
     more = np.where((leanest == np.arange(len(cells)))[:, None], np.nan, blocks - blocks[leanest])
-    mean, sd, n = moments(more)
-    half = half_width(sd, n)
-    return cells.assign(index_bytes=mean, index_bytes_lo=mean - half, index_bytes_hi=mean + half)
+    mine = as_columns(columns_of("index_bytes"), moments(more), np.asarray)
+    return cells.assign(**{name: values for name, values in mine.items() if name != "n"})
 
 
 def shared_memory(trials: pd.DataFrame, limit_bytes: int | None = None) -> pd.DataFrame:

@@ -7,14 +7,14 @@ give. What else differs between them (versions, the day, the neighbours) is in t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from feedrate.analysis.blocks import Blocks, Floats, Moments, half_width, moments, successful, t_half_width
+from feedrate.analysis.blocks import Blocks, successful
 from feedrate.analysis.contrasts import verdicts
+from feedrate.analysis.estimate import Estimate, Floats, Moments, as_columns, moments, t_half_width
 from feedrate.analysis.estimates import AXIS_NAMES, rows_of
 from feedrate.schema.axes import SCRIPT
 
@@ -100,25 +100,19 @@ def matching(trials_a: pd.DataFrame, trials_b: pd.DataFrame) -> pd.DataFrame:
     return cells.assign(reason=pd.Series(reasons, cells.index, dtype=object)).reset_index(drop=True)
 
 
-class Welch(NamedTuple):
-    """How many times as much B is as A, of some cells."""
+def welch(a: Moments, b: Moments) -> dict[str, Floats]:
+    """Say how many times as much B is as A, cell by cell, from moments of the logs of either side's blocks.
 
-    ratio: Floats
-    lo: Floats
-    """Ends of the 95 % interval; NaN where either side has one value."""
-    hi: Floats
-    df: Floats
-    """Degrees of freedom (Welch and Satterthwaite)."""
-
-
-def welch(a: Moments, b: Moments) -> Welch:
-    """Compare means of logs of two runs, cell by cell; moments of the logs of either side's blocks, of one shape."""
+    Returns:
+        ``ratio`` with its interval ``lo``, ``hi``, NaN where either side has one value, and the degrees of freedom
+        ``df`` (Welch and Satterthwaite).
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
         of_a, of_b = (np.where(each.sd <= ROUNDING, 0.0, each.sd) ** 2 / each.n for each in (a, b))
         df = (of_a + of_b) ** 2 / (of_a**2 / (a.n - 1) + of_b**2 / (b.n - 1))
     df = np.where(of_a + of_b == 0, a.n + b.n - 2, df)
-    log, half = b.mean - a.mean, t_half_width(np.sqrt(of_a + of_b), df)
-    return Welch(np.exp(log), np.exp(log - half), np.exp(log + half), df)
+    half = t_half_width(np.sqrt(of_a + of_b), df)
+    return as_columns(("ratio", "lo", "hi", "df"), Moments(b.mean - a.mean, None, df), half=half)
 
 
 def ratios(trials_a: pd.DataFrame, trials_b: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
@@ -130,7 +124,7 @@ def ratios(trials_a: pd.DataFrame, trials_b: pd.DataFrame, cells: pd.DataFrame) 
     """
     ids = list(cells["cell_id"])
     a, b = (moments(Blocks(trials).logs([trials["run_id"].iloc[0]] * len(ids), ids)) for trials in (trials_a, trials_b))
-    columns = {"a": np.exp(a.mean), "b": np.exp(b.mean), **welch(a, b)._asdict(), "n_a": a.n, "n_b": b.n}
+    columns = {"a": np.exp(a.mean), "b": np.exp(b.mean), **welch(a, b), "n_a": a.n, "n_b": b.n}
     return pd.DataFrame(columns, index=cells.index)
 
 
@@ -154,25 +148,11 @@ def compare(trials_a: pd.DataFrame, trials_b: pd.DataFrame, matched: pd.DataFram
     return pd.concat([cells, found], axis=1)[[*COLUMNS, *AXIS_NAMES]]
 
 
-@dataclass(frozen=True, slots=True)
-class Overall:
-    """How many times as fast B is over many cells."""
-
-    ratio: float
-    """Geometric mean over cells of B ÷ A; NaN for none."""
-    lo: float
-    """Ends of its 95 % interval; NaN for fewer than two cells."""
-    hi: float
-    cells: int
-
-
-def overall(compared: pd.DataFrame) -> Overall:
-    """Sum up many cells (rows of ``compare``) in one ratio.
+def overall(compared: pd.DataFrame) -> Estimate:
+    """Sum up many cells (rows of ``compare``) in one ratio; n counts cells.
 
     The interval is Student's t over the cells' log ratios: how far the mean would lie off for other cells *like these*,
     drawn at random. It holds how differently cells gain, not how well each was measured; a sweep's cells are chosen
     rather than drawn, and alike, so it is a measure of how much the choice of cells matters, no more.
     """
-    mean, sd, n = moments(np.log(compared["ratio"].to_numpy(dtype=np.float64)))
-    half = half_width(sd, n)
-    return Overall(float(np.exp(mean)), float(np.exp(mean - half)), float(np.exp(mean + half)), int(n))
+    return Estimate.of_logs(np.log(compared["ratio"].to_numpy(dtype=np.float64)))

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from feedrate.analysis.blocks import KEYS, Floats, half_width, successful
+from feedrate.analysis.blocks import KEYS, successful
+from feedrate.analysis.estimate import RATE, Floats, Moments, as_columns
 from feedrate.analysis.estimates import AXIS_NAMES, IDENTITY
 from feedrate.analysis.storage import PROVING, doubtful
 from feedrate.schema.columns import PHASES
@@ -92,6 +93,11 @@ COLUMNS = tuple(dict.fromkeys((*IDENTITY, "block", *AXIS_NAMES, *_INPUTS)))
 """The columns of ``records.TRIALS`` that are read."""
 
 
+def _back(values: pd.DataFrame) -> pd.DataFrame:
+    """Bring the measures that are means of logs back."""
+    return values.assign(**{name: np.exp(values[name]) for name in _LOGS})
+
+
 def estimate_measures(trials: pd.DataFrame) -> pd.DataFrame:
     """Estimate every measure of every cell, from the columns ``COLUMNS`` of trials.
 
@@ -112,14 +118,11 @@ def estimate_measures(trials: pd.DataFrame) -> pd.DataFrame:
         values |= {name: np.log(np.where(values[name] > 0, values[name], np.nan)) for name in _LOGS}
     finite = pd.DataFrame(values, counted.index).replace([np.inf, -np.inf], np.nan)
     groups = finite.groupby([cell[counted.index], counted["block"]]).mean().groupby(level=0)
-    mean, n = groups.mean(), groups.count()
-    half = half_width(groups.std(), n)
-    low, high = mean - half, mean + half
-    for ends in (mean, low, high):
-        ends[_LOGS] = np.exp(ends[_LOGS])
+    spread = Moments(groups.mean(), groups.std(), groups.count())
+    mean, low, high, n = as_columns(RATE, spread, _back).values()
     low = low.clip(lower=0.0)
     high = high.clip(upper=pd.Series({measure.name: measure.most for measure in MEASURES}), axis=1)
-    found = pd.concat([mean, low.add_suffix("_lo"), high.add_suffix("_hi"), n.add_suffix("_n")], axis=1)
+    found: pd.DataFrame = pd.concat([mean, low.add_suffix("_lo"), high.add_suffix("_hi"), n.add_suffix("_n")], axis=1)
     names = [f"{measure.name}{end}" for measure in MEASURES for end in ("", "_lo", "_hi", "_n")]
     cells = timed.loc[~cell.duplicated(), [*IDENTITY, *AXIS_NAMES]].reset_index(drop=True)
     found = found[names].reindex(cells.index)

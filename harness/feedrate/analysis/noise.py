@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from feedrate.analysis.blocks import Floats, half_width, moments, successful, t_half_width
+from feedrate.analysis.blocks import successful
 from feedrate.analysis.diagnosis import (
     FAR,
     LEAST_BLOCKS,
@@ -32,6 +32,7 @@ from feedrate.analysis.diagnosis import (
     Diagnosis,
     diagnose,
 )
+from feedrate.analysis.estimate import Estimate, Floats, t_half_width
 from feedrate.analysis.estimates import cells, rows_of
 from feedrate.machine.probes import noise
 from feedrate.schema.axes import SCRIPT, TUNE
@@ -39,34 +40,18 @@ from feedrate.schema.columns import FLAGS
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
-    """A value with its 95 % interval; NaN where too few were measured."""
-
-    value: float
-    lo: float
-    hi: float
-    n: int
-    """Blocks, or trials where it is a slope."""
-
-
-@dataclass(frozen=True, slots=True)
 class Trend:
     """How the logarithm of throughput grows over time: least squares over trials, Student-t interval."""
 
-    slope: float
-    """A second."""
-    lo: float
-    hi: float
-    n: int
-    """Trials."""
+    slope: Estimate
+    """A second; n counts trials."""
     seconds: float
     """From the first trial to the last."""
 
     def over(self, seconds: float) -> Estimate:
         """Say by how many times throughput changes over a time, in seconds; what is infinite is too far off to say."""
         with np.errstate(over="ignore"):  # few trials, close together, may mean anything over a long time
-            value, lo, hi = (float(np.exp(seconds * slope)) for slope in (self.slope, self.lo, self.hi))
-        return Estimate(value, lo, hi, self.n)
+            return self.slope.through(lambda slope: float(np.exp(seconds * slope)), "ratio")
 
 
 def control_trials(ended: pd.DataFrame, cell_id: str | None = None) -> pd.DataFrame:
@@ -101,20 +86,7 @@ def drift_trend(at: Floats, rates: Floats) -> Trend | None:
     slope = (centred @ logs) / (centred @ centred)
     residuals = logs - logs.mean() - slope * centred
     half = t_half_width(np.sqrt(residuals @ residuals / (len(at) - 2) / (centred @ centred)), len(at) - 2)
-    return Trend(float(slope), float(slope - half), float(slope + half), len(at), float(np.ptp(at)))
-
-
-def mean_rate(own: pd.DataFrame) -> Estimate:
-    """Estimate the throughput of one cell: geometric mean over blocks, Student-t interval on logs, samples/s."""
-    logs = pd.Series(np.log(own["samples_per_s"].astype("float64")), own.index).groupby(own["block"]).mean()
-    return _exponential(np.asarray(logs, dtype=np.float64))
-
-
-def _exponential(logs: Floats) -> Estimate:
-    mean, sd, n = (each[0] for each in moments(logs[None, :]))
-    half = half_width(sd, n)
-    value, lo, hi = (float(np.exp(end)) for end in (mean, mean - half, mean + half))
-    return Estimate(value, lo, hi, int(n))
+    return Trend(Estimate(float(slope), float(slope - half), float(slope + half), len(at)), float(np.ptp(at)))
 
 
 def self_ratios(own: pd.DataFrame) -> pd.DataFrame:
@@ -139,7 +111,7 @@ def self_ratios(own: pd.DataFrame) -> pd.DataFrame:
 
 def pooled_ratio(compared: pd.DataFrame) -> Estimate:
     """Sum up what :func:`self_ratios` found: B ÷ A over all blocks, with its 95 % interval; 1 is the truth."""
-    return _exponential(np.log(compared["ratio"].to_numpy(dtype=np.float64)))
+    return Estimate.of_logs(np.log(compared["ratio"].to_numpy(dtype=np.float64)))
 
 
 LETTERS = "ABCD"
@@ -372,12 +344,10 @@ def _drift(ended: pd.DataFrame, own: pd.DataFrame, what: str) -> _Judged:
     )
     if (trend := drift_trend(at, rates)) is None:
         return None, f"Drift is not known (the {what} was not measured often enough)"
-    change = trend.over(float(began.max()))
-    pct, lo, hi = (100 * (end - 1) for end in (change.value, change.lo, change.hi))
-    shown = [f"{end:+.1f}".replace("-", "−") for end in (pct, lo, hi)]
-    text = f"The {what} changed by {shown[0]} % over the run (95 %: {shown[1]} to {shown[2]} %)"
-    least, most = sorted((abs(lo), abs(hi)))
-    least = 0.0 if lo <= 0 <= hi else least
+    change = trend.over(float(began.max())).through(lambda ratio: 100 * (ratio - 1), "change")
+    text = f"The {what} changed by {change.text()} over the run"
+    least, most = sorted((abs(change.low), abs(change.high)))
+    least = 0.0 if change.low <= 0 <= change.high else least
     if least <= _DRIFT_LIMITS[0] and most > _DRIFT_LIMITS[-1]:
         return None, f"{text}, which tells nothing of drift"
     return least, text

@@ -156,10 +156,7 @@ def _fits(cells: pd.DataFrame, trials: pd.DataFrame, steps: pd.DataFrame, cores:
 
 
 def _interpolated(fits: Mapping[int, Fit], batch_size: int) -> Fit | None:
-    """Fit a batch size by straight lines over a group's others; None where it does not lie between them.
-
-    Batches vary as much as independent samples would make them.
-    """
+    """Fit a batch size by straight lines over a group's others; None where it does not lie between them."""
     others = [fit for size, fit in fits.items() if size != batch_size]
     sizes = np.array([fit.batch_size for fit in others], dtype=np.float64)
     if not others or not sizes.min() < batch_size < sizes.max():

@@ -2,8 +2,8 @@
 
 Plain text without markup. The sentence says what was compared with what, the effect with its 95 % interval, and the
 verdict; where an effect is the mean of several settings, also the worst of them and in which it holds; what a claim
-says besides; and the source's figure, where it has one. What rests on an older version of the protocol says so. A
-stand-in for photographs never passes for them: which workload was read is said by the run and not here.
+says besides; and the source's figure, where it has one. A stand-in for photographs never passes for them: which
+workload was read is said by the run and not here.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def sentence(row: Row, cases: Sequence[Row], claim: Claim) -> str:
     if row["verdict"] == NOT_TESTABLE:
         return f"Not testable here: {row['reason']}."
     effect = claim.effect
-    here = f"on this machine{words.protocol(row['protocol'])}"
+    here = "on this machine"
     if effect is None:
         return _fact(row, cases, here)
     if not _known(row["ratio"]):
@@ -98,10 +98,9 @@ def worst(row: Row) -> str:
     return f"{_number(row['worst'])}×" if _known(row["worst"]) else ""
 
 
-def estimate(row: Row, sign: str = "×") -> str:
+def estimate(row: Row, kind: str = "ratio") -> str:
     """Write ``ratio`` with its interval ``lo`` to ``hi``: ``1.62× (1.55–1.70)``."""
-    interval = f"{_number(row['lo'])}–{_number(row['hi'])}" if _known(row["lo"]) else "one block: no interval"
-    return f"{_number(row['ratio'])}{sign} ({interval})"
+    return words.estimate((row["ratio"], row["lo"], row["hi"]), kind, write=_number)
 
 
 def power(row: Row, effect: Effect) -> str:
@@ -114,9 +113,9 @@ def power(row: Row, effect: Effect) -> str:
     times = len(metric.up) == 1 and metric.columns[0].endswith("_ns") and metric.down == ("samples",)
     if effect.along != "batch_size" or effect.against or not times or not _known(row["ratio"]):
         return ""
-    value, low, high = (1 + math.log2(row[name]) if _known(row[name]) else math.nan for name in ("ratio", "lo", "hi"))
-    interval = f" ({low:.2f}–{high:.2f})" if _known(low) else ""
-    return f"a batch's time grows with its size to the power of {value:.2f}{interval}"
+    value, low, high = (1 + math.log2(row[name]) for name in ("ratio", "lo", "hi"))
+    exponent = words.estimate((value, low, high), write="{:.2f}".format)
+    return f"a batch's time grows with its size to the power of {exponent}"
 
 
 def blocks_needed(row: Row) -> str:
@@ -164,7 +163,7 @@ def _change(row: Row, effect: Effect) -> str:
         ends = [values[effect.along] for _, values in (effect.steps[0], effect.steps[-1])]
         grown = f", so that {power(row, effect)}" if power(row, effect) else ""
         return (
-            f"{metric.noun} changed by a factor of {estimate(row, '')} for every doubling of {effect.along} from "
+            f"{metric.noun} changed by a factor of {estimate(row, 'number')} for every doubling of {effect.along} from "
             f"{ends[0]} to {ends[1]}{grown}"
         )
     if effect.level:

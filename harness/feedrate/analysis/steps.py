@@ -70,10 +70,7 @@ def join_steps(chosen: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
 
 
 def _pair(cells: pd.DataFrame) -> list[dict[str, Any]]:
-    """The two cells that differ in their workers only, where more give most: fewest workers, and the fastest with more.
-
-    A single cell where no two differ so; none where there is none. Ids break ties.
-    """
+    """The cells that differ in their workers only, where more give most: fewest workers, and the fastest with more."""
     pairs = []
     same = [name for name in AXIS_NAMES if name not in WORKER_AXES]
     for _, part in cells.groupby(same, dropna=False, sort=False):

@@ -1,10 +1,9 @@
 """What a storage format costs: a row a cell that loads, with bytes on disk, packing, start-up and CPU beside its rate.
 
 Cold and warm trials are credible only where the share of the packed set that was counted in the page cache, before
-anything was opened, agrees, and cold ones only where they read their samples from storage (``window.READ_LEAST``, which
-trials of protocol 1 were not held against); all others are left out and counted. Random and sequential access, cold and
-warm, loading alone and an emulated step are different questions: :data:`QUESTION` tells them apart, and nothing is
-compared across.
+anything was opened, agrees, and cold ones only where they read their samples from storage (``window.READ_LEAST``); all
+others are left out and counted. Random and sequential access, cold and warm, loading alone and an emulated step are
+different questions: :data:`QUESTION` tells them apart, and nothing is compared across.
 
 This does *not* show a disk alone: below the kernel its own cache, or that of a virtual machine's host, may hold data.
 """
@@ -16,6 +15,7 @@ import pandas as pd
 
 from feedrate.analysis.blocks import KEYS, blocks_of, by_block, memoized, over_blocks, successful
 from feedrate.analysis.contrasts import filled, grouping_keys, off_default
+from feedrate.analysis.estimate import columns_of
 from feedrate.analysis.estimates import cells
 from feedrate.analysis.loader import per_step
 from feedrate.schema.axes import AXES, BY_NAME, LOADING, TRANSFER
@@ -98,9 +98,9 @@ def format_costs(trials: pd.DataFrame) -> pd.DataFrame:
             groups["cached_before"].agg(["min", "max"]).set_axis(["cached_before_lo", "cached_before_hi"], axis=1),
             groups["cached_after"].max().rename("cached_after_hi"),
             *(
-                over_blocks(by_block(ended, np.log(single[name].where(single[name] > 0))), name, np.exp).drop(
-                    columns="n"
-                )
+                over_blocks(
+                    by_block(ended, np.log(single[name].where(single[name] > 0))), columns_of(name), np.exp
+                ).drop(columns="n")
                 for name in ("startup_ms", "cpu_us")
             ),
         ],

@@ -26,17 +26,14 @@ TRAIN, EMULATED, LOAD = "train", "emulated", "load"
 _STEP_SETTINGS = tuple(axis.name for axis in TRAINING if axis.name in SETTINGS)
 _LOADER_SETTINGS = tuple(name for name in SETTINGS if name not in ("storage_format", "batch_size", *_STEP_SETTINGS))
 _CEILINGS = ("load_ceiling", "copy_ceiling", "compute_ceiling", "limit", "efficiency_n")
-_FITTED = {"ratio": "fitted", "lo": "fitted_lo", "hi": "fitted_hi", "n": "fitted_n"}
+_FITTED = ("fitted", "fitted_lo", "fitted_hi", "fitted_n")
 _IN_SET = ("place", "is_best", "ratio_to_best", "ratio_lo", "ratio_hi", "pairs", "members", "candidates")
 MEMORY_STEP = 16 * 2**20
 """Memory that differs by less than this is the same when cells are ordered by what they cost, in bytes."""
 
 
 def _candidates(trials: pd.DataFrame, estimates: pd.DataFrame) -> pd.DataFrame:
-    """Estimates of cells that the matrix asked for, replicas left out: what serves other cells answers no question.
-
-    A cell of which every trial was a ceiling or a control goes. Records that are older than roles were all asked for.
-    """
+    """Estimates of cells that the matrix asked for, replicas left out: what serves other cells answers no question."""
     own = trials[~trials["role"].isin(["ceiling", "control"])]
     asked = pd.MultiIndex.from_frame(estimates[KEYS]).isin(pd.MultiIndex.from_frame(own[KEYS]))
     return estimates[asked & (estimates["replica"].fillna(0) == 0).to_numpy(dtype=bool)]
@@ -64,9 +61,8 @@ def _best_set(group: pd.DataFrame, blocks: Blocks) -> pd.DataFrame:
     own = named[["ratio_to_best", "ratio_lo", "ratio_hi", "pairs"]]
     logs = blocks.logs(list(group["run_id"]), ids)
     # Cells need not have all blocks in common: those are compared in which one that has most of them ended well, too.
-    fitted = cross_fitted(logs - logs[np.isfinite(logs).sum(axis=1).argmax()], of=logs).interval()
-    reached = {column: fitted[name] for name, column in _FITTED.items()}
-    compared = group.assign(is_best=np.arange(len(ids)) == best, **own, **reached, candidates=len(ids))
+    fitted = cross_fitted(logs - logs[np.isfinite(logs).sum(axis=1).argmax()], of=logs).ratio.row(_FITTED)
+    compared = group.assign(is_best=np.arange(len(ids)) == best, **own, **fitted, candidates=len(ids))
     cost = pd.DataFrame(
         {
             "workers": group["num_workers"].astype("float64").fillna(0),
@@ -98,7 +94,7 @@ def best_cells(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> p
         NaN with fewer than ``LEAST_BLOCKS`` blocks), ``fitted_lo``, ``fitted_hi`` and ``fitted_n``.
     """
     estimates, blocks = cells_with_ceilings(trials) if estimates is None else estimates, blocks_of(trials)
-    columns = [name for name in estimates if name not in _CEILINGS] + [*_IN_SET, *_FITTED.values()]
+    columns = [name for name in estimates if name not in _CEILINGS] + [*_IN_SET, *_FITTED]
     groups = _questions(_candidates(trials, estimates))
     found = [_best_set(group.reset_index(drop=True), blocks) for group in groups]
     return pd.concat(found, ignore_index=True)[columns] if found else estimates.iloc[:0].reindex(columns=columns)
@@ -131,29 +127,10 @@ def most_gained(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> 
     for group in _questions(loaders[against >= 0]):
         gain = cross_fitted(gains[group.index])
         best.append(group.index[gain.chosen])
-        found.append(gain.interval() | {"candidates": len(group)})
+        found.append(gain.ratio.row() | {"candidates": len(group)})
     same = ["run_id", "device", *CONDITIONS, "storage_format", "batch_size"]
     result: pd.DataFrame = loaders.loc[best, [*same, *_LOADER_SETTINGS]].reset_index(drop=True)
     result.insert(len(same), "default_cell", ids[against[best]])
     result.insert(len(same) + 1, "best_cell", ids[best])
     numbers = pd.DataFrame(found, columns=["ratio", "lo", "hi", "n", "candidates"])
     return pd.concat([result, numbers.assign(verdict=verdicts(numbers["ratio"], numbers["lo"], numbers["hi"]))], axis=1)
-
-
-def fastest_cells(cells: pd.DataFrame) -> pd.DataFrame:
-    """Take the fastest cell of each task of each of very many runs, without a look at single blocks.
-
-    It is what ``best_cells`` calls the best, without the set of cells that cannot be told from it. ``cells`` are rows
-    of ``measures.estimate_measures`` with ``asked``: whether the matrix asked for the cell.
-
-    Returns:
-        The rows of the fastest cells, in their order. Cells that only serve others, replicas and cells without an
-        estimate are no candidates, nor are modes other than training and loading, whose settings cannot be chosen.
-    """
-    chosen = cells["asked"] & cells["mode"].isin(("train", "load")) & cells["replica"].fillna(0).eq(0)
-    candidates = cells[(chosen & cells["n"].gt(0)).to_numpy(dtype=bool)].reset_index(drop=True)
-    if not len(candidates):
-        return candidates
-    keys = pd.concat(grouping_keys(candidates, ("run_id", "device", *CONDITIONS)), axis=1)
-    fastest_first = keys.loc[candidates["samples_per_s"].sort_values(ascending=False, kind="stable").index]
-    return candidates.loc[fastest_first.drop_duplicates().index.sort_values()]

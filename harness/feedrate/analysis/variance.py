@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from feedrate.analysis.blocks import KEYS, blocks_for, successful, t_half_width
+from feedrate.analysis.blocks import KEYS, successful
+from feedrate.analysis.estimate import blocks_for, t_half_width
 from feedrate.analysis.estimates import rows_of
 
 PARTS = ("within", "between", "drift")

@@ -27,7 +27,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.special import fdtrc, stdtr
 
-from feedrate.analysis.blocks import Floats, blocks_for, half_width
+from feedrate.analysis.estimate import Floats, blocks_for, half_width
 from feedrate.schema.metrics import CONFIRMED_OVER, REFUTED_UNDER, SAME, least_of
 
 ALPHA = 0.05

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from feedrate.analysis.blocks import half_width
+from feedrate.analysis.estimate import Estimate, Kind, half_width
 from feedrate.analysis.pipeline import SLICES, Pace, Pipeline, simulate
 from feedrate.attach.records import DRAINED, NEXT, REUSED, Loader, Process, Records
 from feedrate.schema.window import LEAST_WARM_UP, drained_after, warm_up_steps
@@ -34,14 +33,6 @@ HAND_OVER_NS = 500_000.0
 """What taking a batch from a worker costs where none was seen to: queue and unpickling, on a usual core."""
 CALIBRATED = 0.10
 """What a prediction may be off beside what the model is off here: by held-out settings of other runs."""
-
-
-class Estimate(NamedTuple):
-    """A number with its 95 % interval; NaN where there are too few stretches."""
-
-    value: float
-    lo: float
-    hi: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +57,19 @@ def pacing(loader: Loader) -> Pacing | None:
         return None
     walls, parts = steps["wall_ns"].astype(float), stretches(steps, workers_of(loader))
 
-    def over(values: pd.Series[float], by: pd.Series[float]) -> Estimate:
+    def over(values: pd.Series[float], by: pd.Series[float], kind: Kind = "share") -> Estimate:
         ratio = float(values.sum() / by.sum())
         sums = [(values.iloc[part].sum(), by.iloc[part].sum()) for part in parts]
         of_parts = np.array([value / base for value, base in sums if base])
         half = float(half_width(of_parts.std(ddof=1), len(of_parts))) if len(of_parts) >= LEAST_STRETCHES else np.nan
-        return Estimate(ratio, ratio - half, ratio + half)
+        low, high = np.clip([ratio - half, ratio + half], 0.0, 1.0 if kind == "share" else None)
+        return Estimate(ratio, float(low), float(high), len(of_parts), kind)
 
     seen = walls.where(steps["cuda"])
     return Pacing(
         steps=len(steps),
         stretches=len(parts),
-        steps_per_s=over(walls * 0 + 1e9, walls),
+        steps_per_s=over(walls * 0 + 1e9, walls, "number"),
         wait_share=over(steps["wait_ns"].astype(float), walls),
         startup_share=float(steps.loc[steps["first"], "wait_ns"].sum() / walls.sum()),
         starved_share=over(steps["starved_ns"].clip(upper=seen), seen) if steps["cuda"].any() else None,
@@ -246,14 +238,10 @@ def predict(loader: Loader, pace: Pacing, cores: float) -> Predictions | None:
     found = []
     for other in _candidates(workers, cores):
         rate = _rate(simulate(model, other, prefetch), overhead if other else 0.0)
-        both = rate, rate * own / present
-        found.append(
-            Prediction(
-                other,
-                prefetch if other else None,
-                Estimate(both[1], min(*both, both[1] * (1 - CALIBRATED)), max(*both, both[1] * (1 + CALIBRATED))),
-            )
-        )
+        corrected = rate * own / present
+        low, high = min(rate, corrected * (1 - CALIBRATED)), max(rate, corrected * (1 + CALIBRATED))
+        predicted = Estimate(corrected, low, high, pace.stretches)
+        found.append(Prediction(other, prefetch if other else None, predicted))
     return Predictions(workers, present, tuple(found))
 
 

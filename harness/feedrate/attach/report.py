@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
+from feedrate.analysis.estimate import Estimate
 from feedrate.attach import loop, profiler
-from feedrate.attach.loop import FED, Cause, Estimate, Pacing, Prediction, Predictions
+from feedrate.attach.loop import FED, Cause, Pacing, Prediction, Predictions
 from feedrate.attach.profiler import HotLine, Stack
 from feedrate.attach.records import Loader, Process, loaders
 from feedrate.schema.words import number, percent, plural, times
@@ -148,7 +149,7 @@ def text(report: Report) -> Iterator[tuple[str, str]]:
 
 
 def _measured(report: Report, loader: Loader, pace: Pacing) -> Iterator[tuple[str, str]]:
-    speed = f"{_interval(pace.steps_per_s)} steps/s over {plural(pace.steps, 'step')}"
+    speed = f"{pace.steps_per_s.text(' steps/s')} over {plural(pace.steps, 'step')}; in brackets 95 % intervals"
     if size := loader.settings.get("batch_size"):
         speed += f"; {number(pace.steps_per_s.value * size)} samples/s"
     yield "pace", speed
@@ -188,11 +189,11 @@ def _measured(report: Report, loader: Loader, pace: Pacing) -> Iterator[tuple[st
 
 def _waits(pace: Pacing) -> str:
     share = pace.wait_share.value
-    said = f"waits for data {_shares(pace.wait_share)} of the time"
+    said = f"waits for data {pace.wait_share.text()} of the time"
     if pace.startup_share > 0.005:
         said += f", {percent(pace.startup_share)} while iterators start"
     if pace.starved_share is not None:
-        said += f"; the device has nothing to do {_shares(pace.starved_share)}"
+        said += f"; the device has nothing to do {pace.starved_share.text()}"
         share = pace.starved_share.value
     return f"{said}; without that at most {times(1 / (1 - share))} as fast" if FED < share < 1 else said
 
@@ -204,7 +205,7 @@ def _best(report: Report, pace: Pacing) -> Prediction | None:
     most = max(each.steps_per_s.value for each in report.predictions.others)
     near = [each for each in report.predictions.others if each.steps_per_s.value >= ABOUT * most]
     best = min(near, key=lambda each: each.num_workers)
-    return best if best.steps_per_s.lo > WORTH * pace.steps_per_s.value else None
+    return best if best.steps_per_s.low > WORTH * pace.steps_per_s.value else None
 
 
 def _predicted(predictions: Predictions, pace: Pacing, best: Prediction | None) -> str:
@@ -212,9 +213,9 @@ def _predicted(predictions: Predictions, pace: Pacing, best: Prediction | None) 
     others = sorted(predictions.others, key=lambda each: each.num_workers)
     middle = best.num_workers if best else predictions.num_workers
     below, rest = ([each for each in others if (each.num_workers < middle) is less] for less in (True, False))
-    parts = [f"num_workers={each.num_workers} {_range(each.steps_per_s)}" for each in (*below[-1:], *rest[:2])]
+    parts = [f"num_workers={each.num_workers} {each.steps_per_s.text()}" for each in (*below[-1:], *rest[:2])]
     basis = f"{number(predictions.present)} for the present setting, which ran at {number(pace.steps_per_s.value)}"
-    return f"{', '.join(parts)} steps/s; it is fitted to this run, and gives {basis}"
+    return f"{', '.join(parts)} steps/s, in brackets the model's range; it is fitted to this run, and gives {basis}"
 
 
 def _settings(loader: Loader) -> str:
@@ -244,22 +245,6 @@ def _short(file: str) -> str:
     return re.sub(r".*/(site|dist)-packages/", "", file) if near.startswith("..") else near
 
 
-def _interval(estimate: Estimate) -> str:
-    if math.isnan(estimate.lo):
-        return number(estimate.value)
-    return f"{number(estimate.value)} (95 % {number(max(0.0, estimate.lo))}–{number(estimate.hi)})"
-
-
-def _range(estimate: Estimate) -> str:
-    return f"{number(estimate.value)} ({number(estimate.lo)}–{number(estimate.hi)})"
-
-
-def _shares(estimate: Estimate) -> str:
-    if math.isnan(estimate.lo):
-        return percent(estimate.value)
-    return f"{percent(estimate.value)} ({percent(max(0.0, estimate.lo))}–{percent(min(1.0, estimate.hi))})"
-
-
 def as_object(report: Report) -> dict[str, Any]:
     """The same for a machine: numbers as they are, NaN as null."""
 
@@ -269,10 +254,10 @@ def as_object(report: Report) -> dict[str, Any]:
                 **{key: part for key, part in value.settings.items() if key not in ("what", "t_ns")},
                 "steps": len(value.steps),
             }
+        if isinstance(value, Estimate):
+            return {name: plain(part) for name, part in value.row(("value", "lo", "hi", "n")).items()}
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-        if isinstance(value, Estimate):
-            return {name: plain(part) for name, part in value._asdict().items()}
         if isinstance(value, Mapping):
             return {key: plain(part) for key, part in value.items()}
         if isinstance(value, (list, tuple)):

@@ -14,7 +14,7 @@ from feedrate.attach.space import Setting, gib
 from feedrate.attach.trials import Trial
 from feedrate.attach.tune import Session
 from feedrate.plan.search import GRID_BLOCKS, Outcome, Search
-from feedrate.schema.words import number, plural, times
+from feedrate.schema.words import number, per_cent, plural, times
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +25,7 @@ class Result:
     outcome: Outcome[Setting]
     present: Setting
     gain: Gain | None
-    """Log of how many times as fast as the present setting; None where that is the recommended one, or no block ran
-    with both."""
+    """Over the present setting; None where that is the recommended one, or no block ran with both."""
     settings: int
     trials: int
     excluded: dict[str, int]
@@ -38,10 +37,10 @@ class Result:
     @property
     def gain_ends(self) -> tuple[float, float, float] | None:
         """How many times as fast as the present setting, and the ends of the interval; None where it is not known."""
-        if self.gain is None or math.isnan(self.gain.log):
+        if self.gain is None or not self.gain.ratio.known:
             return None
-        ends = self.gain.interval()
-        return round(ends["ratio"], 4), round(ends["lo"], 4), round(ends["hi"], 4)
+        ratio = self.gain.ratio
+        return round(ratio.value, 4), round(ratio.low, 4), round(ratio.high, 4)
 
 
 def result(session: Session) -> Result | None:
@@ -116,7 +115,7 @@ def _said_bound(found: Result) -> str:
 
 
 def _faster(log: float) -> str:
-    return f"{number(100 * math.expm1(log), 2)}\u00a0%"
+    return per_cent(100 * math.expm1(log))
 
 
 def _said_gain(found: Result) -> str:
@@ -124,11 +123,11 @@ def _said_gain(found: Result) -> str:
         return "the present setting is the one"
     if found.present not in found.search.measured:
         return f"not known: the present {found.present} never ended well"
-    if found.gain is None or math.isnan(found.gain.log):
+    if found.gain is None or not found.gain.ratio.known:
         ratio = math.exp(found.search.difference(found.present, found.outcome.recommended))
         return f"about {times(ratio)} over the present {found.present}; too few blocks ran with both for an interval"
-    ends = found.gain.interval()
-    return f"{times(ends['ratio'])} (95 % {ends['lo']:.2f}–{ends['hi']:.2f}) over the present {found.present}"
+    gain = found.gain.ratio.text(write="{:.2f}".format)
+    return f"{gain} over the present {found.present}; in brackets the 95 % interval"
 
 
 def standing(outcome: Outcome[Setting]) -> str:
@@ -159,7 +158,7 @@ def as_object(session: Session, found: Result | None) -> dict[str, Any]:
     return {
         "recommended": found.outcome.recommended.given(),
         "present": found.present.given(),
-        "gain": found.gain.interval() if found.gain and found.gain_ends else None,
+        "gain": found.gain.ratio.row() if found.gain and found.gain_ends else None,
         "bound_pct": 100 * math.expm1(found.outcome.bound) if math.isfinite(found.outcome.bound) else None,
         "known": found.outcome.settled,
         "trials": found.trials,

@@ -82,8 +82,7 @@ class Stream(IterableDataset[torch.Tensor]):
     def __iter__(self) -> Iterator[torch.Tensor]:
         worker = get_worker_info()
         first, step = (worker.id, worker.num_workers) if worker else (0, 1)
-        for index in range(first, len(self.samples), step):
-            yield self.samples[index]
+        return map(self.samples.__getitem__, range(first, len(self.samples), step))
 
 
 HOOKED: tuple[tuple[Any, tuple[str, ...]], ...] = (
@@ -103,13 +102,13 @@ def alone() -> Iterator[None]:
     """Keep feedrate away for a while."""
     wrapped = [(owner, name, getattr(owner, name)) for owner, names in HOOKED for name in names]
     hooks: Any = optimizers._global_optimizer_pre_hooks, optimizers._global_optimizer_post_hooks
-    kept = [dict(each) for each in hooks]
+    kept = [dict(registered) for registered in hooks]
     parent = psutil.Process(os.getppid())
-    watching = [parent.pid, *(each.pid for each in parent.children() if each.name() == "py-spy")]
+    watching = [parent.pid, *(child.pid for child in parent.children() if child.name() == "py-spy")]
     for owner, name, function in wrapped:
         setattr(owner, name, inspect.unwrap(function))
-    for each in hooks:
-        each.clear()
+    for registered in hooks:
+        registered.clear()
     for pid in watching:
         os.kill(pid, signal.SIGSTOP)
     try:
@@ -117,8 +116,8 @@ def alone() -> Iterator[None]:
     finally:
         for pid in watching:
             os.kill(pid, signal.SIGCONT)
-        for each, before in zip(hooks, kept, strict=True):
-            each.update(before)
+        for registered, before in zip(hooks, kept, strict=True):
+            registered.update(before)
         for owner, name, function in wrapped:
             setattr(owner, name, function)
 
@@ -127,7 +126,6 @@ def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
     """Read the options: what is planted, and what is to be done."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workers", type=int, default=0)
-    parser.add_argument("--prefetch", type=int, default=2)
     parser.add_argument("--method", default=None)
     parser.add_argument("--kind", choices=("map", "iterable"), default="map")
     parser.add_argument("--shape", choices=("constant", "heavy"), default="constant")
@@ -173,7 +171,7 @@ def planted_step(options: argparse.Namespace) -> Callable[[], object]:
     return partial(sleep, options.step_ms / 1000)
 
 
-def planted_loader(options: argparse.Namespace, workers: int, prefetch: int | None, **more: Any) -> DataLoader[Any]:
+def planted_loader(options: argparse.Namespace, workers: int, prefetch: int | None = 2, **more: Any) -> DataLoader[Any]:
     """The loader with some settings."""
     samples = Samples(options)
     return DataLoader(
@@ -191,7 +189,7 @@ def make() -> tuple[DataLoader[Any], Callable[[Any], object]]:
     """What ``feedrate tune`` takes."""
     options = parsed(shlex.split(os.environ["FEEDRATE_PLANTED"]))
     step = planted_step(options)
-    return planted_loader(options, options.workers, options.prefetch, shuffle=True), lambda _: step()
+    return planted_loader(options, options.workers, shuffle=True), lambda _: step()
 
 
 def window(options: argparse.Namespace, workers: int, prefetch: int | None) -> float:
@@ -226,8 +224,7 @@ def turns(options: argparse.Namespace) -> list[dict[str, list[float]]]:
         pair = {}
         for way in random.sample(("with", "without"), 2):
             with nullcontext() if way == "with" else alone():
-                loader = planted_loader(options, options.workers, options.prefetch)
-                pair[way] = train(loader, step)["walls"]
+                pair[way] = train(planted_loader(options, options.workers), step)["walls"]
         walls.append(pair)
     return walls
 
@@ -240,8 +237,7 @@ def main() -> None:
     elif options.turns:
         seconds = turns(options)
     else:
-        loader = planted_loader(options, options.workers, options.prefetch)
-        seconds = train(loader, planted_step(options))
+        seconds = train(planted_loader(options, options.workers), planted_step(options))
     options.out.write_text(json.dumps(seconds) + "\n", encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""What feedrate promises of itself, measured: accuracy, its own cost, scripts of others, searches, its website.
+"""What feedrate promises of itself, measured: accuracy, its own cost, intervals, ``run``, ``tune`` and its website.
 
 A figure that misses its target is printed as missed. What was found is written beside the machine's runs, and the page
 "How accurate is feedrate?" is made from it.
@@ -27,12 +27,10 @@ from feedrate.store.bench_record import SECTIONS, BenchRecord, Promise
 MEASURES: dict[str, Callable[[Session], Iterable[Figure]]] = {
     "speed": cost.measure,
     "accuracy": accuracy.measure,
-    "instrumentation": cost.measure_instrumentation,
     "scripts": scripts.measure,
     "tuning": tuning.measure,
     "calibration": calibration.measure,
     "site": site.measure,
-    "store": site.measure_store,
 }
 """Section to what takes its figures."""
 _VERDICT = {True: "met", False: "MISSED", None: "not here"}
@@ -58,11 +56,12 @@ def measure(console: Console, only: str = "", results: Path = runs.RESULTS) -> B
         with runs.machine_lock(results, machine.machine_id):
             session = Session(console, Path(folder), remote.copy(results), gpu.device(), machine.machine_id)
             for name in sections:
+                figures: list[Figure] = []
                 try:
-                    figures = list(MEASURES[name](session))
-                except FeedrateError as error:  # the other sections are not lost
+                    figures.extend(MEASURES[name](session))
+                except FeedrateError as error:  # neither the other sections nor what was taken before are lost
                     met = None if isinstance(error, EnvironmentFault) else False
-                    figures = [Figure("all of this section", "taken", str(error), met)]
+                    figures.append(Figure("the rest of this section", "taken", str(error), met))
                 promises += [Promise(section=name, **figure._asdict()) for figure in figures]
     record = BenchRecord(
         feedrate_version=__version__,
@@ -92,9 +91,7 @@ def chosen(only: str) -> tuple[str, ...]:
 
 def show(record: BenchRecord, console: Console) -> None:
     """Print the figures as a table."""
-    table = Table(box=None, padding=(0, 2), header_style="bold")
-    for heading in ("figure", "target", "measured", ""):
-        table.add_column(heading)
+    table = Table("figure", "target", "measured", "", box=None, padding=(0, 2), header_style="bold")
     for promise in record.promises:
         table.add_row(promise.what, promise.target, promise.measured, _VERDICT[promise.met])
     console.print(table)

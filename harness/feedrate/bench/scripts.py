@@ -19,8 +19,9 @@ import shutil
 import signal
 import sys
 import time
+import timeit
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from hashlib import pbkdf2_hmac
 from itertools import chain, product
 from pathlib import Path
@@ -32,17 +33,13 @@ from rich.progress import track
 from feedrate.attach.run import run
 from feedrate.bench.session import Figure, Session, judge_ratio, run_planted
 from feedrate.schema.errors import TrialError
-from feedrate.schema.words import percent
 from feedrate.store.bench_record import WatchedScript, predictions
 
 SOURCE = Path(__file__).with_name("planted.py")
 HOT_LINE = "# the hot line"
 WORKERS, SPAWNED = (0, 1, 2, 4, 8), (1, 2, 8)
-PACE_PCT, WAIT_POINTS, LINE_POINTS = 1.0, 2.0, 5.0
-LINES = 0.95
+OFTEN = 0.95
 """Least share of the scripts whose hot line must be named first, and whose share of preparing must be right."""
-PREDICTED_PCT, PREDICTED = 10.0, 0.8
-"""How far off a prediction may be, and the least share of them that are not farther."""
 STEPS = {0: 500, 1: 900, 2: 1200, 4: 1500, 8: 2000}
 """Of a script, by its workers: long enough for some hundred samples of the lines that prepare its batches."""
 WARM = 2
@@ -58,22 +55,18 @@ class Costs(NamedTuple):
     options: Mapping[str, object]
 
 
+_HEAVY, _STREAM, _COMPUTES = {"shape": "heavy"}, {"kind": "iterable"}, {"step-computes": True}
 COSTS = (
     Costs("samples sleep, step sleeps; map", {"computes": 0}),
-    Costs("samples compute, step sleeps; iterable", {"computes": 1, "kind": "iterable"}),
-    Costs("samples do both, step computes; map", {"computes": 0.5, "step-computes": True}),
-    Costs("heavy-tailed samples sleep, step computes; map", {"computes": 0, "shape": "heavy", "step-computes": True}),
-    Costs("heavy-tailed samples compute, step sleeps; map", {"computes": 1, "shape": "heavy"}),
-    Costs(
-        "heavy-tailed samples do both, step sleeps; iterable", {"computes": 0.5, "shape": "heavy", "kind": "iterable"}
-    ),
+    Costs("samples compute, step sleeps; iterable", {"computes": 1, **_STREAM}),
+    Costs("samples do both, step computes; map", {"computes": 0.5, **_COMPUTES}),
+    Costs("heavy-tailed samples sleep, step computes; map", {"computes": 0, **_HEAVY, **_COMPUTES}),
+    Costs("heavy-tailed samples compute, step sleeps; map", {"computes": 1, **_HEAVY}),
+    Costs("heavy-tailed samples do both, step sleeps; iterable", {"computes": 0.5, **_HEAVY, **_STREAM}),
 )
 COSTLY = (
     Costs("steps of 1 ms, cheap samples, no workers", {"turns": 240, "steps": 100, "step-ms": 1, "sample-ms": 0}),
-    Costs(
-        "steps of 5 ms, 2 workers",
-        {"turns": 60, "steps": 150, "step-ms": 5, "computes": 1, "sample-ms": 0.5, "workers": 2},
-    ),
+    Costs("steps of 5 ms, 2 workers", {"turns": 60, "steps": 150, "computes": 1, "sample-ms": 0.5, "workers": 2}),
 )
 
 
@@ -87,12 +80,8 @@ def planned() -> list[tuple[Costs, int, str]]:
 @cache
 def hashes_per_ms() -> int:
     """Hashes that this machine computes in a millisecond: the best of some tries."""
-    taken = []
-    for _ in range(20):
-        begun = time.thread_time_ns()
-        pbkdf2_hmac("sha256", b"", b"", 10_000)
-        taken.append(time.thread_time_ns() - begun)
-    return round(10_000 * 1e6 / min(taken))
+    compute = partial(pbkdf2_hmac, "sha256", b"", b"", 10_000)
+    return round(10 / min(timeit.repeat(compute, timer=time.thread_time, number=1, repeat=20)))
 
 
 class Planted:
@@ -132,9 +121,7 @@ def measure(session: Session) -> Iterator[Figure]:
     session.console.print(f"Scripts: {len(scripts)} planted ones beside a clock of their own ...")
     for costs, workers, method in track(scripts, "", console=session.console, transient=True):
         session.scripts.append(watch(planted, costs, workers, method))
-    yield from judge_paces(session.scripts)
-    yield from judge_lines(session.scripts)
-    yield judge_predictions(session.scripts)
+    yield from judge_accuracy(session.scripts)
     session.console.print("Scripts: with feedrate and without, in turns ...")
     ways = list(product(COSTLY, RATIOS.items()))
     for costs, (how, most) in track(ways, "", console=session.console, transient=True):
@@ -166,51 +153,32 @@ def watch(planted: Planted, costs: Costs, workers: int, method: str, **options: 
         hot_first=bool(lines) and lines[0].line == planted.hot_line,
         hot_share=sum(line.share for line in lines if line.line == planted.hot_line),
         script_hot_share=float(clock["hot"].sum() / clock["prepared"].sum()),
-        predicted={each.num_workers: each.steps_per_s.value for each in ended.report.predictions.others},
+        predicted={other.num_workers: other.steps_per_s.value for other in ended.report.predictions.others},
     )
 
 
-def judge_paces(scripts: Sequence[WatchedScript]) -> Iterator[Figure]:
-    """Judge paces and waits by the worst script."""
-    paces = [script.pace_error_pct for script in scripts]
+def judge_accuracy(scripts: Sequence[WatchedScript]) -> Iterator[Figure]:
+    """Judge how many scripts are off by more than they may be: in pace, wait, hot line and prediction."""
     waits = [100 * (script.wait_share - script.script_wait_share) for script in scripts]
-    for what, errors, most, unit in (
-        ("pace of a script against its own clock, worst script", paces, PACE_PCT, "%"),
-        ("share of its time that it waits for data, worst script", waits, WAIT_POINTS, "points"),
+    hot = [100 * (script.hot_share - script.script_hot_share) for script in scripts]
+    for what, errors, most, unit, least in (
+        ("pace of a script against its own clock", [script.pace_error_pct for script in scripts], 1, "%", 1),
+        ("share of its time that it waits for data", waits, 2, "points", 1),
+        ("its hot line's share of preparing", hot, 5, "points", OFTEN),
+        (
+            "pace with another number of workers, predicted from one run",
+            [pace.error_pct for pace in predictions(scripts)],
+            *(10, "%", 0.8),
+        ),
     ):
-        worst, met = max(errors, key=abs), [abs(error) <= most for error in errors]
-        measured = f"{worst:+.2f} {unit} (median {np.median(errors):+.2f} {unit}, {sum(met)} of {len(met)} are within)"
-        yield Figure(what, f"within {most:g} {unit}", measured, all(met))
-
-
-def judge_lines(scripts: Sequence[WatchedScript]) -> Iterator[Figure]:
-    """Judge in how many scripts the planted hot line comes first, and in how many its share is right."""
-    first = np.array([script.hot_first for script in scripts])
-    errors = np.array([100 * (script.hot_share - script.script_hot_share) for script in scripts])
-    spread = f"error: mean {errors.mean():+.1f} points, median size {np.median(np.abs(errors)):.1f}, "
-    share = f"its share of preparing is within {LINE_POINTS:g} points of that by the script's own clock"
-    for what, held, note in (
-        ("the planted hot line is the first that is named", first, ""),
-        (share, np.abs(errors) <= LINE_POINTS, f" ({spread}worst {max(errors, key=abs):+.1f})"),
-    ):
-        measured = f"{held.sum()} of {len(held)}{note}"
-        yield Figure(what, f"in {100 * LINES:g} % of the scripts", measured, bool(held.mean() >= LINES))
-
-
-def judge_predictions(scripts: Sequence[WatchedScript]) -> Figure:
-    """Judge how many predictions for other numbers of workers hold."""
-    errors = np.array([each.error_pct for each in predictions(scripts)])
-    within = float((np.abs(errors) <= PREDICTED_PCT).mean())
-    measured = (
-        f"{percent(within)} (median size of the error {np.median(np.abs(errors)):.1f} %, "
-        f"worst {max(errors, key=abs):+.0f} %, n = {len(errors)})"
-    )
-    return Figure(
-        f"pace with another number of workers, predicted within {PREDICTED_PCT:g} % from one run",
-        f"{100 * PREDICTED:g} % of them",
-        measured,
-        within >= PREDICTED,
-    )
+        within = [abs(error) <= most for error in errors]
+        spread = f"error: median {np.median(errors):+.2f}, worst {max(errors, key=abs):+.2f} {unit}"
+        target = f"within {most} {unit}" + ("" if least == 1 else f" in {100 * least:g} % of cases")
+        yield Figure(what, target, f"{sum(within)} of {len(within)} ({spread})", float(np.mean(within)) >= least)
+    first = [script.hot_first for script in scripts]
+    met = float(np.mean(first)) >= OFTEN
+    what, target = "the planted hot line is the first that is named", f"in {100 * OFTEN:g} % of the scripts"
+    yield Figure(what, target, f"{sum(first)} of {len(first)}", met)
 
 
 def judge_cost(script: str, most: float, turns: Sequence[Mapping[str, Sequence[float]]]) -> Figure:

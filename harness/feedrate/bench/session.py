@@ -20,7 +20,7 @@ import numpy as np
 import psutil
 from rich.console import Console
 
-from feedrate.analysis.blocks import half_width
+from feedrate.analysis.estimate import half_width
 from feedrate.schema.axes import AXES, Value, applicable
 from feedrate.schema.errors import TrialError
 from feedrate.schema.words import plural
@@ -40,25 +40,12 @@ class Figure(NamedTuple):
     """None: it cannot be measured on this machine, and ``measured`` says why."""
 
 
-def judge(
-    what: str,
-    bound: str,
-    values: Sequence[float],
-    *,
-    digits: int,
-    unit: str = "",
-    counted: str = "",
-    note: str = "",
-) -> Figure:
-    """Hold the median of some values, one a round, against a bound: ``≤ 50 ms``, ``≥ 0.9``, in the values' own unit.
-
-    Measured is then ``52 ms (48–61, n = 25 loads)`` and the note.
-    """
-    sign, number, *_ = bound.replace(",", "").split()
-    median = statistics.median(values)
-    n = plural(len(values), counted) if counted else str(len(values))
-    measured = f"{median:.{digits}f}{unit} ({min(values):.{digits}f}–{max(values):.{digits}f}, n = {n}){note}"
-    return Figure(what, bound, measured, median <= float(number) if sign == "≤" else median >= float(number))
+def judge_median(what: str, most: float, values: Sequence[float], unit: str, noun: str = "", note: str = "") -> Figure:
+    """Hold the median of some values, one a round, below a bound: ``52 ms (48–61, n = 25 loads)``, and the note."""
+    digits = 0 if most >= 10 else 2
+    median, n = statistics.median(values), plural(len(values), noun) if noun else str(len(values))
+    spread = f"{min(values):.{digits}f}–{max(values):.{digits}f}"
+    return Figure(what, f"≤ {most:,} {unit}", f"{median:.{digits}f} {unit} ({spread}, n = {n}){note}", median <= most)
 
 
 def judge_ratio(what: str, most: float, ratios: Sequence[float], counted: str) -> Figure:
@@ -95,12 +82,7 @@ class Session:
     """Workloads that were tuned; the section tuning adds them."""
 
     def ask(
-        self,
-        template: Template,
-        kind: str,
-        cell: Mapping[str, Value],
-        watch: Watch = lambda *_: None,
-        **more: Any,
+        self, template: Template, kind: str, cell: Mapping[str, Value], watch: Watch = lambda *_: None, **more: Any
     ) -> dict[str, Any]:
         """Have a forked child do a job and return its result."""
         job = {"kind": kind, "device": self.device, "cell": dict(cell), "data_root": str(self.folder / "data"), **more}
@@ -147,11 +129,7 @@ def run_python(*words: str, memory: bool = False, environment: Mapping[str, str]
 
 
 def run_planted(*words: str, environment: Mapping[str, str] | None = None) -> Ended:
-    """Run a Python that must end well.
-
-    Raises:
-        TrialError: it did not; the last line that it printed says why.
-    """
+    """Run a Python that must end well; else a TrialError has the last line that it printed."""
     ended = run_python("-W", "ignore", *words, environment=environment)
     if ended.status:
         last = (ended.stderr.splitlines() or [""])[-1]
@@ -165,9 +143,9 @@ def peak_bytes(running: subprocess.Popen[bytes]) -> int:
     while running.poll() is None:
         held = 0
         with suppress(psutil.Error):  # each of them may end meanwhile
-            for each in (process, *process.children(recursive=True)):
+            for member in (process, *process.children(recursive=True)):
                 with suppress(psutil.Error):
-                    held += each.memory_full_info().pss
+                    held += member.memory_full_info().pss
         peak = max(peak, held)
         with suppress(subprocess.TimeoutExpired):
             running.wait(0.3)  # the kernel walks all pages of a process for one look

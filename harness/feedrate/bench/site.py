@@ -1,150 +1,95 @@
-"""What the website costs: to build it, and to read it on a slow phone.
+"""What the website of all runs costs: to build it, and to read it on a slow phone.
 
-Results are those that were measured, and made-up ones (``generated``): 1, 100 and 10,000 machines with a run each, the
-last a million rows of trials. They keep every rule, so all of each is read. Commands are those that people type, the
-start of Python included. Home, claims and suites are pages of pictures, which must be light and quick. Explore is a
-tool: what counts there is how long a change takes.
+The build is the command that people type, the start of Python included. Home, claims and suites are pages of pictures,
+which must be light and quick; Explore is a tool, of which it counts how long a change takes.
 
-Of a store of a million runs it has the rows of all, and the folders of the newest alone.
+Chromium runs without a window on this machine, the main thread of its pages slowed down as on a phone; the network is
+this machine's own and costs nothing, so the times are those of parsing, laying out and running scripts. Bytes are those
+of every answer, compressed as web servers do it (gzip, level 6); what is compressed already counts as it is.
 """
 
 from __future__ import annotations
 
 import gzip
+import json
+import shutil
 import statistics
 import tempfile
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from feedrate.bench import browser, generated
-from feedrate.bench.browser import PageCost
-from feedrate.bench.session import Ended, Figure, Session, judge, run_command
-from feedrate.schema.errors import FeedrateError
+from feedrate.bench.session import Ended, Figure, Session, judge_median, run_command
+from feedrate.schema.errors import EnvironmentFault, FeedrateError
 from feedrate.schema.words import plural
+from feedrate.site.serve import served
 from feedrate.store import runs
 
-MACHINES = (1, 100, 10_000)
-FEW_S, MANY_S, PEAK_GB = 20, 120, 2
-SUMMED_UP, NEW, ADD_S, ADD_GB = 1_000_000, 1_000, 60, 1.2
-"""Runs of a store with a compact data set, and how many are then added; what that may take."""
-_HEAVY = 6
-"""Pages of its site that are weighed: those whose HTML is largest."""
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page, Request
+
+BUILD_S, PEAK_GB = 20, 2
 BEFORE_KB, AFTER_KB = 150, 500
 PAINT_MS, BLOCKED_MS, CHANGE_MS = 1000, 300, 200
+SLOWER, LOADS = 4, 5
+"""By how much the main thread of a page is slowed down, and slow loads of a page, each with an empty cache."""
+CHANGES = 10
+"""How often a filter of Explore is changed."""
+MISSING = "needs Chromium; type: sudo apt-get install chromium"
 _PAGES = ("index.html", "claims.html", "suites/*.html")
 """What a reader opens first; pages that are not there are not asked about."""
-_SLOW = f"on a CPU slowed to 1/{browser.SLOWER}"
+_WIDE, _PHONE = 1280, 360
+"""Widths of a page in pixels: where bytes are counted, and where times are taken."""
+_FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+_COMPRESSED = (".png", ".jpg", ".gz", ".woff2", ".pdf", ".parquet")
+_QUIET_MS, _MOST_MS = 500, 30_000
+"""A page rests when it has neither worked nor asked for anything for so long; one that never does is left."""
+_REST = """async ([quiet, most]) => {
+  let [calm, answers] = [performance.now(), 0];
+  while (performance.now() - calm < quiet && performance.now() < most) {
+    const begun = performance.now();
+    await new Promise((go) => setTimeout(go, 20));  // late where the main thread was busy
+    const now = performance.now();
+    const there = performance.getEntriesByType("resource").length;
+    if (now - begun > 70 || there !== answers) calm = now;
+    answers = there;
+  }
+  return performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? null;
+}"""
+
+
+class PageCost(NamedTuple):
+    """What one page costs."""
+
+    path: str
+    before_bytes: int
+    """Of all answers until the page rests, compressed."""
+    after_bytes: int
+    """Likewise, after its first chart was touched; the same where it has none."""
+    paints_ms: tuple[float, ...]
+    """First contentful paint of each slow load."""
+    blocks_ms: tuple[float, ...]
+    """Total blocking time of each slow load: what tasks after the first paint took beyond 50 ms each."""
 
 
 def measure(session: Session) -> Iterator[Figure]:
-    """Take the figures of the website; about ten minutes, almost half of them for ten thousand machines."""
-    if count := len(runs.runs(session.results)):
-        yield from _figures(session, plural(count, "measured run"), session.results, FEW_S)
-    for machines in MACHINES:
-        session.console.print(f"Making up results of {plural(machines, 'machine')} ...")
-        with tempfile.TemporaryDirectory(dir=session.folder) as folder:
-            results = Path(folder) / "results"
-            rows = generated.write(results, machines)
-            what = f"{plural(machines, 'made-up machine')}, {rows:,} trials"
-            yield from _figures(session, what, results, FEW_S if machines == 1 else MANY_S)
-
-
-def _figures(session: Session, what: str, results: Path, most_s: float) -> Iterator[Figure]:
-    """Build a site, open its pages, and throw it away."""
+    """Build the site of all runs, open its pages, and throw it away; some minutes."""
+    what = plural(len(runs.runs(session.results)), "measured run")
     with tempfile.TemporaryDirectory(dir=session.folder) as folder:
         session.console.print(f"Building the site of {what} ...")
-        yield from judge_build(what, build_site(results, Path(folder)), most_s)
+        yield from judge_build(what, build_site(session.results, Path(folder)))
         site = Path(folder) / "site"
-        paths = [path.relative_to(site).as_posix() for each in _PAGES for path in sorted(site.glob(each))]
-        session.console.print(f"Opening its pages {_SLOW} ...")
-
-        def look(chromium: str) -> Iterator[Figure]:
-            yield from judge_pages(browser.page_costs(site, paths, chromium), what)
-            drawn_ms, change = (
-                browser.filter_explore(site, chromium),
-                "Explore, from changing a filter to the new picture",
-            )
-            yield judge(f"{change}: {what}", f"≤ {CHANGE_MS} ms", drawn_ms, digits=0, unit=" ms", counted="change")
-
-        yield from browser.with_browser(f"pages in a browser: {what}", "open and draw", look)
-
-
-def measure_store(session: Session) -> Iterator[Figure]:
-    """Add runs to a store of very many and build its site; most of the time goes into making up the store."""
-    with tempfile.TemporaryDirectory(dir=session.folder) as folder:
-        results, what = Path(folder) / "results", f"{NEW:,} made-up runs to a store of {SUMMED_UP:,}"
-        session.console.print(f"Making up a store of {SUMMED_UP:,} runs ...")
-        generated.write_compact(results, SUMMED_UP - NEW)
-        generated.write(results, NEW)
-        append(results, NEW)
-        generated.write(results, NEW, first=NEW)
-        session.console.print(f"Adding {what} ...")
-        yield from _judge_ended("adding", what, append(results, NEW), ADD_S, ADD_GB)
-        what = f"a store of {SUMMED_UP + NEW:,} runs"
-        session.console.print(f"Building the site of {what} ...")
-        yield from judge_build(what, build_site(results, Path(folder)), MANY_S)
-        site = Path(folder) / "site"
-        session.console.print("Weighing its heaviest pages ...")
-        pages = sorted(site.rglob("*.html"), key=lambda path: len(gzip.compress(path.read_bytes(), 6)))
-        paths = [path.relative_to(site).as_posix() for path in pages[-_HEAVY:]]
-        yield from browser.with_browser(
-            f"pages in a browser: {what}",
-            f"≤ {BEFORE_KB} kB",
-            lambda chromium: islice(judge_pages(browser.page_costs(site, paths, chromium, loads=0), what), 1),
-        )
-
-
-def append(results: Path, new: int) -> Ended:
-    """Add so many runs that are new to a store's compact data set, by the command that people type."""
-    ended = run_command("compact", "--results", str(results.resolve()), memory=True)
-    if ended.status or f"{new:,} runs are new, 0 were refused" not in ended.stdout:
-        raise FeedrateError(f"bench: {new:,} runs were not added: {ended.stderr or ended.stdout}")
-    return ended
-
-
-def judge_build(what: str, built: Ended, most_s: float) -> Iterator[Figure]:
-    """Hold a build against what it may take."""
-    return _judge_ended("building the site:", what, built, most_s, PEAK_GB)
-
-
-def _judge_ended(doing: str, what: str, ended: Ended, most_s: float, most_gb: float) -> Iterator[Figure]:
-    took, gb = f"{ended.took_s:.1f} s (n = 1)", (ended.peak_bytes or 0) / 1e9
-    yield Figure(f"{doing} {what}", f"≤ {most_s:g} s", took, ended.took_s <= most_s)
-    memory = f"memory of all processes while {doing} {what}"
-    yield Figure(memory, f"≤ {most_gb:g} GB", f"{gb:.2f} GB at most (n = 1)", gb <= most_gb)
-
-
-def judge_pages(costs: Sequence[PageCost], what: str) -> Iterator[Figure]:
-    """Hold what pages cost against the targets: the worst page decides."""
-    for when, most_kb, kb in (
-        ("before", BEFORE_KB, {cost.path: cost.before_bytes / 1000 for cost in costs}),
-        ("after", AFTER_KB, {cost.path: cost.after_bytes / 1000 for cost in costs}),
-    ):
-        path, most = max(kb.items(), key=lambda pair: pair[1])
-        yield Figure(
-            f"heaviest page {when} a chart is touched, compressed: {what}",
-            f"≤ {most_kb:,} kB",
-            f"{most:.0f} kB ({path}; lightest {min(kb.values()):.0f} kB, n = {plural(len(kb), 'page')})",
-            most <= most_kb,
-        )
-    blocking = "total blocking time (of tasks, beyond 50 ms, after the first paint)"
-    for what_ms, most_ms, loads_ms in (
-        (f"first contentful paint {_SLOW}, slowest", PAINT_MS, {cost.path: cost.paints_ms for cost in costs}),
-        (f"{blocking} {_SLOW}, worst", BLOCKED_MS, {cost.path: cost.blocks_ms for cost in costs}),
-    ):
-        medians = {path: statistics.median(loads) for path, loads in loads_ms.items()}
-        path = max(medians, key=lambda path: medians[path])
-        others = f"; best page {min(medians.values()):.0f} ms, {plural(len(medians), 'page')}" if len(costs) > 1 else ""
-        yield judge(
-            f"{what_ms} page: {what}",
-            f"≤ {most_ms:,} ms",
-            loads_ms[path],
-            digits=0,
-            unit=" ms",
-            counted="load",
-            note=f" of {path}{others}",
-        )
+        paths = [path.relative_to(site).as_posix() for pattern in _PAGES for path in sorted(site.glob(pattern))]
+        if (executable := browser_path()) is None:
+            yield Figure(f"pages in a browser: {what}", "open and draw", MISSING, None)
+            return
+        session.console.print(f"Opening its pages on a CPU slowed to 1/{SLOWER} ...")
+        with Chromium.started(executable, site) as browser:
+            yield from judge_pages([browser.cost(path) for path in paths], what)
+            change = f"Explore, from changing a filter to the new picture: {what}"
+            yield judge_median(change, CHANGE_MS, browser.filter_explore(), "ms", "change")
 
 
 def build_site(results: Path, out: Path) -> Ended:
@@ -153,3 +98,159 @@ def build_site(results: Path, out: Path) -> Ended:
     if ended.status:
         raise FeedrateError(f"bench: the site was not built: {ended.stderr or ended.status}")
     return ended
+
+
+def judge_build(what: str, built: Ended) -> Iterator[Figure]:
+    """Hold a build against what it may take."""
+    gb, took = (built.peak_bytes or 0) / 1e9, f"{built.took_s:.1f} s (n = 1)"
+    yield Figure(f"building the site: {what}", f"≤ {BUILD_S} s", took, built.took_s <= BUILD_S)
+    memory = f"memory of all processes while building the site: {what}"
+    yield Figure(memory, f"≤ {PEAK_GB} GB", f"{gb:.2f} GB at most (n = 1)", gb <= PEAK_GB)
+
+
+def judge_pages(costs: Sequence[PageCost], what: str) -> Iterator[Figure]:
+    """Hold what pages cost against the targets: the worst page decides."""
+    pages = plural(len(costs), "page")
+    for when, most_kb, kb in (
+        ("before", BEFORE_KB, {cost.path: cost.before_bytes / 1000 for cost in costs}),
+        ("after", AFTER_KB, {cost.path: cost.after_bytes / 1000 for cost in costs}),
+    ):
+        path = max(kb, key=lambda path: kb[path])
+        measured = f"{kb[path]:.0f} kB ({path}; lightest {min(kb.values()):.0f} kB, n = {pages})"
+        heaviest = f"heaviest page {when} a chart is touched, compressed: {what}"
+        yield Figure(heaviest, f"≤ {most_kb} kB", measured, kb[path] <= most_kb)
+    for name, most_ms, loads_ms in (
+        ("first contentful paint, slowest", PAINT_MS, {cost.path: cost.paints_ms for cost in costs}),
+        ("blocking time (of tasks, beyond 50 ms), worst", BLOCKED_MS, {cost.path: cost.blocks_ms for cost in costs}),
+    ):
+        medians = {path: statistics.median(loads) for path, loads in loads_ms.items()}
+        path = max(medians, key=lambda path: medians[path])
+        note = f" of {path}; best page {min(medians.values()):.0f} ms, {pages}"
+        slowed = f"{name} page on a CPU slowed to 1/{SLOWER}: {what}"
+        yield judge_median(slowed, most_ms, loads_ms[path], "ms", "load", note)
+
+
+def browser_path() -> str | None:
+    """Where Chromium is, if it and Playwright are installed."""
+    try:
+        import playwright.sync_api  # noqa: F401 - asked whether it is there
+    except ImportError:
+        return None
+    names = ("chromium", "chromium-browser", "google-chrome")
+    return next(filter(None, map(shutil.which, names)), None)
+
+
+class Chromium:
+    """A browser without a window, which opens the pages of a site."""
+
+    def __init__(self, browser: Browser, origin: str) -> None:
+        self._browser, self._origin = browser, origin
+
+    @classmethod
+    @contextmanager
+    def started(cls, executable: str, site: Path) -> Iterator[Chromium]:
+        """Serve a site and run the browser for as long as a ``with`` block lasts."""
+        from playwright.sync_api import Error, sync_playwright
+
+        with served(site) as origin, sync_playwright() as playwright:
+            try:
+                browser = playwright.chromium.launch(executable_path=executable, args=_FLAGS)
+            except Error as error:
+                raise EnvironmentFault(f"bench: {executable} did not start: {_first_line(error)}") from error
+            try:
+                yield cls(browser, origin)
+            finally:
+                with suppress(Error):  # an interrupt has ended the browser too
+                    browser.close()
+
+    def cost(self, path: str, loads: int = LOADS) -> PageCost:
+        """Open a page; that it does not load, paints nothing or draws no chart is a FeedrateError with its name."""
+        before, after = self._weigh(path)
+        slow = [self._load_slowly(path) for _ in range(loads)]
+        return PageCost(path, before, after, tuple(ms for ms, _ in slow), tuple(ms for _, ms in slow))
+
+    def filter_explore(self) -> list[float]:
+        """Take the cells of a storage format away from Explore and back: milliseconds until each change is drawn."""
+        with self._opened("explore.html", _WIDE) as page:
+            page.goto(f"{self._origin}explore.html")
+            page.locator("#fr-explore .fr-explore-live svg").first.wait_for()
+            for everything in page.locator("details.fr-explore-filters fieldset button:enabled").all():
+                everything.dispatch_event("click")
+            for _ in range(CHANGES):
+                page.wait_for_timeout(_QUIET_MS)
+                page.locator("input[name=storage_format]").first.dispatch_event("click")
+            page.wait_for_timeout(_QUIET_MS)
+            took: list[float] = page.evaluate("performance.getEntriesByName('fr-explore').map(one => one.duration)")
+        if len(took) < CHANGES:
+            raise FeedrateError(f"bench: Explore drew {len(took)} of {CHANGES} changes")
+        return took[-CHANGES:]
+
+    @contextmanager
+    def _opened(self, path: str, width: int) -> Iterator[Page]:
+        """An empty page with a cache of its own; what fails in it is reported with the page's name."""
+        from playwright.sync_api import Error
+
+        try:
+            context = self._browser.new_context(viewport={"width": width, "height": 800})
+            context.set_default_timeout(_MOST_MS)
+            yield context.new_page()
+            context.close()
+        except Error as error:
+            raise FeedrateError(f"bench: {path} failed in the browser: {_first_line(error)}") from error
+
+    def _weigh(self, path: str) -> tuple[int, int]:
+        """Bytes before and after the first chart is touched, each address once."""
+        ended: list[Request] = []
+
+        def size() -> int:
+            return sum({request.url: _answer_bytes(request) for request in ended}.values())
+
+        with self._opened(path, _WIDE) as page:
+            page.on("requestfinished", partial(ended.append))  # Playwright marks its listeners: a method refuses that
+            page.goto(self._origin + path, wait_until="networkidle")
+            before = size()
+            charts = page.locator(".fr-chart:visible")
+            if charts.count():
+                charts.first.focus()
+                charts.first.locator(".fr-live svg").wait_for()
+                page.wait_for_timeout(_QUIET_MS)
+            return before, size()
+
+    def _load_slowly(self, path: str) -> tuple[float, float]:
+        """First paint and total blocking time of one load with a slow main thread and an empty cache, in ms."""
+        with self._opened(path, _PHONE) as page:
+            page.context.new_cdp_session(page).send("Emulation.setCPUThrottlingRate", {"rate": SLOWER})
+            self._browser.start_tracing(page=page, categories=["toplevel", "loading"])
+            page.goto(self._origin + path, wait_until="load")
+            paint = page.evaluate(_REST, [_QUIET_MS, _MOST_MS])
+            events = json.loads(self._browser.stop_tracing())["traceEvents"]
+        if paint is None:
+            raise FeedrateError(f"bench: {path} paints nothing")
+        return float(paint), blocking_ms(events)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]
+
+
+def _answer_bytes(request: Request) -> int:
+    """Compressed bytes of the answer; what needs none (data in an address) counts nothing."""
+    response = request.response()
+    if response is None or request.url.startswith("data:"):
+        return 0
+    body = response.body()
+    return len(body) if request.url.partition("?")[0].endswith(_COMPRESSED) else len(gzip.compress(body, 6))
+
+
+def blocking_ms(events: Sequence[Mapping[str, Any]]) -> float:
+    """Total blocking time: what tasks take beyond 50 ms each, of one that runs at the first paint the rest.
+
+    Tasks are those of a trace, in microseconds: the browser's own list (PerformanceObserver) lacks layout.
+    https://web.dev/articles/tbt
+    """
+    paint = [event for event in events if event["name"] == "firstContentfulPaint"][-1]
+    painted: float = paint["ts"]
+    main_thread = ("ThreadControllerImpl::RunTask", paint["pid"], paint["tid"])
+    tasks = [event for event in events if (event["name"], event["pid"], event["tid"]) == main_thread and "dur" in event]
+    took_us: list[float] = [task["ts"] + task["dur"] - max(task["ts"], painted) for task in tasks]
+    return sum(max(0.0, took / 1000 - 50) for took in took_us)

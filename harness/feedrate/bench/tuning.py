@@ -11,20 +11,18 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from rich.progress import track
 
-from feedrate.analysis.blocks import Floats
 from feedrate.analysis.crossfit import regret_pct
+from feedrate.analysis.estimate import Floats
 from feedrate.attach.space import Asked, Machine, Setting, settings
 from feedrate.bench.scripts import Costs, Planted
 from feedrate.bench.session import Figure, Session, run_planted
 from feedrate.machine.identity import usable_cores
-from feedrate.plan.search import GRID_BLOCKS
-from feedrate.schema.words import percent
 from feedrate.store.bench_record import Advice, TunedWorkload
 
 BUDGET_S = 120.0
@@ -36,8 +34,6 @@ WINDOW_S, BLOCKS = 1.0, 14
 EPOCH_STEPS = 25_000
 """So many that starts of epochs do not count."""
 REGRET_PCT, OFTEN = 3.0, 0.95
-TRIALS = 0.12
-"""Most of the grid's trials that half of the searches may take."""
 COSTS = (
     Costs("samples sleep 4 ms; step sleeps 4 ms", {"sample-ms": 4, "step-ms": 4, "workers": 2}),
     Costs("samples compute 1.5 ms; step sleeps 5 ms", {"sample-ms": 1.5, "computes": 1}),
@@ -54,43 +50,33 @@ COSTS = (
 )
 
 
-def measure(session: Session) -> Iterator[Figure]:
+def measure(session: Session) -> list[Figure]:
     """Tune every planted workload and measure what its settings truly take; about a quarter of an hour."""
     planted = Planted(session.folder)
     session.console.print(f"Tuning: {len(COSTS)} planted workloads, and what their settings truly take ...")
     for costs in track(COSTS, "", console=session.console, transient=True):
         session.tuned.append(tune(planted, costs))
-    yield from judge(session.tuned)
+    return [judge(session.tuned)]
 
 
 def tune(
     planted: Planted, costs: Costs, *, blocks: int = BLOCKS, seconds: tuple[float, float] = (SCREEN_S, WINDOW_S)
 ) -> TunedWorkload:
-    """Have feedrate tune a workload, and measure what its settings truly take.
+    """Have feedrate tune a workload, and measure what its settings truly take; a TrialError where either fails.
 
-    Args:
-        planted: the script.
-        costs: the workload.
-        blocks: of the settings that may be the best.
-        seconds: of a window: of the first block with all settings, and of those.
-
-    Raises:
-        TrialError: feedrate or the script failed.
+    ``seconds`` are those of a window: of the first block with all settings, and of the ``blocks`` of those that may be
+    the best.
     """
-    options = planted.options(steps=EPOCH_STEPS, **costs.options)
-    folder: Path = planted.script.parent
+    options, folder = planted.options(steps=EPOCH_STEPS, **costs.options), planted.script.parent
     words = ("--budget", f"{BUDGET_S:.0f}s", "--results", str(folder), "--json", str(folder / "tuned.json"))
     tune = ("-m", "feedrate", "tune", *words, f"{planted.script}:make")
     ended = run_planted(*tune, environment={"FEEDRATE_PLANTED": shlex.join(options)})
     tuned = json.loads((folder / "tuned.json").read_text(encoding="utf-8"))
-    present, recommended = (
-        _window(setting["num_workers"], setting.get("prefetch_factor"))
-        for setting in (tuned["present"], tuned["recommended"])
-    )
-    every = settings(present, Asked(), Machine(len(usable_cores()), None, None), cuda=False)
-    screened = _truth(planted, options, every, 1, seconds[0])[:, 0]
-    asked = {present, recommended, *(every[at] for at in np.argsort(screened)[:BEST])}
-    measured = [setting for setting in every if setting in asked]
+    present, recommended = (_setting(tuned[name]) for name in ("present", "recommended"))
+    choices = settings(present, Asked(), Machine(len(usable_cores()), None, None), cuda=False)
+    screened = _truth(planted, options, choices, 1, seconds[0])[:, 0]
+    asked = {present, recommended, *(choices[at] for at in np.argsort(screened)[:BEST])}
+    measured = [setting for setting in choices if setting in asked]
     logs = _truth(planted, options, measured, blocks, seconds[1])
     return TunedWorkload(
         costs=costs.label,
@@ -104,9 +90,10 @@ def tune(
     )
 
 
-def _window(num_workers: int, prefetch_factor: int | None) -> Setting:
+def _setting(knobs: Mapping[str, Any]) -> Setting:
     """The setting whose window is measured."""
-    return Setting(num_workers, (prefetch_factor or 2) if num_workers else None)
+    workers = knobs["num_workers"]
+    return Setting(workers, (knobs.get("prefetch_factor") or 2) if workers else None)
 
 
 def _truth(planted: Planted, options: Sequence[str], asked: Sequence[Setting], blocks: int, seconds: float) -> Floats:
@@ -116,21 +103,15 @@ def _truth(planted: Planted, options: Sequence[str], asked: Sequence[Setting], b
     return np.log(np.array(planted.written(), dtype=np.float64))
 
 
-def judge(tuned: Sequence[TunedWorkload]) -> Iterator[Figure]:
-    """Judge in how many workloads feedrate recommends a good setting, and how many trials it takes."""
-    regrets = [regret_pct(each.steps_per_s, each.feedrate.setting) for each in tuned]
+def judge(tuned: Sequence[TunedWorkload]) -> Figure:
+    """Judge in how many workloads feedrate recommends a good setting."""
+    regrets = [regret_pct(workload.steps_per_s, workload.feedrate.setting) for workload in tuned]
     good = [regret <= REGRET_PCT for regret in regrets]
-    spread = f"regret: median {np.median(regrets):.1f} %, worst {max(regrets):.1f} %"
-    yield Figure(
+    trials = np.median([workload.trials / workload.settings for workload in tuned])
+    return Figure(
         f"feedrate tune recommends a setting within {REGRET_PCT:g} % of the best, planted workloads",
         f"in {100 * OFTEN:g} % of them",
-        f"{sum(good)} of {len(good)} ({spread})",
+        f"{sum(good)} of {len(good)} (regret: median {np.median(regrets):.1f} %, worst {max(regrets):.1f} %; "
+        f"{trials:.1f} trials a setting)",
         sum(good) >= OFTEN * len(good),
-    )
-    middle, far = np.quantile([each.trials / (each.settings * GRID_BLOCKS) for each in tuned], [0.5, 0.9])
-    yield Figure(
-        f"trials that feedrate tune, on planted workloads, takes, of a grid's with {GRID_BLOCKS} blocks",
-        f"median ≤ {100 * TRIALS:g} %",
-        f"{percent(float(middle))} (in nine of ten at most {percent(float(far))}, n = {len(tuned)})",
-        bool(middle <= TRIALS),
     )

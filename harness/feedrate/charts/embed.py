@@ -91,10 +91,7 @@ def swatch(key: Key) -> Markup:
 
 
 def _split_columns(rows: Sequence[Row]) -> tuple[list[str], list[str], list[str]]:
-    """Split the columns of a table: those of one value throughout, those that head groups of rows, and the others.
-
-    What many rows share is written once: it need not be read, nor loaded, again and again.
-    """
+    """Split columns: those of one value throughout, said once; those that head groups of rows; the others."""
     names = columns(rows)
     same = [name for name in names if len(rows) > 1 and len({row.get(name) for row in rows}) == 1]
     same = same if len(same) < len(names) else same[1:]

@@ -314,7 +314,7 @@ def interval(row: Row, lo: str = "lo", hi: str = "hi", n: str = "n") -> str:
 
 def percent_interval(row: Row, name: str, n: str = "n") -> str:
     """Write the interval of a share of a drawn row in words, in per cent."""
-    return words.share_interval(row[f"{name}_lo"], row[f"{name}_hi"], row[n])
+    return words.interval(row[f"{name}_lo"], row[f"{name}_hi"], row[n], words.percent)
 
 
 def overlap(faster: Row, slower: Row) -> str:

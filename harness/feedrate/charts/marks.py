@@ -14,7 +14,8 @@ import altair as alt
 import pandas as pd
 
 from feedrate.analysis import estimates
-from feedrate.analysis.blocks import KEYS, half_width, memoized, successful
+from feedrate.analysis.blocks import KEYS, by_block, memoized, over_blocks, successful
+from feedrate.analysis.estimate import columns_of
 from feedrate.charts.figure import Key, Row, table
 from feedrate.charts.theme import HEAT_STEPS, SHAPES, colour, series
 from feedrate.schema import words
@@ -221,15 +222,8 @@ def estimated(trials: pd.DataFrame) -> pd.DataFrame:
 
     Ends of its 95 % Student-t interval (``_lo``, ``_hi``; NaN where n < 2) are cut off at 0 and 100.
     """
-    cells = estimates.cells(trials)
-    ended = successful(trials)
-    keys = [ended[key] for key in (*KEYS, "block")]
-    groups = ended[list(UTILIZATION)].astype("float64").groupby(keys).mean().groupby(level=KEYS)
-    places = pd.MultiIndex.from_frame(cells[KEYS])
-    means, spreads, counts = (found.reindex(places) for found in (groups.mean(), groups.std(), groups.count()))
-    columns: dict[str, Any] = {}
+    cells, ended = estimates.cells(trials), successful(trials)
     for name in UTILIZATION:
-        mean = means[name].to_numpy()
-        half = half_width(spreads[name].to_numpy(), counts[name].to_numpy())
-        columns |= {name: mean, f"{name}_lo": (mean - half).clip(0, 100), f"{name}_hi": (mean + half).clip(0, 100)}
-    return cells.assign(**columns)
+        means = over_blocks(by_block(ended, ended[name].astype("float64")), columns_of(name)).drop(columns="n")
+        cells = cells.drop(columns=name, errors="ignore").merge(means.clip(0, 100).reset_index(), on=KEYS, how="left")
+    return cells

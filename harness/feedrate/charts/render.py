@@ -95,10 +95,7 @@ def svg(panel: Panel, prefix: str, width: int = WIDTH) -> str:
 
 @lru_cache(maxsize=_KEPT)
 def _drawn(spec: str) -> str:
-    """Draw, and leave out what nobody sees: parts of tenths of a pixel, empty paths, names of marks.
-
-    Whoever shows the picture gives it one text alternative; a mark's own name would be read a hundred times.
-    """
+    """Draw, and leave out what nobody sees: parts of tenths of a pixel, empty paths, names of marks."""
     picture: str = vl_convert.vegalite_to_svg(spec)
     return _EMPTY.sub("", _TAG.sub(_shorter, picture))
 
@@ -110,10 +107,7 @@ def _shorter(tag: re.Match[str]) -> str:
 
 
 def _alone(tag: str) -> str:
-    """Say of a shape that has but a line, or but a fill, that this is translucent, not the shape as a whole.
-
-    It looks the same, and spares whoever paints the picture a layer for each shape.
-    """
+    """Say of a shape that has but a line, or a fill, that this is translucent: it spares painters a layer."""
     if ' opacity="' not in tag or not tag.startswith(("<path", "<line", "<rect", "<text")):
         return tag
     if 'fill="none"' in tag or tag.startswith("<line"):

@@ -89,10 +89,7 @@ def reference_of_gpu(
 @commands.command()
 def bench(
     only: Annotated[
-        str,
-        typer.Option(
-            help="Sections, by commas: speed, accuracy, instrumentation, scripts, tuning, calibration, site, store."
-        ),
+        str, typer.Option(help="Sections, by commas: speed, accuracy, scripts, tuning, calibration, site.")
     ] = "",
     results: Results = RESULTS,
 ) -> None:

@@ -18,6 +18,7 @@ import io
 import math
 import os
 from abc import abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
@@ -122,8 +123,8 @@ def encode_all(samples: Iterable[Sample], codec: Codec) -> Iterator[Files]:
 
 def _on_all_cores(work: Callable[[int, Sample], Result], samples: Iterable[Sample]) -> Iterator[Result]:
     """Apply a function to each sample and its index, in threads where samples are large enough."""
-    first, every = peeked(samples)
-    numbered = enumerate(every)
+    first, samples = peeked(samples)
+    numbered = enumerate(samples)
     if sum(field.nbytes for field in first) < THREADED_BYTES:
         return starmap(work, numbered)
     return map_on_all_cores(lambda item: work(*item), numbered)
@@ -132,17 +133,15 @@ def _on_all_cores(work: Callable[[int, Sample], Result], samples: Iterable[Sampl
 class Encoded(Packed):
     """Packed image files. The decoder is imported at creation, before workers are forked, and never pickled."""
 
-    codec: Codec
-    """How files were encoded, and so which fields are images; of the class, as no pickle holds it."""
     file: str
     """In which all samples lie, where it is one."""
 
-    def __init__(self, root: Path, options: ReadOptions) -> None:
+    def __init__(self, root: Path, options: ReadOptions, codec: Codec = PNG) -> None:
         super().__init__(root)
-        self._decoder = options.decoder
-        self._kinds = self.codec.kinds(self.manifest.shapes)
-        if self.codec.name in self._kinds:
-            decoders.load(self._decoder, self.codec.name)
+        self._decoder, self._codec = options.decoder, codec.name
+        self._kinds = codec.kinds(self.manifest.shapes)
+        if self._codec in self._kinds:
+            decoders.load(self._decoder, self._codec)
 
     def path(self, index: int, field: int) -> Path:  # noqa: ARG002 - most containers are one file
         """Name the file in which a field of a sample lies, for errors."""
@@ -159,13 +158,13 @@ class Encoded(Packed):
     def _pixels(self, index: int, field: int, data: bytes) -> Image:
         shape = self.manifest.shapes[field]
         try:
-            if self._kinds[field] == self.codec.name:
-                return decoders.load(self._decoder, self.codec.name)(data, shape)
+            if self._kinds[field] == self._codec:
+                return decoders.load(self._decoder, self._codec)(data, shape)
             if shape != FILE and len(data) != math.prod(shape):
                 raise Undecodable(f"{len(data)} bytes, expected {math.prod(shape)}")
             return np.frombuffer(bytearray(data), np.uint8).reshape(shape)
         except Undecodable as problem:
-            text = f"{problem}; expected {self.codec.name} of shape {shape}"
+            text = f"{problem}; expected {self._codec} of shape {shape}"
             raise damaged(self.path(index, field), text, self.root, index) from problem
 
 
@@ -200,8 +199,7 @@ def write_files(samples: Iterable[Sample], root: Path, codec: Codec) -> None:
             path.parent.mkdir(exist_ok=True)
             path.write_bytes(data)
 
-    for _ in _on_all_cores(write, samples):
-        pass
+    deque(_on_all_cores(write, samples), maxlen=0)
 
 
 Append = Callable[[int, Files], object]
@@ -221,11 +219,11 @@ def pack_shards(
     Sample i lies in shard i modulo ``STREAM_SHARDS``: shards are equally long whatever the number of samples, which
     nobody knows when packing begins, and one that is missing, doubled or in the wrong place is noticed.
     """
-    first, every = peeked(samples)
+    first, samples = peeked(samples)
     kinds = PNG.kinds(shapes_of(first))
     with ExitStack() as opened:
         shards: list[Append] = []
-        for index, files in enumerate(encode_all(every, PNG)):
+        for index, files in enumerate(encode_all(samples, PNG)):
             if index < STREAM_SHARDS:
                 shards.append(opened.enter_context(shard(_shard_path(root, index, kind), kinds)))
             shards[index % STREAM_SHARDS](index, files)
@@ -238,7 +236,6 @@ def _shard_path(root: Path, shard: int, kind: str) -> Path:
 class ShardedStream(Encoded, Stream):
     """Streams image files from the shards that ``pack_shards`` wrote."""
 
-    codec = PNG
     kind: str
     """How a shard's file name ends."""
 
@@ -261,9 +258,9 @@ class ShardedStream(Encoded, Stream):
         due = iter(range(shard, len(self), STREAM_SHARDS))
         try:
             for record in self.read_file(path):
-                wanted = next(due, "the end")
-                if record[0] != wanted:
-                    raise ValueError(f"sample {record[0]} lies where {wanted} should be")
+                expected = next(due, "the end")
+                if record[0] != expected:
+                    raise ValueError(f"sample {record[0]} lies where {expected} should be")
                 yield record
             if (missing := next(due, None)) is not None:
                 raise ValueError(f"ends before sample {missing}")

@@ -61,11 +61,11 @@ def _per_batch(size: int) -> int:
 
 def pack(samples: Iterable[Sample], root: Path) -> None:
     """Write samples as record batches into ``root/pixels.arrow``."""
-    first, every = peeked(samples)
+    first, samples = peeked(samples)
     if FILE in shapes_of(first):
-        column, arrays = pa.binary(), _file_arrays(every)
+        column, arrays = pa.binary(), _file_arrays(samples)
     else:
-        size, values = flattened(every)
+        size, values = flattened(samples)
         column = pa.binary(size)
         arrays = (
             pa.FixedSizeBinaryArray.from_buffers(column, count, [None, pa.py_buffer(pixels)])
@@ -105,10 +105,10 @@ class _Mapped:
             self._file = pa.ipc.open_file(pa.memory_map(os.fspath(path)))
         except (OSError, pa.ArrowInvalid) as error:
             raise damaged(path, error, root) from error
-        found, expected = self._file.num_record_batches, -(-count // _per_batch(size))
+        batches, expected = self._file.num_record_batches, -(-count // _per_batch(size))
         column = pa.binary(size or -1)
-        if found != expected or self._file.schema.types != [column]:
-            problem = f"{found} batches of {self._file.schema.types}, expected {expected} of [{column}]"
+        if batches != expected or self._file.schema.types != [column]:
+            problem = f"{batches} batches of {self._file.schema.types}, expected {expected} of [{column}]"
             raise damaged(path, problem, root)
 
     def batch(self, batch: int) -> _Batch:
@@ -117,13 +117,13 @@ class _Mapped:
             return self._batches[batch]
         path, expected = self._root / _NAME, min(self._count - batch * _per_batch(self._size), _per_batch(self._size))
         try:
-            found = self._file.get_batch(batch)
-            found.validate()
+            read = self._file.get_batch(batch)
+            read.validate()
         except (OSError, ValueError, pa.ArrowException) as error:
             raise damaged(path, f"batch {batch}: {error}", self._root) from error
-        _, *offsets, data = (memoryview(buffer or b"").cast("B") for buffer in found.column(0).buffers())
-        if found.num_rows != expected or len(data) < expected * self._size:
-            raise damaged(path, f"batch {batch}: {found.num_rows} rows, expected {expected}", self._root)
+        _, *offsets, data = (memoryview(buffer or b"").cast("B") for buffer in read.column(0).buffers())
+        if read.num_rows != expected or len(data) < expected * self._size:
+            raise damaged(path, f"batch {batch}: {read.num_rows} rows, expected {expected}", self._root)
         self._batches[batch] = _Batch(data, offsets[0].cast("i") if offsets else memoryview(b""))
         return self._batches[batch]
 

@@ -8,26 +8,13 @@ What it does not show: a tree of a folder for each class, with names of its own,
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from pathlib import Path
+from functools import partial
 
-from feedrate.formats import Sample
 from feedrate.formats._images import PNG, FolderReader, write_files
 
 REQUIRES: dict[str, str] = {"PIL": "pillow", "numpy": "numpy"}
 VERSION: int = 1
 TRAITS: dict[str, object] = {"container": "files", "stores": "files", "holds": ("files",)}
 
-
-def pack(samples: Iterable[Sample], root: Path) -> None:
-    """Write every field of every sample as a file."""
-    write_files(samples, root, PNG)
-
-
-class FilesReader(FolderReader):
-    """Reads a folder of files."""
-
-    codec = PNG
-
-
-open = FilesReader
+pack = partial(write_files, codec=PNG)
+open = partial(FolderReader, codec=PNG)

@@ -77,10 +77,10 @@ def pack_chunks(
                 end += count
             pixels.resize(end, axis=0)
     except (OSError, RuntimeError) as error:  # h5py says what the system said only in words when a file is closed
-        if (found := re.search(r"errno = (\d+)", str(error))) is None:
+        if (number := re.search(r"errno = (\d+)", str(error))) is None:
             raise
-        number = int(found[1])
-        raise OSError(number, os.strerror(number), os.fspath(path)) from error
+        code = int(number[1])
+        raise OSError(code, os.strerror(code), os.fspath(path)) from error
 
 
 class _Opened:
@@ -90,13 +90,13 @@ class _Opened:
             _check_length(path)
             self._file = h5py.File(path, "r", swmr=swmr, locking=False, rdcc_nbytes=cache_bytes)
             pixels = self._file["pixels"]
-            found = (pixels.shape, pixels.dtype)
+            stored = (pixels.shape, pixels.dtype)
         except FileNotFoundError as error:
             raise damaged(path, error, root) from error
         except _FAILURES as error:
             raise damaged(path, f"not readable ({error})", root) from error
-        if found != ((count, size), np.uint8):
-            raise damaged(path, f"holds {found[1]} {found[0]}, expected uint8 {(count, size)}", root)
+        if stored != ((count, size), np.uint8):
+            raise damaged(path, f"holds {stored[1]} {stored[0]}, expected uint8 {(count, size)}", root)
         self._pixels = pixels.id
         self._stored = pixels.id.get_space()
         self._memory = h5py.h5s.create_simple((size,))

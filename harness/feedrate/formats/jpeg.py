@@ -12,10 +12,8 @@ file has a checksum: a flipped bit among its pixels is decoded into other pixels
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from pathlib import Path
+from functools import partial
 
-from feedrate.formats import Sample
 from feedrate.formats._images import JPEG, FolderReader, write_files
 
 REQUIRES: dict[str, str] = {"PIL": "pillow", "numpy": "numpy"}
@@ -27,16 +25,5 @@ MEAN_ERROR: float = 4.0
 Photographs come back with 0.6 to 1.8, the stand-in with 1.3, random bytes, the worst, with 3.6.
 """
 
-
-def pack(samples: Iterable[Sample], root: Path) -> None:
-    """Write every field of every sample as a JPEG file, or as it is where JPEG cannot hold it."""
-    write_files(samples, root, JPEG)
-
-
-class JpegReader(FolderReader):
-    """Reads a folder of JPEG files."""
-
-    codec = JPEG
-
-
-open = JpegReader
+pack = partial(write_files, codec=JPEG)
+open = partial(FolderReader, codec=JPEG)

@@ -35,7 +35,6 @@ def _value(files: Files) -> bytes:
 class LmdbPngReader(Encoded, Reader):
     """Shares one environment a process."""
 
-    codec = PNG
     file = "data.mdb"
 
     def __init__(self, root: Path, options: ReadOptions) -> None:

@@ -10,26 +10,13 @@ photograph, and give a wrong answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from pathlib import Path
+from functools import partial
 
-from feedrate.formats import Sample
 from feedrate.formats._images import PNG, FolderReader, write_files
 
 REQUIRES: dict[str, str] = {"PIL": "pillow", "numpy": "numpy"}
 VERSION: int = 1
 TRAITS: dict[str, object] = {"container": "files", "stores": "png", "knobs": ("decoder",)}
 
-
-def pack(samples: Iterable[Sample], root: Path) -> None:
-    """Write every field of every sample as a PNG file."""
-    write_files(samples, root, PNG)
-
-
-class PngReader(FolderReader):
-    """Reads a folder of PNG files."""
-
-    codec = PNG
-
-
-open = PngReader
+pack = partial(write_files, codec=PNG)
+open = partial(FolderReader, codec=PNG)

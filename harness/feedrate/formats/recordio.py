@@ -51,19 +51,19 @@ _OFFSET = np.dtype("<u8")
 
 def frame(data: bytes) -> bytes:
     """Make a record of at most ``LONGEST`` bytes."""
-    cuts = [found.start() for found in re.finditer(re.escape(MAGIC), data) if found.start() % 4 == 0]
+    cuts = [match.start() for match in re.finditer(re.escape(MAGIC), data) if match.start() % 4 == 0]
     begins, ends = [0, *(cut + 4 for cut in cuts)], [*cuts, len(data)]
     flags = [FIRST, *[MIDDLE] * (len(cuts) - 1), LAST] if cuts else [WHOLE]
-    parts: list[bytes] = []
+    chunks: list[bytes] = []
     for flag, begin, end in zip(flags, begins, ends, strict=True):
-        parts += (_FRAME.pack(MAGIC, flag << 29 | end - begin), data[begin:end])
-    parts.append(bytes(-len(data) % 4))  # every chunk but the last is a multiple of 4
-    return b"".join(parts)
+        chunks += (_FRAME.pack(MAGIC, flag << 29 | end - begin), data[begin:end])
+    chunks.append(bytes(-len(data) % 4))  # every chunk but the last is a multiple of 4
+    return b"".join(chunks)
 
 
 def unframe(data: bytes, begin: int) -> tuple[bytes, int]:
     """Give the bytes of the record that begins at ``begin``, and its end; a ValueError where no whole one does."""
-    parts: list[bytes] = []
+    chunks: list[bytes] = []
     while True:
         if begin + _FRAME.size > len(data):
             raise ValueError("truncated record")
@@ -71,15 +71,15 @@ def unframe(data: bytes, begin: int) -> tuple[bytes, int]:
         flag, length = word >> 29, word & LONGEST
         if magic != MAGIC:
             raise ValueError("no record where one should begin")
-        if flag not in ((MIDDLE, LAST) if parts else (WHOLE, FIRST)):
-            raise ValueError(f"a chunk with flag {flag} where a record {'goes on' if parts else 'begins'}")
+        if flag not in ((MIDDLE, LAST) if chunks else (WHOLE, FIRST)):
+            raise ValueError(f"a chunk with flag {flag} where a record {'goes on' if chunks else 'begins'}")
         begin += _FRAME.size
         if begin + length > len(data):
             raise ValueError("truncated record")
-        parts.append(data[begin : begin + length])
+        chunks.append(data[begin : begin + length])
         begin += length + -length % 4
         if flag in (WHOLE, LAST):
-            return MAGIC.join(parts), begin
+            return MAGIC.join(chunks), begin
 
 
 def pack(samples: Iterable[Sample], root: Path) -> None:
@@ -117,7 +117,6 @@ class _Opened:
 class RecordReader(Encoded, Reader):
     """One descriptor a process."""
 
-    codec = PNG
     file = "data.rec"
 
     def __init__(self, root: Path, options: ReadOptions) -> None:
@@ -130,17 +129,17 @@ class RecordReader(Encoded, Reader):
         opened = self._opened()
         first = index * self._fields
         begin, end = int(opened.begins[first]), int(opened.begins[first + self._fields])
-        files, place = [], 0
+        files, offset = [], 0
         try:
             if not 0 <= end - begin <= int(opened.begins[-1]):
                 raise ValueError("its place in data.idx is no place in data.rec")
             data = os.pread(opened.descriptor, end - begin, begin)
             for field in range(self._fields):
-                record, place = unframe(data, place)
+                record, offset = unframe(data, offset)
                 if len(record) < _IR_HEADER.size or _IR_HEADER.unpack_from(record)[2:] != (index, field):
                     raise ValueError(f"another record where field {field} should be")
                 files.append(record[_IR_HEADER.size :])
-            if place != len(data):
+            if offset != len(data):
                 raise ValueError("bytes after the last field")
         except (OSError, ValueError) as error:
             raise damaged(self.path(index, 0), f"damaged ({error})", self.root, index) from error

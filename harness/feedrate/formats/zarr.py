@@ -65,12 +65,12 @@ def _open_array(root: Path, count: int, size: int) -> Any:
     path = root / _NAME / "zarr.json"
     try:
         array = zarr.open_array(root / _NAME, mode="r")
-        found: tuple[object, ...] = (array.shape, array.shards, array.dtype)
+        stored: tuple[object, ...] = (array.shape, array.shards, array.dtype)
     except _FAILURES as error:
         raise damaged(path, f"not readable ({error})", root) from error
     expected = ((count, size), (_per_shard(size), size), np.uint8)
-    if found != expected:
-        raise damaged(path, f"holds {found}, expected {expected}", root)
+    if stored != expected:
+        raise damaged(path, f"holds {stored}, expected {expected}", root)
     return array
 
 

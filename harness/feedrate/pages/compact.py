@@ -19,8 +19,8 @@ from feedrate.schema.errors import InputError
 from feedrate.share.validation import admission
 from feedrate.store import compact, place, runs
 from feedrate.store.compact import CELLS, Appended
-from feedrate.store.migration import arrow_schema
 from feedrate.store.runs import RESULTS, StoredRun
+from feedrate.store.tables import arrow_schema
 
 _PART = 100
 """Runs that are read together."""

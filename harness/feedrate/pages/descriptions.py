@@ -107,17 +107,6 @@ def reading(row: Mapping[Any, Any]) -> list[str]:
     return [text for name, value, text in unusual if row.get(name) == value]
 
 
-def spread(lo: float, hi: float) -> str:
-    """Write an interval as a table shows it."""
-    known = words.known(lo) and words.known(hi)
-    return f"{words.number(lo)}\u00a0–\u00a0{words.number(hi)}" if known else "one block: none"
-
-
-def signed(value: float, places: int = 1) -> str:
-    """Write a difference in per cent with its sign."""
-    return f"{value:+.{places}f}\u00a0%".replace("-", "−") if words.known(value) else "–"
-
-
 def note(text: str) -> str:
     """Write a run's own remark as a sentence; a name at its beginning keeps its spelling."""
     return words.sentence(text) if text.partition(" ")[0].isalpha() else f"{text.rstrip('.')}."

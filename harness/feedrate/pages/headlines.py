@@ -17,10 +17,8 @@ from feedrate.schema import words
 
 RULE = "methodology.md#best"
 """Where it is told what cross-fitted means."""
-NUMBERS = ("Samples/s", "95 % interval", "n")
-"""Columns of a table of best settings that are set flush right."""
-BEST = ("What ran", "Best setting", *NUMBERS)
-"""First columns of such a table."""
+_NUMBERS = ("Samples/s", "95 % interval", "n")
+"""Columns that are set flush right."""
 
 
 def headline_table(rows: pd.DataFrame) -> Markup:
@@ -30,17 +28,13 @@ def headline_table(rows: pd.DataFrame) -> Markup:
     lines = []
     for row in rows_of(rows):
         gain = gain_words(row["gain"])
-        lines.append((*setting_cells(row), _held_back(row), markup.two_lines(*gain) if gain[1] else gain[0]))
-    columns = (*BEST, "Held back by", "Most gained by loader knobs alone")
-    return table("The best setting of each task", columns, lines, NUMBERS, stack=True)
-
-
-def setting_cells(row: Mapping[Any, Any]) -> tuple[object, ...]:
-    """Write a task and its best setting as the cells below ``BEST``; rows of ``fastest_cells`` know of no others."""
-    rate = words.number(float(row["samples_per_s"]))
-    spread = descriptions.spread(float(row["lo"]), float(row["hi"]))
-    setting, others = descriptions.knobs(row), set_words(row) if "members" in row else ""
-    return task_cell(row), markup.two_lines(setting, others) if others else setting, rate, spread, row["n"]
+        rate, spread = words.number(row["samples_per_s"]), words.interval(row["lo"], row["hi"])
+        setting, others = descriptions.knobs(row), set_words(row)
+        settings = markup.two_lines(setting, others) if others else setting
+        gained = markup.two_lines(*gain) if gain[1] else gain[0]
+        lines.append((task_cell(row), settings, rate, spread, row["n"], _held_back(row), gained))
+    columns = ("What ran", "Best setting", *_NUMBERS, "Held back by", "Most gained by loader knobs alone")
+    return table("The best setting of each task", columns, lines, _NUMBERS, stack=True)
 
 
 def _held_back(row: Mapping[Any, Any]) -> str:

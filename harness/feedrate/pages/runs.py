@@ -102,7 +102,7 @@ class RunView:
     def origin(self) -> Origin:
         """Where a figure of this run comes from, as citations say it."""
         run = self.manifest
-        basis = f"up to {words.plural(run.blocks, 'block')}{words.protocol(run.protocol_version)}"
+        basis = f"up to {words.plural(run.blocks, 'block')}"
         return Origin((self.name,), (run.run_id,), day(run.started_at), (run.feedrate_version,), basis)
 
     @property

@@ -106,10 +106,7 @@ def select(every: Sequence[RunView]) -> Selection:
 
 
 def _featured(runs: Sequence[RunView]) -> set[str]:
-    """Pages of the newest runs of each suite on each device of the machines that were measured last.
-
-    Reference runs of the main suite are counted apart: what others measure after them pushes none of them off.
-    """
+    """Pages of the newest runs of each suite and device; reference runs of the main suite are counted apart."""
     counts: defaultdict[tuple[str, bool], dict[str, Counter[str]]] = defaultdict(dict)
     found = set()
     for view in runs:

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from feedrate.analysis.crossfit import LEAST_BLOCKS
+from feedrate.analysis.estimate import RATIO, Estimate
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.summary import EMULATED, LOAD, TRAIN, best_cells, most_gained
 from feedrate.pages import descriptions
@@ -125,16 +126,9 @@ def gain_words(gain: Mapping[Any, Any] | None) -> tuple[str, str]:
     if gain["verdict"] != "faster":
         return "none that is clear", ""
     return (
-        f"× {words.number(gain['ratio'])} ({words.interval(gain['lo'], gain['hi'], int(gain['n']))})",
+        Estimate.of_row(gain, RATIO, "ratio").text(n=gain["n"]),
         f"{gain['storage_format']}, batch {gain['batch_size']}: {gain_settings(gain)}",
     )
-
-
-def over_blocks(row: Mapping[Any, Any]) -> str:
-    """Write the interval of a ratio and its n within a sentence: ``95 % interval 1.93 to 2.58, n = 3 blocks``."""
-    if not words.known(row["lo"]):
-        return "one block: no interval"
-    return f"{words.interval(row['lo'], row['hi'], int(row['n']))} blocks"
 
 
 def gain_sentence(row: Mapping[Any, Any]) -> str:
@@ -146,9 +140,8 @@ def gain_sentence(row: Mapping[Any, Any]) -> str:
             "batch size"
         )
     return (
-        f"for {task_words(row)}, with {gain_settings(gain)}, {words.number(gain['ratio'])} times as many samples come "
-        f"through as with PyTorch’s defaults (cross-fitted, {over_blocks(gain)}; from {gain['storage_format']}, "
-        f"batches of {gain['batch_size']})"
+        f"for {task_words(row)}, with {gain_settings(gain)}, {gain_words(gain)[0]} as many samples come through as "
+        f"with PyTorch’s defaults (cross-fitted; {gain['storage_format']}, batches of {gain['batch_size']})"
     )
 
 

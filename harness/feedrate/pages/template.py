@@ -75,11 +75,12 @@ _ENVIRONMENT.globals |= {
 _ENVIRONMENT.filters |= {
     write.__name__: write
     for write in (
-        *(words.number, words.percent, words.plural, words.protocol, words.sentence),
+        *(words.number, words.percent, words.plural, words.sentence),
         *(markup.slug, markup.anchor, listed),
         *(descriptions.day, descriptions.size, descriptions.setting, descriptions.knobs),
     )
 }
+_ENVIRONMENT.globals["intervals"] = words.INTERVALS
 _ENVIRONMENT.filters["g"] = "{:g}".format
 _ENVIRONMENT.filters["text"] = _as_markup(markup.entities)
 _BLOCKS: Any = _ENVIRONMENT.get_template("kit.html").module

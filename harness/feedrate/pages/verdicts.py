@@ -1,7 +1,6 @@
-"""What the records say of claims: for each claim, machine and device, what all runs of the newest protocol found.
+"""What the records say of claims: for each claim, machine and device, what all runs found.
 
-A run counts by its records, whatever it was made for and whatever it found. Where runs of a newer version of the
-protocol tested a claim, those of older ones were measured in another way and do not count for it.
+A run counts by its records, whatever it was made for and whatever it found.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from feedrate.pages import descriptions
 from feedrate.pages.runs import RunView
 from feedrate.plan import suite
 from feedrate.plan.claim import Claim, Claims
-from feedrate.schema import words
 
 Row = Mapping[str, Any]
 Each = Callable[[Callable[[RunView], RunValues], Iterable[RunView]], Iterable[RunValues]]
@@ -66,18 +64,17 @@ class Place:
     """A machine and device on which claims were tested."""
 
     view: RunView
-    """Its newest run of the newest protocol."""
+    """Its newest run."""
     device: str
     several: bool
     """Whether runs of both devices were made on this machine."""
 
     @property
     def name(self) -> str:
-        """For people; with the device where that does not follow from the machine, and the protocol if it is old."""
+        """For people; with the device where that does not follow from the machine."""
         machine = self.view.manifest.machine
         name = f"{descriptions.name_of(machine)}, on {self.device.upper()}"
-        name = name if self.several else descriptions.on(machine, self.device)
-        return name + words.protocol(self.view.manifest.protocol_version)
+        return name if self.several else descriptions.on(machine, self.device)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +85,6 @@ class Verdicts:
     places: tuple[Place, ...]
     results: Mapping[str, tuple[ClaimResult, ...]]
     """Claim to what is known of it, in the order of the places."""
-    left_out: tuple[RunView, ...]
-    """Runs of an older version of the protocol, on which no verdict rests."""
 
     def frame(self) -> pd.DataFrame:
         """Rows of ``Findings.claims`` of what was tested, a row a claim and place."""
@@ -116,8 +111,7 @@ def load_verdicts(
     found = judge_claims(each(partial(_observed, asked), by_id.values()), asked, gone)
     rows, cases, asides = (_by_claim(getattr(found, part)) for part in ("claims", "cases", "asides"))
     keys = dict.fromkeys(key[1:] for key, (row,) in rows.items() if row["verdict"] != NOT_TESTABLE)
-    counted = [view for view in by_id.values() if view.manifest.run_id not in found.left_out]
-    newest = {view.where: view for view in reversed(counted)}
+    newest = {view.where: view for view in reversed(by_id.values())}
     machines = [machine for machine, _ in keys]
     places = tuple(Place(newest[key], key[1], machines.count(key[0]) > 1) for key in keys)
     results = {}
@@ -128,7 +122,7 @@ def load_verdicts(
             views = tuple(by_id[run_id] for run_id in row["run_ids"]) or (place.view,)
             own.append(ClaimResult(claim.on(key[1]), views, key[1], row, cases.get(at, ()), asides.get(at, ())))
         results[name] = tuple(own)
-    return Verdicts(asked, places, results, tuple(by_id[name] for name in found.left_out))
+    return Verdicts(asked, places, results)
 
 
 def _by_claim(frame: pd.DataFrame) -> dict[tuple[str, str, str], list[Row]]:

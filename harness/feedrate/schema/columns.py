@@ -13,17 +13,10 @@ from typing import Literal
 
 from feedrate.schema.axes import AXES
 
-SCHEMA_VERSION = 9
-"""Of the files: columns, names, types, fields of the manifest. ``store/migration.py`` reads the versions before."""
-NEEDS_FEEDRATE = "0.2.0"
-"""The oldest feedrate that reads files of this schema version."""
+SCHEMA_VERSION = 10
+"""Of the files: columns, names, types, fields of the manifest. Files of another version are refused."""
 PROTOCOL_VERSION = 2
-"""Of the semantics of a measurement: records of two versions are never compared."""
-OLDER_PROTOCOLS: Mapping[int, str] = {
-    1: "windows began with batches that had been prefetched, and some trials that were to read from the disk read from "
-    "memory"
-}
-"""Version to what was measured in another way, as part of a sentence."""
+"""Of the semantics of a measurement: records of two versions are never compared, and those of another are refused."""
 STEPS_KEPT = 256
 """Steps of a window whose single times are stored; the sums in ``trials`` are over all of them."""
 

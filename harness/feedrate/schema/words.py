@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
-from feedrate.schema.columns import OLDER_PROTOCOLS, PROTOCOL_VERSION
 from feedrate.schema.errors import InputError
 
 
@@ -31,7 +31,20 @@ def percent(share: float) -> str:
     if 0 < share < 0.0005:
         return "under 0.1\u00a0%"
     digits = 0 if share >= 0.0095 or share <= 0 else 1
-    return f"{100 * share:z.{digits}f}\u00a0%".replace("-", "−")
+    return per_cent(100 * share, digits)
+
+
+def per_cent(pct: float, places: int | None = None) -> str:
+    """Write a number that is in per cent already: with so many decimals, or with two significant digits: ``5.1 %``."""
+    return f"{number(pct, 2) if places is None else f'{pct:z.{places}f}'}\u00a0%".replace("-", "−")
+
+
+def signed(pct: float, places: int | None = None) -> str:
+    """Write a deviation in per cent with its sign: ``+0.023 %``, ``−39.9 %``; ``places`` are its decimals, if fixed."""
+    if not known(pct):
+        return "–"
+    size = number(abs(pct), 3 if abs(pct) >= 1 else 2) if places is None else f"{abs(pct):.{places}f}"
+    return f"{'−' if pct < 0 and size.strip('0.') else '+'}{size}\u00a0%"
 
 
 def times(ratio: float) -> str:
@@ -44,18 +57,58 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
-def interval(lo: float, hi: float, n: int) -> str:
-    """Write a 95 % interval and how many blocks it rests on; say it when one block gives none."""
-    if known(lo) and known(hi):
-        return f"95\u00a0% interval {number(lo)} to {number(hi)}, n = {n}"
-    return f"n = {n}: no interval"
+INTERVALS = "In brackets: 95\u00a0% intervals; n counts blocks."
+"""What every page and report says once."""
+NO_INTERVAL = "no interval"
+Write = Callable[[float], str]
 
 
-def share_interval(lo: float, hi: float, n: int) -> str:
-    """Write the 95 % interval of a share in per cent, and how many blocks it rests on."""
-    if known(lo) and known(hi):
-        return f"95\u00a0% interval {100 * lo:z.0f} to {percent(hi)}, n = {n}".replace("-", "−")
-    return f"n = {n}: no interval"
+_KINDS: Mapping[str, tuple[Write, str]] = {
+    "number": (number, ""),
+    "ratio": (number, "×"),
+    "share": (percent, ""),
+    "change": (lambda pct: signed(pct, 1), ""),
+}
+"""Kind of estimate to what writes its numbers, and the sign behind the value."""
+
+
+def interval(low: Any, high: Any, n: int | str | None = None, write: Write = number) -> str:
+    """Write the ends of a 95 % interval, and what it rests on: ``2.15–2.7, n = 5``, ``58–62 %``, ``no interval``."""
+    ends = NO_INTERVAL
+    if known(low) and known(high):
+        first, last = write(low), write(high)
+        bare, space, unit = first.rpartition("\u00a0")
+        first = bare if bare and last.endswith(space + unit) else first
+        apart = "\u00a0–\u00a0" if first[0] in "+−-" or last[0] in "+−-" else "–"
+        ends = f"{first}{apart}{last}"
+    return ends if n is None else f"{ends}, n = {n}"
+
+
+def margin(low: Any, high: Any, write: Write, of: float = 1.0) -> str:
+    """Write half of an interval, or its share ``of`` a value, where there is no room for its ends: ``± 3.1 %``."""
+    return f"± {write((high - low) / 2 / of)}" if known(low) and known(high) else "± ?"
+
+
+def estimate(
+    ends: tuple[Any, Any, Any],
+    kind: str = "number",
+    unit: str = "",
+    n: int | str | None = None,
+    write: Write | None = None,
+) -> str:
+    """Write a value with its unit and, in brackets, its interval: ``2.41× (2.15–2.70, n = 5)``.
+
+    Args:
+        ends: the value, and the low and high end of the interval.
+        kind: what it is: ``number``, ``ratio``, ``share`` of one or ``change`` in per cent.
+        unit: stands behind the value.
+        n: what the interval rests on, where that is said.
+        write: writes numbers, if not as their kind is usually written.
+    """
+    usual, sign = _KINDS[kind]
+    value, low, high = ends
+    write = write or usual
+    return f"{write(value)}{sign}{unit} ({interval(low, high, n, write)})"
 
 
 def sized(what: object, pixels: object, between: str = ", ") -> str:
@@ -67,16 +120,6 @@ def listed(words: Iterable[str]) -> str:
     """Join words as a sentence does: ``a, b and c``."""
     items = list(words)
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}" if items else ""
-
-
-def protocol(version: int) -> str:
-    """Mark what rests on an older version of the protocol: `` (protocol 1)``; nothing for the present one."""
-    return f" (protocol {version})" if version != PROTOCOL_VERSION else ""
-
-
-def protocol_note(version: int) -> str:
-    """Say what an older version of the protocol did in another way; nothing for the present one."""
-    return f"Protocol {version}: {OLDER_PROTOCOLS[version]}." if version in OLDER_PROTOCOLS else ""
 
 
 def sentence(text: str) -> str:

@@ -212,10 +212,7 @@ def put(path: Path, content: str | Path) -> None:
 
 
 def _vega() -> str:
-    """Vega, Vega-Lite and Embed as one script without exports; the theme of charts follows: who loads one needs both.
-
-    Making it takes over a second, so it is kept beside what make setup installed for the site.
-    """
+    """Vega, Vega-Lite and Embed as one script, with the charts' theme; kept, as making it takes over a second."""
     path = scripts.NPM / f"vega-{version('vl-convert-python')}.js"
     if path.exists():
         script = path.read_text(encoding="utf-8")
@@ -245,10 +242,7 @@ def _mkdocs(configuration: Path, docs: Path, target: Path, nav: list[dict[str, A
 
 
 def _folded_apart(page: Page) -> Page:
-    """Leave what is folded to be put in its place like a figure: Markdown would look at each cell of its tables.
-
-    So search knows none of it: it leads to the sections that hold folded parts.
-    """
+    """Put what is folded in its place later, like a figure: Markdown would look at each cell of its tables."""
     parts: dict[str, Placed] = {}
 
     def slotted(folded: re.Match[str]) -> str:

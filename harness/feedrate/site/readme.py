@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from feedrate.analysis.estimate import Estimate
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.summary import EMULATED, LOAD
 from feedrate.charts import render
@@ -14,7 +15,7 @@ from feedrate.pages.runs import RunView
 from feedrate.pages.tasks import gain_words, set_words, what_ran
 from feedrate.pages.verdicts import load_verdicts
 from feedrate.plan.suite import MAIN
-from feedrate.questions.home.findings import findings, protocol_notes
+from feedrate.questions.home.findings import findings
 from feedrate.questions.home.page import leading, opening
 from feedrate.schema import words
 from feedrate.schema.errors import InputError
@@ -45,8 +46,7 @@ def figure(stored: StoredRun) -> bytes:
     view, manifest = RunView(stored), stored.manifest
     if not (found := opening([view])):
         raise InputError(f"{stored.folder}: no training trial ended well; expected a run with phases to draw")
-    mark = words.protocol(manifest.protocol_version)
-    caption = f"{view.name}; {manifest.blocks} blocks, 95 % intervals; run {manifest.run_id}{mark}"
+    caption = f"{view.name}; {manifest.blocks} blocks, 95 % intervals; run {manifest.run_id}"
     return render.picture(found[1], caption).encode()
 
 
@@ -61,7 +61,7 @@ def block(run: StoredRun, every: Sequence[StoredRun], measured: Sequence[BenchRe
         "|---|---|---:|---:|---|---|",
         *map(_line, rows),
         "",
-        f"{name}; {day}; run `{manifest.run_id}`{words.protocol(manifest.protocol_version)}, grade "
+        f"{name}; {day}; run `{manifest.run_id}`, grade "
         f"{RunView(run).grade.letter} (of A to D); `{manifest.command}` repeats it; n counts blocks."
         f"{_sleep(rows, manifest.machine.gpu_count)}",
         "",
@@ -70,18 +70,17 @@ def block(run: StoredRun, every: Sequence[StoredRun], measured: Sequence[BenchRe
         "",
         "### What was found",
         "",
-        *_found(run, every, measured),
+        *_found(every, measured),
         "",
     ]
     return "\n".join(lines)
 
 
-def _found(run: StoredRun, every: Sequence[StoredRun], measured: Sequence[BenchRecord]) -> list[str]:
+def _found(every: Sequence[StoredRun], measured: Sequence[BenchRecord]) -> list[str]:
     view = [RunView(run) for run in reversed(every)]
     verdicts = load_verdicts(view)
     told = findings(leading(view), verdicts, measured)
-    notes = [f"\n{note}" for note in protocol_notes(told, [RunView(run)])]
-    return [*(f"- {each.text} From {each.names('`{}`')}." for each in told), *notes]
+    return [f"- {each.text} From {each.names('`{}`')}." for each in told]
 
 
 def _sleep(rows: Sequence[Mapping[Any, Any]], gpus: int) -> str:
@@ -92,11 +91,10 @@ def _sleep(rows: Sequence[Mapping[Any, Any]], gpus: int) -> str:
 
 
 def _line(row: Mapping[Any, Any]) -> str:
-    rate, spread = words.number(float(row["samples_per_s"])), descriptions.spread(float(row["lo"]), float(row["hi"]))
     cells = (
         f"{what_ran(row)}: {words.sized(row['workload'], row['patch_size'])}",
         "<br>".join(filter(None, (descriptions.knobs(row), set_words(row)))),
-        f"{rate} ({spread})",
+        Estimate.of_row(row).text(),
         str(row["n"]),
         "the loader itself" if row["kind"] == LOAD else str(row["bound"]),
         ", ".join(filter(None, gain_words(row["gain"]))),

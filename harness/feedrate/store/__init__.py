@@ -7,8 +7,8 @@ __all__ = [
     "compact",
     "manifest",
     "marks",
-    "migration",
     "place",
     "remote",
     "runs",
+    "tables",
 ]

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from feedrate.schema.columns import AXIS_COLUMNS, Column
 from feedrate.schema.errors import InputError
 from feedrate.store import marks
-from feedrate.store.migration import arrow_schema
 from feedrate.store.runs import RESULTS, make_folder, write_whole
+from feedrate.store.tables import arrow_schema
 
 if TYPE_CHECKING:
     import duckdb

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import from_json
 
+from feedrate import __version__
 from feedrate.machine.identity import Machine, Software
 from feedrate.schema.axes import SCRIPT, TUNE
-from feedrate.schema.columns import NEEDS_FEEDRATE, PROTOCOL_VERSION, SCHEMA_VERSION
+from feedrate.schema.columns import PROTOCOL_VERSION, SCHEMA_VERSION
+from feedrate.schema.errors import InputError
+from feedrate.schema.redaction import one_line
+
+_SHOWN = 80
+"""Characters of a name that a stranger's file may give to a field."""
+NEWEST_VERSION = 9_999
+"""A larger number is no version of a schema or a protocol."""
+RELEASE = r"[0-9]{1,4}(?:\.[0-9]{1,4}){1,3}"
+"""A version of feedrate; what else a stranger's file has in its place is not repeated."""
 
 
 class _Frozen(BaseModel):
@@ -135,8 +147,6 @@ class RunManifest(_Frozen):
     """Everything about a run that is not a measurement."""
 
     schema_version: int = SCHEMA_VERSION
-    needs_feedrate: str = NEEDS_FEEDRATE
-    """The oldest feedrate that reads these files."""
     protocol_version: int = PROTOCOL_VERSION
     feedrate_version: str
     run_id: str
@@ -205,3 +215,55 @@ class RunManifest(_Frozen):
     def search(self) -> Tuned | None:
         """What a search among the settings of a script's loader found; None of other runs, tuned sweeps among them."""
         return self.tuned[0] if self.script and self.tuned else None
+
+
+def read_manifest(text: bytes | str, where: object) -> RunManifest:
+    """Read a manifest from its JSON, as ``run.json`` or a parquet file's metadata hold it.
+
+    ``where`` names the file in messages.
+
+    Raises:
+        InputError: it is no manifest, or of another version of the schema or the protocol.
+    """
+    fields = _fields(text, where)
+    _check_version(fields, where)
+    try:
+        return RunManifest.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+        path = one_line(".".join(map(str, first["loc"])))[:_SHOWN] or "the whole"
+        raise _no_manifest(where, f"{path}: {first['msg']}{more}") from error
+
+
+def _no_manifest(where: object, problem: str) -> InputError:
+    return InputError(
+        f"{where}: not a run manifest: {problem}; expected one that feedrate wrote, unchanged. Leave that run out"
+    )
+
+
+def _fields(text: bytes | str, where: object) -> dict[str, Any]:
+    try:
+        fields = from_json(text)
+    except ValueError as error:
+        raise _no_manifest(where, f"no JSON ({error})") from error
+    if not isinstance(fields, dict):
+        raise _no_manifest(where, f"found a {type(fields).__name__}, expected an object")
+    return fields
+
+
+def _check_version(fields: dict[str, Any], where: object) -> None:
+    """Refuse a manifest of another version with what to do; before 0.3.0 none is converted."""
+    for name, current in (("schema_version", SCHEMA_VERSION), ("protocol_version", PROTOCOL_VERSION)):
+        version = fields.get(name)
+        if not isinstance(version, int) or isinstance(version, bool) or not 1 <= version <= NEWEST_VERSION:
+            raise _no_manifest(where, f"no {name}, expected {current}")
+        if version == current:
+            continue
+        writer = fields.get("feedrate_version")
+        writer = writer if isinstance(writer, str) and re.fullmatch(RELEASE, writer) else "of an unknown version"
+        advice = "Update feedrate (git pull)" if version > current else "Leave that run out, or measure it again"
+        raise InputError(
+            f"{where}: written by feedrate {writer} with {name} {version}; this is feedrate {__version__} and reads "
+            f"{current}. {advice}"
+        )

@@ -30,9 +30,10 @@ from typing import TYPE_CHECKING, Any
 from feedrate.schema import plugins
 from feedrate.schema.columns import TABLES, Column
 from feedrate.schema.errors import EnvironmentFault, InputError, expected_one_of
-from feedrate.store import migration, place
+from feedrate.store import place
 from feedrate.store.bench_record import BenchRecord
-from feedrate.store.manifest import RunManifest
+from feedrate.store.manifest import RunManifest, read_manifest
+from feedrate.store.tables import MANIFEST_KEY, arrow_schema, complete
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 RESULTS = Path("results")
 CHECKED: dict[str, Any] = {"page_checksum_verification": True}
 """How every table is opened, as options of ``pyarrow.parquet.ParquetFile``: a page whose bytes changed since it was
-written is an error. Files before schema version 3 have no checksums."""
+written is an error."""
 GROUP_ROWS = 2_000
 """Of trials, after which a row group ends: what a file says of each column of each group is most of a small one."""
 _NAMED = 8
@@ -203,8 +204,8 @@ def unfinished(machine_folder: Path) -> list[tuple[Path, dict[str, Any]]]:
 
 def schema(columns: Iterable[Column], manifest: RunManifest) -> pa.Schema:
     """Give a table's columns as they are written, with what their run says of itself."""
-    embedded = {migration.MANIFEST_KEY: manifest.model_dump_json().encode()}
-    return migration.arrow_schema(columns).with_metadata(embedded)
+    embedded = {MANIFEST_KEY: manifest.model_dump_json().encode()}
+    return arrow_schema(columns).with_metadata(embedded)
 
 
 def encoding(table: str) -> dict[str, Any]:
@@ -292,7 +293,7 @@ class StoredRun:
         """Read ``trials``, ``steps`` or ``telemetry`` with nullable types, of all trials or of those that are named.
 
         Raises:
-            InputError: the file is not one that feedrate wrote (``migration.complete``), or changed since.
+            InputError: the file is not one that feedrate wrote (``tables.complete``), or changed since.
         """
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -302,7 +303,7 @@ class StoredRun:
         wanted = None if trials is None else pc.field("trial_id").isin(pa.array(trials, pa.string()))
         with _reading(path), place.opened(path) as source:
             table = pq.read_table(source, filters=wanted, **CHECKED)
-        return _frame(migration.complete(table, migration.arrow_schema(TABLES[name]), path))
+        return _frame(complete(table, arrow_schema(TABLES[name]), path))
 
     def suites(self) -> list[str]:
         """List the suites that trials of the run were made for, by name; nothing else of the table is read."""
@@ -365,7 +366,7 @@ def runs(results: Path = RESULTS, only: Collection[Path] | None = None) -> list[
 
 def _stored(paths: Sequence[Path]) -> list[StoredRun]:
     texts = zip(paths, place.contents(paths), strict=True)
-    return [StoredRun(path.parent, migration.manifest(text, path)) for path, text in texts]
+    return [StoredRun(path.parent, read_manifest(text, path)) for path, text in texts]
 
 
 def at(folder: Path) -> StoredRun:
@@ -451,18 +452,18 @@ def rows(folders: Sequence[Path], columns: Sequence[str], name: str = "trials") 
     """Read some columns of a table of one run or many, with nullable types: whole tables of all fit into no memory.
 
     Raises:
-        InputError: a file is not one that feedrate wrote (``migration.complete``), or changed since.
+        InputError: a file is not one that feedrate wrote (``tables.complete``), or changed since.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     known = {column.name: column for column in TABLES[name]}
-    schema = migration.arrow_schema(known[column] for column in columns)
+    schema = arrow_schema(known[column] for column in columns)
 
     def read(folder: Path) -> pa.Table:
         path = folder / f"{name}.parquet"
         with _reading(path), place.opened(path) as source, pq.ParquetFile(source, **CHECKED) as file:
-            table = file.read(migration.stored_columns(columns), use_threads=False)
-        return migration.complete(table, schema, path)
+            table = file.read(list(columns), use_threads=False)
+        return complete(table, schema, path)
 
     return _frame(pa.concat_tables(place.each(read, folders)))

@@ -154,7 +154,7 @@ def _measure(active: ActiveRun) -> str:
     with contextlib.ExitStack() as stack:
         while order := active.order(block):
             if active.meeting:
-                if not active.meeting.begin(block, active.plan_digest()):
+                if not active.meeting.gate(block, plan=active.plan_digest()):
                     return "budget"
             elif block > first and budget and active.elapsed_s() + active.block_s(block, order) > budget:
                 return "budget"

@@ -1,14 +1,12 @@
 """What package ``bench`` asks of the measured process: whether its window is right, and what timing it costs.
 
 A witnessed trial runs what a trial runs, with the trial's own limits, while a :class:`Witness` stamps the borders of
-the window. It reports every raw stamp: what other ways of timing make of the same steps. Then come two stretches that
-the endless loader of a window cannot show: short epochs, each with a fresh iterator whose workers start anew, and on
-CUDA steps that end with a synchronisation. Its cells plant the costs of loading, so that it holds for loaders of every
-kind; it does *not* show how fast any is.
+the window. It reports every raw stamp, for other ways of timing the same steps. Then come two stretches that the
+endless loader of a window cannot show: short epochs, each with a fresh iterator whose workers start anew, and on CUDA
+steps that end with a synchronisation.
 
-What timing costs is a ratio of real training with the stamps of loop and workers to training without. Both take turns
-in one process, so that what the machine does meanwhile falls on both. It does *not* show what the probes of the parent
-cost; that is on another figure.
+What timing costs is a ratio of real training with the stamps of loop and workers to training without, in turns in one
+process, so that what the machine does meanwhile falls on both. It does *not* show what the probes of the parent cost.
 """
 
 from __future__ import annotations
@@ -72,9 +70,9 @@ def _measure_window(
     reporter.send("first_batch", t_ns=first_batch)
     row, timeline = stages.instrument(job, stages.Prefetch(plain, 0, None), synchronize)
     warm = loop.measure(source.batches, row, run.warm_up_limits(job), synchronize)
+    limits = run.window_limits(job)
     if timeline:
         timeline.reset_for(job.window_s, warm.pace_ns())
-    limits = run.window_limits(job)
 
     def open_window() -> None:
         if timeline:
@@ -101,8 +99,8 @@ def _measure_window(
 
 def _epoch_loader(job: Job) -> Iterable[Batch]:
     """The trial's samples in epochs of ``EPOCH_STEPS`` batches, as a training script would load them."""
-    manifest, dataset, collate = feed.samples(job)
-    return feed.build_loader(job, dataset, collate, list(islice(feed.order(job, manifest.count), EPOCH_STEPS)))
+    manifest, dataset, collate = feed.open_samples(job)
+    return feed.build_loader(job, dataset, collate, list(islice(feed.batch_order(job, manifest.count), EPOCH_STEPS)))
 
 
 def run_epochs(source: Iterable[Batch], row: Sequence[Stage], synchronize: Callable[[], None]) -> list[tuple[int, int]]:
@@ -148,25 +146,20 @@ class _PlainDataset(Dataset[Fields]):
         self._reader = reader
         self._transform = transform
 
-    def __len__(self) -> int:
-        return len(self._reader)
-
     def __getitem__(self, index: int) -> Fields:
         return self._transform(self._reader.decode(self._reader.read(index)))
-
-
-def _plain_collate(samples: list[Fields]) -> Batch:
-    return Batch(tuple(default_collate(samples)), b"")
 
 
 def training_ratios(job: Job) -> list[float]:
     """Step time of real training on the job's device, instrumented ÷ bare, over samples that are really loaded."""
     reader = cast("Reader", feed.open_packed(job))
     plain = _PlainDataset(reader, plugins.load("feedrate.workloads", job.value("workload")).transform)
-    _, stamped, collate = feed.samples(job)
-    sampler = Batches(len(plain), job.value("batch_size"), job.seed)
+    _, stamped, collate = feed.open_samples(job)
+    sampler = Batches(len(reader), job.value("batch_size"), job.seed)
     with_stamps = iter(DataLoader(stamped, batch_sampler=sampler, collate_fn=collate))
-    bare = iter(DataLoader(plain, batch_sampler=sampler, collate_fn=_plain_collate))
+    bare = iter(
+        DataLoader(plain, batch_sampler=sampler, collate_fn=lambda samples: Batch(tuple(default_collate(samples)), b""))
+    )
     return step_ratios(job, stages.build(job, torch.device(job.device)), with_stamps, bare)
 
 

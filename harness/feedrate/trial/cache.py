@@ -1,16 +1,14 @@
 """What was prepared once and is read from disk afterwards (``cache``): samples as the transform made them, or batches.
 
-- ``sample``: what a worker hands to its collation, sample by sample, in the order of the set. The same seed gives the
-  same batches as without the cache, bit for bit.
+- ``sample``: what a worker hands to its collation, in the order of the set. The same seed gives the same batches as
+  without the cache, bit for bit.
 - ``batch``: what a worker hands to the training process. Which samples make a batch is drawn once, with a seed of its
-  own, and never again: **shuffling is given up within batches**. Every epoch has the same batches in a new order;
-  samples behind the last whole batch are in none.
+  own: **shuffling is given up within batches**, which come in a new order every epoch.
 
 A cache lies beside the packed sets it was made from, in a folder ``cache``, one for every way of making it: the axes
 that change what is in it, or how long filling it takes. The first trial that wants it fills it before anything is
-timed, at the price of everything planted into reading, decoding and, for batches, collating; later ones read how long
-that took. It is one file of raw records, in the storage format ``memmap``, and appears as a whole. A cache that was
-made from other samples, by another version, or of which a byte has changed is filled anew.
+timed, at the price of everything that is planted. It is one file of raw records, in the storage format ``memmap``, and
+appears as a whole. One that was made from other samples, by another version, or has a changed byte is filled anew.
 
 It does *not* save memory or disk: floats take four times the bytes of the pixels that they were made from.
 """
@@ -62,11 +60,9 @@ class Field:
     def view(self, record: torch.Tensor) -> torch.Tensor:
         """View the tensor in a record: uint8, from the beginning of its memory on."""
         dtype: torch.dtype = getattr(torch, self.dtype)
+        where = record.untyped_storage(), self.start // dtype.itemsize, self.shape
         # One operation, in half the time of a slice and two views: a cached sample has little else to wait for.
-        viewed = torch.empty(0, dtype=dtype).set_(  # type: ignore[call-overload]
-            record.untyped_storage(), self.start // dtype.itemsize, self.shape
-        )
-        return cast(torch.Tensor, viewed)
+        return cast(torch.Tensor, torch.empty(0, dtype=dtype).set_(*where))  # type: ignore[call-overload]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +95,7 @@ class CachedItems(Reader):
         super().__init__(root)
         self._records = cast(PixelReader, memmap.open(root, ReadOptions()))
         self._fields = Contents.load(root).fields
-        self._size = record_size(self._fields)
+        self._size = _align(self._fields[-1].end)
         self._batches = batches
 
     def read(self, index: int) -> torch.Tensor:
@@ -202,7 +198,7 @@ def _fill(temp: Path, items: Iterator[Any], made_from: dict[str, str | int], pac
     prepare.write_manifest(
         temp,
         count=count,
-        shapes=((record_size(fields),),),
+        shapes=((_align(fields[-1].end),),),
         data_hash=packed.data_hash,
         workload_version=packed.workload_version,
         format_version=memmap.VERSION,
@@ -214,19 +210,13 @@ def _align(size: int) -> int:
     return -(-size // _ALIGNED) * _ALIGNED
 
 
-def record_size(fields: Sequence[Field]) -> int:
-    """Bytes of a record."""
-    return _align(fields[-1].end)
-
-
 def layout(item: Sequence[Any]) -> tuple[Field, ...]:
     """Lay the tensors or arrays of an item out in a record."""
     fields, start = [], 0
     for tensor in map(torch.as_tensor, item):
-        fields.append(
-            Field(start, start + tensor.nbytes, str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape))
-        )
-        start = _align(start + tensor.nbytes)
+        end, dtype = start + tensor.nbytes, str(tensor.dtype).removeprefix("torch.")
+        fields.append(Field(start, end, dtype, tuple(tensor.shape)))
+        start = _align(end)
     return tuple(fields)
 
 
@@ -234,7 +224,7 @@ def record(item: Sequence[Any], fields: tuple[Field, ...]) -> Sample:
     """Write the tensors or arrays of an item into a record."""
     if layout(item) != fields:
         raise DataError(f"an item has fields {layout(item)}, the first {fields}; report this workload")
-    target = torch.zeros(record_size(fields), dtype=torch.uint8)
+    target = torch.zeros(_align(fields[-1].end), dtype=torch.uint8)
     for field, tensor in zip(fields, item, strict=True):
         field.view(target).copy_(torch.as_tensor(tensor))
     return (target.numpy(),)

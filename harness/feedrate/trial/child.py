@@ -23,13 +23,7 @@ from feedrate.trial.prepare import dataset_root, prepare
 from feedrate.trial.run import run_trial
 
 BLOCKING = "CUDA_LAUNCH_BLOCKING"
-OUT_OF_MEMORY = (
-    "can't allocate memory",
-    "not enough memory",
-    "Cannot allocate memory",
-    "out of memory",
-    "ALLOC_FAILED",
-)
+OUT_OF_MEMORY = ("allocate memory", "not enough memory", "out of memory", "ALLOC_FAILED")
 """In the messages of bare RuntimeErrors, which PyTorch raises on a CPU."""
 
 
@@ -112,18 +106,10 @@ def _report_facts(_job: Job, reporter: Reporter) -> None:
 
 
 def _prepare(job: Job, reporter: Reporter) -> None:
-    spec, storage_format, data_root = job.data_spec(), job.value("storage_format"), Path(job.data_root)
-    manifest = prepare(
-        spec, storage_format, data_root, lambda done, total: reporter.send("progress", done=done, total=total)
-    )
-    root = dataset_root(data_root, spec, storage_format)
-    reporter.send(
-        "result",
-        packed=str(root),
-        name=root.parent.name,
-        storage_format=storage_format,
-        **asdict(manifest),
-    )
+    spec, name, data_root = job.data_spec(), job.value("storage_format"), Path(job.data_root)
+    manifest = prepare(spec, name, data_root, lambda done, total: reporter.send("progress", done=done, total=total))
+    root = dataset_root(data_root, spec, name)
+    reporter.send("result", packed=str(root), name=root.parent.name, storage_format=name, **asdict(manifest))
 
 
 if __name__ == "__main__":  # python -m feedrate.trial.child REPORT_DESCRIPTOR < job

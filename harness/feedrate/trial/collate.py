@@ -2,15 +2,13 @@
 
 - ``totensor``: every sample by itself through the workload's transform (torchvision's ``ToTensor``: transpose, copy,
   convert, divide), then PyTorch's ``default_collate`` stacks the floats.
-- ``fast``: samples stay the uint8 arrays that were decoded. The worker copies each into its place of one uint8 batch,
-  and this copy transposes; nothing else is done sample by sample. The idea is ``fast_collate`` of NVIDIA's apex
-  (examples/imagenet/main_amp.py). The workload's ``normalize`` then turns the whole batch into what ``totensor`` makes,
-  in the worker, or once it has reached the device: a quarter of the bytes is handed over and copied.
+- ``fast``: samples stay the uint8 arrays that were decoded. The worker copies each, transposed, into its place of one
+  uint8 batch, as ``fast_collate`` of NVIDIA's apex does (examples/imagenet/main_amp.py). The workload's ``normalize``
+  turns the whole batch into what ``totensor`` makes, in the worker or on the device: a quarter of the bytes is copied.
 
 On a CPU "on the device" is in the training process, when the batch is fetched. On CUDA it is no part of the loader,
-which hands over bytes, also where it is drained alone (``mode: load``): a loader that normalised there would do more
-than it does in training, of which it is the ceiling. In workers both ways write the batch into shared memory at once,
-as handing it over would copy it there otherwise.
+also where that is drained alone (``mode: load``): it is the ceiling of what it does in training. In workers both ways
+write the batch into shared memory at once, as handing it over would copy it there otherwise.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ from torch.utils.data import default_collate, get_worker_info
 
 from feedrate.loaders import Collate, Fields, Transform
 from feedrate.schema import plugins
-from feedrate.trial import device_decode, visits
+from feedrate.trial import visits
 from feedrate.trial.job import Job
 
 
@@ -55,8 +53,8 @@ class Normalizer:
 
     def __call__(self, fields: Fields, empty: Callable[..., torch.Tensor] = torch.empty_like) -> Fields:
         """Normalise the tensors of a batch, on their device."""
-        own = len(fields) - self.extra
-        return (*self.normalize(fields[:own], empty), *fields[own:])
+        extra = len(fields) - self.extra
+        return (*self.normalize(fields[:extra], empty), *fields[extra:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,22 +66,22 @@ class FastCollate:
 
     def __call__(self, samples: Sequence[Any]) -> Fields:
         """Collate samples: tuples of uint8 arrays, height × width × channels, and extra fields."""
-        own = len(samples[0]) - self.extra
+        images = len(samples[0]) - self.extra
         # What will be normalised here never leaves this process.
         empty = torch.empty if self.normalizer else buffer
-        pixels = tuple(self._stack([sample[place] for sample in samples], empty) for place in range(own))
-        extra = default_collate([sample[own:] for sample in samples]) if self.extra else ()
+        pixels = tuple(_stack([sample[field] for sample in samples], empty) for field in range(images))
+        extra = default_collate([sample[images:] for sample in samples]) if self.extra else ()
         fields = (*pixels, *extra)
         return self.normalizer(fields, _buffer_like) if self.normalizer else fields
 
-    def _stack(self, images: Sequence[Any], empty: Callable[..., torch.Tensor]) -> torch.Tensor:
-        """Stack images channels first; NumPy copies small ones transposed in less time than PyTorch does."""
-        height, width, channels = images[0].shape
-        batch = empty((len(images), channels, height, width), dtype=torch.uint8)
-        places = batch.numpy()
-        for place, image in enumerate(images):
-            places[place] = np.asarray(image).transpose(2, 0, 1)
-        return batch
+
+def _stack(images: Sequence[Any], empty: Callable[..., torch.Tensor]) -> torch.Tensor:
+    """Stack images channels first; NumPy copies small ones transposed in less time than PyTorch does."""
+    height, width, channels = images[0].shape
+    batch = empty((len(images), channels, height, width), dtype=torch.uint8)
+    for slot, image in zip(batch.numpy(), images, strict=True):
+        slot[:] = np.asarray(image).transpose(2, 0, 1)
+    return batch
 
 
 def identity(sample: Any) -> Any:
@@ -94,7 +92,7 @@ def identity(sample: Any) -> Any:
 def build(job: Job) -> tuple[Transform, Collate]:
     """Choose what is done to every sample, and what makes a batch of them."""
     if plugins.on_device(job.value("decoder")):
-        return identity, partial(device_decode.collate, empty=buffer)
+        return identity, partial(visits.collate_files, empty=buffer)
     files = visits.of_files(job)
     crop: Callable[[Any], Any] = partial(files.augment, size=job.value("patch_size")) if files else identity
     if job.value("collate") == "fast":
@@ -107,25 +105,25 @@ def _in_turn(first: Callable[[Any], Any], then: Callable[[Any], Any], sample: An
     return then(first(sample))
 
 
-def device_decoder(job: Job) -> device_decode.Decode | None:
+def device_decoder(job: Job) -> visits.DeviceDecoder | None:
     """What decodes batches on the device, if a cell has it done there."""
     if job.device != "cuda" or job.value("mode") == "load" or not plugins.on_device(job.value("decoder")):
         return None
     normalize = plugins.load("feedrate.workloads", job.value("workload")).normalize
-    return device_decode.Decode(job.value("decoder"), job.value("patch_size"), normalize)
+    return visits.DeviceDecoder(job.value("decoder"), job.value("patch_size"), normalize)
 
 
-def normalizer(job: Job, place: Literal["worker", "host", "cuda"]) -> Normalizer | None:
+def normalizer(job: Job, where: Literal["worker", "host", "cuda"]) -> Normalizer | None:
     """What normalises batches of bytes in a place, if a cell has it done there.
 
     That is in the worker; where the training process fetches a batch (``host``: the part of a device that is a CPU); or
     on CUDA, on the stream and in the phase of the copy.
     """
-    asked = job.value("normalize_on")
-    if job.value("collate") != "fast" or asked == "none" or plugins.on_device(job.value("decoder")):
+    axis = job.value("normalize_on")
+    if job.value("collate") != "fast" or axis == "none" or plugins.on_device(job.value("decoder")):
         return None
     there = "host" if job.device != "cuda" else "cuda" if job.value("mode") != "load" else None
-    if place != ("worker" if asked == "worker" else there):
+    if where != ("worker" if axis == "worker" else there):
         return None
     return Normalizer(plugins.load("feedrate.workloads", job.value("workload")).normalize, _extra_fields(job))
 

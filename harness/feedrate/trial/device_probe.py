@@ -27,6 +27,12 @@ LIBRARIES = ("libcuda.so.1", "libnvidia-ml.so.1", "libnvcuvid.so.1", "libnvjpeg.
 """Of driver and toolkit. Without libnvcuvid torchvision decodes JPEG files one by one on the device."""
 
 
+def _seconds(call: Callable[[], object]) -> float:
+    began = time.perf_counter_ns()
+    call()
+    return (time.perf_counter_ns() - began) / 1e9
+
+
 def _versions() -> Facts:
     cuda = {"cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version()}  # type: ignore[no-untyped-call]
     return software().model_dump(exclude_none=True) | environment() | cuda
@@ -35,12 +41,12 @@ def _versions() -> Facts:
 def _machine() -> Facts:
     """Cores and their threads, memory, shared memory; and which libraries of the driver can be loaded."""
     os.close(os.pidfd_open(os.getpid()))  # a sweep waits for its trials with such descriptors
-    known = describe(gpu.installed())
-    about = {"machine_id": known.machine_id, "shm_free_bytes": procfs.free_shared_memory()}
-    return known.model_dump(exclude_none=True) | about | {"libraries": list(_loaded(LIBRARIES))}
+    machine = describe(gpu.installed())
+    about = {"machine_id": machine.machine_id, "shm_free_bytes": procfs.free_shared_memory()}
+    return machine.model_dump(exclude_none=True) | about | {"libraries": list(_loadable(LIBRARIES))}
 
 
-def _loaded(names: tuple[str, ...]) -> Iterator[str]:
+def _loadable(names: tuple[str, ...]) -> Iterator[str]:
     for name in names:
         try:
             ctypes.CDLL(name)
@@ -51,10 +57,7 @@ def _loaded(names: tuple[str, ...]) -> Iterator[str]:
 
 def _device() -> Facts:
     """The first device, and what its context takes: every trial pays that before it begins."""
-    began = time.perf_counter_ns()
-    torch.cuda.init()  # type: ignore[no-untyped-call]
-    torch.cuda.synchronize()
-    seconds = (time.perf_counter_ns() - began) / 1e9
+    seconds = _seconds(torch.cuda.synchronize)
     free, total = torch.cuda.mem_get_info()
     names = ("name", "major", "minor", "multi_processor_count")
     properties = {name: getattr(torch.cuda.get_device_properties(0), name) for name in names}
@@ -73,12 +76,9 @@ def _nvml() -> Facts:
         raise EnvironmentFault("NVML finds no GPU that CUDA will see")
     with opened as probe:
         follows = probe.follow(str(torch.cuda.get_device_properties(0).uuid))
-        began = time.perf_counter_ns()
-        sample = probe.sample()
-        seconds = (time.perf_counter_ns() - began) / 1e9
-        computing = probe.computing()
-        known = {"facts": probe.facts(), "energy_j": probe.energy_j(), "computing": computing and len(computing)}
-        return {"follows": follows, "sample": sample, "sample_seconds": seconds, **known}
+        seconds, computing = _seconds(probe.sample), probe.computing()
+        answers = {"facts": probe.facts(), "energy_j": probe.energy_j(), "computing": computing and len(computing)}
+        return {"follows": follows, "sample": probe.sample(), "sample_seconds": seconds, **answers}
 
 
 _ANYWHERE = {"versions": _versions, "machine": _machine}
@@ -93,13 +93,13 @@ def look() -> dict[str, Facts]:
         What each look saw, by its name; ``{"problem": …}`` where it saw nothing. ``cuda`` says whether there is a
         device, and after how many seconds the driver said so.
     """
-    seen = {name: _look(function) for name, function in _ANYWHERE.items()}
-    began = time.perf_counter_ns()
+    looks = {name: _look(function) for name, function in _ANYWHERE.items()}
+    seconds = _seconds(torch.cuda.is_available)
     available = torch.cuda.is_available()
-    seen["cuda"] = {"available": available, "seconds": (time.perf_counter_ns() - began) / 1e9}
+    looks["cuda"] = {"available": available, "seconds": seconds}
     for name, function in _ON_CUDA.items():
-        seen[name] = _look(function) if available else {"problem": "PyTorch finds no CUDA device"}
-    return seen
+        looks[name] = _look(function) if available else {"problem": "PyTorch finds no CUDA device"}
+    return looks
 
 
 def _look(function: Callable[[], Facts]) -> Facts:
@@ -111,13 +111,13 @@ def _look(function: Callable[[], Facts]) -> Facts:
 
 def main(path: Path) -> int:
     """Look, write it as JSON and print it; the exit status is 1 where some of a CUDA device was not seen."""
-    seen = look()
-    text = json.dumps(seen, indent=1)
+    looks = look()
+    text = json.dumps(looks, indent=1)
     path.write_text(f"{text}\n", encoding="utf-8")
-    problems = [name for name, facts in seen.items() if "problem" in facts]
-    last = f"{len(seen) - len(problems)} of {len(seen)} looks saw something"
+    problems = [name for name, facts in looks.items() if "problem" in facts]
+    last = f"{len(looks) - len(problems)} of {len(looks)} looks saw something"
     sys.stdout.write(f"{text}\n{last}{': not ' if problems else ''}{', '.join(problems)}\n")
-    return int(seen["cuda"]["available"] and bool(problems))
+    return int(looks["cuda"]["available"] and bool(problems))
 
 
 if __name__ == "__main__":

@@ -1,23 +1,21 @@
 """Replicas of a model: none, on several GPUs of one process (dp), or in processes that torchrun starts (ddp).
 
-``batch_size`` is each replica's own. With ``ddp`` every rank runs the whole trial on its own share of the samples: the
-single process' order with batches ``world_size`` times as large, of which a rank has every ``world_size``-th sample.
-That is what ``DistributedSampler`` deals out, so that the ranks' k-th batches together are the k-th batch of one
-process, and the mean of their gradients is its gradient. With ``dp`` (``torch.nn.DataParallel``) the loader makes one
-batch for all replicas; it is moved to the first GPU, which deals it out in every step and computes the loss.
+``batch_size`` is each replica's own. With ``ddp`` every rank runs the whole trial on its own share of the samples, as
+``DistributedSampler`` deals it out: the ranks' k-th batches together are the k-th batch of one process, and the mean of
+their gradients is its gradient. With ``dp`` (``torch.nn.DataParallel``) the loader makes one batch for all replicas; it
+is moved to the first GPU, which deals it out in every step and computes the loss.
 
-A step of one rank waits for all (gradients are averaged in the backward pass), so all must take the same number of
-steps. They agree on it outside the window, from the slowest rank's pace before; inside, nobody asks. The window begins
-when all ranks are ready and ends when all are done. The first rank of a node reports; phases and spans are its own,
-samples are all's.
+A step of one rank waits for all, as gradients are averaged in the backward pass: all must take as many steps. They
+agree on it outside the window, from the slowest rank's pace before; inside, nobody asks. The window begins when all
+ranks are ready and ends when all are done. The first rank of a node reports: its own phases and spans, all's samples.
 
-Torchrun's own agent starts the ranks, through its API, as forks of the trial's process and in its group: a fork is as
-good as a fresh process, as for every trial, and a kill of the group leaves none of them. For the probes the agent is
-the main process, and ranks count among its workers.
+Torchrun's own agent starts the ranks, through its API, as forks of the trial's process and in its group: a kill of the
+group leaves none of them. For the probes the agent is the main process, and ranks count among its workers.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 from collections.abc import Callable
@@ -58,19 +56,15 @@ def replicate(job: Job, model: nn.Module) -> nn.Module:
     """Replicate the model of a trial as its cell asks."""
     if job.value("parallel") == "dp":
         return nn.DataParallel(model, device_ids=list(range(job.value("world_size"))))
-    if in_group():
-        devices = [torch.cuda.current_device()] if job.device == "cuda" else None
-        # None is PyTorch's own size. It counts from the second step on: the first is always one bucket.
-        size_mb = megabytes(model) if job.value("ddp_buckets") == "one" else None
-        replica = nn.parallel.DistributedDataParallel(model, device_ids=devices, bucket_cap_mb=size_mb)
-        replica.require_backward_grad_sync = job.value("ddp_buckets") != "none"  # as no_sync() has it
-        return replica
-    return model
-
-
-def megabytes(model: nn.Module) -> int:
-    """Size of a model's gradients in MiB, rounded up."""
-    return -(-sum(parameter.numel() * parameter.element_size() for parameter in model.parameters()) // 2**20)
+    if not in_group():
+        return model
+    devices = [torch.cuda.current_device()] if job.device == "cuda" else None
+    # None is PyTorch's own size. It counts from the second step on: the first is always one bucket.
+    whole_mib = math.ceil(sum(parameter.nbytes for parameter in model.parameters()) / 2**20)
+    size_mib = whole_mib if job.value("ddp_buckets") == "one" else None
+    replica = nn.parallel.DistributedDataParallel(model, device_ids=devices, bucket_cap_mb=size_mib)
+    replica.require_backward_grad_sync = job.value("ddp_buckets") != "none"  # as no_sync() has it
+    return replica
 
 
 def barrier(synchronize: Callable[[], None]) -> Callable[[], None]:
@@ -107,8 +101,8 @@ def agree(limits: Limits, pace_ns: int) -> Limits:
 
 def fixed_limits(limits: Limits, pace_ns: int) -> Limits:
     """Turn limits of time into a number of steps."""
-    wanted = max(limits.min_steps, -(-int(SPARE * limits.window_ns) // pace_ns))
-    steps = min(window.whole(wanted, limits.multiple), limits.capacity)
+    needed = max(limits.min_steps, -(-int(SPARE * limits.window_ns) // pace_ns))
+    steps = min(window.whole(needed, limits.multiple), limits.capacity)
     return Limits(0, steps, limits.multiple, steps)
 
 
@@ -148,10 +142,10 @@ def launch(job: Job, descriptor: int, work: Callable[[Job, Reporter], None]) -> 
         min_nodes=nodes,
         max_nodes=nodes,
         nproc_per_node=job.value("world_size") // nodes,
-        run_id=meeting.name if meeting else str(uuid4()),
+        run_id=f"{meeting.block}-{meeting.position}" if meeting else str(uuid4()),
         rdzv_backend="c10d",
         rdzv_endpoint=meeting.endpoint if meeting else "localhost:0",
-        rdzv_configs={"is_host": meeting.leads if meeting else True},
+        rdzv_configs={"is_host": not (meeting and meeting.turn)},
         local_addr=meeting.address if meeting else "127.0.0.1",
         max_restarts=0,
         monitor_interval=MONITOR_S,
@@ -197,5 +191,5 @@ def join(job: Job) -> None:
 
 def _interface(address: str) -> str:
     """The network interface of this machine that has an address."""
-    found = psutil.net_if_addrs().items()
-    return next(name for name, own in found if any(each.address == address for each in own))
+    interfaces = psutil.net_if_addrs().items()
+    return next(name for name, addresses in interfaces if any(one.address == address for one in addresses))

@@ -35,7 +35,7 @@ Samples = StampedDataset | StampedStream | IndexedDataset
 
 
 @dataclass(frozen=True, slots=True)
-class EpochBatches:
+class EpochSampler:
     """Batches of indices for one epoch at every iteration: a ``batch_sampler``."""
 
     batches: Iterator[list[int]]
@@ -49,14 +49,14 @@ class EpochBatches:
 class Epochs:
     """The batches of one epoch after the other, without end."""
 
-    source: Iterable[Batch]
+    loader: Iterable[Batch]
     begun: int = 0
     """Epochs whose first batch was asked for."""
 
     def __iter__(self) -> Iterator[Batch]:
         while True:
             self.begun += 1
-            yield from self.source
+            yield from self.loader
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +70,8 @@ class Feed:
     manifest: Manifest
     batch_bytes: int
     """Of the tensors of a batch."""
-    cached: float | None = None
-    """Share of what the window reads in the page cache before it was opened; None where no loader runs."""
+    cached_share: float | None = None
+    """Of what the window reads, in the page cache before it was opened; None where no loader runs."""
     most_steps: int | None = None
     """Steps that a window may have where a sample may be read once only."""
     settled_ns: int = 0
@@ -82,31 +82,32 @@ class Feed:
 
 def open_feed(job: Job, device: torch.device) -> Feed:
     """Open the packed samples of a trial and start what delivers them."""
-    if job.value("mode") in ("compute", "copy"):
-        manifest, dataset, collation = samples(job)
-        resident = _resident(job, device, dataset, collation)
-        return Feed(cycle(resident), None, manifest, _bytes(resident[0]))
     settling = time.perf_counter_ns()
-    fill_bytes = job.value("memory_limit_mib") << 20
-    cached = page_cache.settle(job.packed_root, job.value("page_cache"), fill_bytes)
-    manifest, dataset, collation = samples(job)
+    with_loader = job.value("mode") not in ("compute", "copy")
+    if with_loader:
+        fill_bytes = job.value("memory_limit_mib") << 20
+        cached_share = page_cache.settle(job.packed_root, job.value("page_cache"), fill_bytes)
+    manifest, dataset, collation = open_samples(job)
+    if not with_loader:
+        resident = _resident_batches(job, device, dataset, collation)
+        return Feed(cycle(resident), None, manifest, _bytes(resident[0]))
     if job.value("cache") != "none":
-        cached = page_cache.settle(window_folder(job), job.value("page_cache"))
+        cached_share = page_cache.settle(window_folder(job), job.value("page_cache"))
     settled_ns = time.perf_counter_ns() - settling
     most_steps = _most_steps(job, manifest.count, dataset) if job.single_pass else None
-    source = build_loader(job, dataset, collation, _batches(job, dataset, manifest.count))
-    epochs = Epochs(source) if job.value("epoch_steps") else None
+    loader = build_loader(job, dataset, collation, _sampler(job, dataset, manifest.count))
+    epochs = Epochs(loader) if job.value("epoch_steps") else None
     begun = time.perf_counter_ns()
-    batches: Iterator[Batch] = iter(epochs or source)
+    batches: Iterator[Batch] = iter(epochs or loader)
     if normalizer := collate.normalizer(job, "host"):
         batches = (batch._replace(fields=normalizer(batch.fields)) for batch in batches)
     first = next(batches)
     startup_ns = time.perf_counter_ns() - begun
     delivered = chain([first], batches)
-    return Feed(delivered, startup_ns, manifest, _bytes(first), cached, most_steps, settled_ns, epochs)
+    return Feed(delivered, startup_ns, manifest, _bytes(first), cached_share, most_steps, settled_ns, epochs)
 
 
-def samples(job: Job) -> tuple[Manifest, Samples, StampedCollate]:
+def open_samples(job: Job) -> tuple[Manifest, Samples, StampedCollate]:
     """Open the packed samples of a trial, its planted costs around them, and what makes batches of them.
 
     Where the cell asks for a cache, it is filled if it is not there, and stands in their place.
@@ -115,11 +116,9 @@ def samples(job: Job) -> tuple[Manifest, Samples, StampedCollate]:
     transform, collation = collate.build(job)
     transform, collation = plants.transform(job, transform), plants.collate(job, collation)
     if isinstance(reader, Stream):
-        if reader.shards < job.value("num_workers"):
-            raise InputError(
-                f"{job.packed_root}: {reader.shards} shards for {job.value('num_workers')} workers; expected one for "
-                "each"
-            )
+        shards, workers = reader.shards, job.value("num_workers")
+        if shards < workers:
+            raise InputError(f"{job.packed_root}: {shards} shards for {workers} workers; expected one for each")
         buffer = job.value("shuffle_buffer")
         stream = StampedStream(reader, transform, seed=job.seed, buffer=buffer, endless=not job.single_pass)
         return reader.manifest, stream, StampedCollate(stream, collation)
@@ -134,9 +133,8 @@ def samples(job: Job) -> tuple[Manifest, Samples, StampedCollate]:
 def open_packed(job: Job) -> Reader | Stream:
     """Open the packed samples of a trial as its cell says, without anything planted."""
     options = ReadOptions(job.value("decoder"), job.value("readahead"), job.value("swmr"))
-    packed: Reader | Stream = plugins.load("feedrate.formats", job.value("storage_format")).open(
-        job.packed_root, options
-    )
+    storage = plugins.load("feedrate.formats", job.value("storage_format"))
+    packed: Reader | Stream = storage.open(job.packed_root, options)
     return packed
 
 
@@ -151,19 +149,19 @@ def build_loader(
     """Assemble the loader that a cell names, over batches of indices or, without them, over a stream."""
     options = LoadOptions(**{field.name: job.value(field.name) for field in fields(LoadOptions)})
     plugin = plugins.load("feedrate.loaders", job.value("loader"))
-    source: Iterable[Batch] = plugin.build(dataset, collation, batches, options)
-    return source
+    loader: Iterable[Batch] = plugin.build(dataset, collation, batches, options)
+    return loader
 
 
-def _batches(job: Job, dataset: Samples, count: int) -> Iterable[list[int]] | None:
+def _sampler(job: Job, dataset: Samples, count: int) -> Iterable[list[int]] | None:
     """The order of a trial's samples, an epoch at a time or without end; a stream has its own."""
     if isinstance(dataset, StampedStream):
         return None
-    endless, steps = order(job, count), job.value("epoch_steps")
-    return EpochBatches(iter(endless), steps) if steps else endless
+    endless, steps = batch_order(job, count), job.value("epoch_steps")
+    return EpochSampler(iter(endless), steps) if steps else endless
 
 
-def order(job: Job, count: int) -> Batches:
+def batch_order(job: Job, count: int) -> Batches:
     """The order of a trial's samples, in batches of this process."""
     if job.value("index_kind") != "none":
         count = job.value("index_entries")
@@ -208,7 +206,7 @@ def planted_read_ns(job: Job, before: int, batches: int) -> int | None:
         return None
     count: int = job.value("n_samples")
     waits = plants.read_waits_ns(job, count)
-    stretch = islice(order(job, count), before, before + batches)
+    stretch = islice(batch_order(job, count), before, before + batches)
     return sum(waits[index % count] for batch in stretch for index in batch)
 
 
@@ -216,7 +214,7 @@ def _bytes(batch: Batch) -> int:
     return sum(field.nbytes for field in batch.fields)
 
 
-def _resident(job: Job, device: torch.device, dataset: Samples, collation: StampedCollate) -> list[Batch]:
+def _resident_batches(job: Job, device: torch.device, dataset: Samples, collation: StampedCollate) -> list[Batch]:
     """What comes in turn for ever: one batch on the device (compute), or batches on the host (copy)."""
     size = job.value("batch_size")
     if isinstance(dataset, StampedStream):

@@ -3,9 +3,10 @@
 A dataset of a million files holds a million paths, labels and sizes. Kept as Python objects in a list they are copied,
 page by page, into every forked worker that looks at them: reading an object counts a reference, which is a write. As
 arrays, or pickled one after the other into one buffer (as detectron2's ``NumpySerializedList`` does), they are a few
-objects, and workers share their pages. Spawned workers get a copy of their own at their start either way. The packed
-samples stand for all entries in turn, so that an index can be larger than what a disk has to hold. What an index takes
-is read from outside (``workers_uss_start_bytes``, ``workers_uss_end_bytes``); a lookup is part of reading.
+objects, and workers share their pages. Spawned workers get a copy of their own at their start either way.
+
+What an index takes is read from outside (``workers_uss_start_bytes``, ``workers_uss_end_bytes``); a lookup is part of
+reading. The packed samples stand for all entries in turn: an index can be larger than what a disk has to hold.
 """
 
 from __future__ import annotations
@@ -56,12 +57,9 @@ class NumpyIndex:
 
     def __init__(self, count: int) -> None:
         longest = len(f"train/n{0:08d}/{max(count - 1, 0):08d}.png")
-        rows = np.fromiter(
-            ((entry["path"].encode(), entry["label"], entry["size"]) for entry in entries(count)),
-            np.dtype([("path", f"S{longest}"), ("label", np.int64), ("size", np.int64)]),
-            count,
-        )
-        self._paths, self._labels, self._sizes = (rows[name].copy() for name in ("path", "label", "size"))
+        kinds = {"path": f"S{longest}", "label": "i8", "size": "i8"}
+        rows = np.fromiter((tuple(entry.values()) for entry in entries(count)), np.dtype([*kinds.items()]), count)
+        self._paths, self._labels, self._sizes = (rows[name].copy() for name in kinds)
 
     def __len__(self) -> int:
         return len(self._labels)

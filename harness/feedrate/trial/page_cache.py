@@ -51,23 +51,22 @@ def settle(root: Path, state: Literal["warm", "cold", "full"], fill_bytes: int =
             _evict(root)
         if state == "full":
             _read(root, fill_bytes)
-        share = cached(root)
-        for _ in range(_READS if state == "warm" else 0):
-            if share < 1:
-                _read(root)
-                share = cached(root)
+        share, reads = cached(root), 0
+        while state == "warm" and share < 1 and reads < _READS:
+            _read(root)
+            share, reads = cached(root), reads + 1
     except OSError as error:
         raise DataError(f"{error.filename or root}: {error.strerror}; delete {root} and run again") from error
+    stay = f"{root}: {share:.0%} of the samples stay in the page cache; expected"
     if state == "cold" and share > COLD:
         raise DataError(
-            f"{root}: {share:.0%} of the samples stay in the page cache; expected none for page_cache = cold. A file "
-            "system in memory (tmpfs) cannot be cold, nor can files that another process has mapped: choose another "
-            "folder with --data-root"
+            f"{stay} none for page_cache = cold. A file system in memory (tmpfs) cannot be cold, nor can files that "
+            "another process has mapped: choose another folder with --data-root"
         )
     if state == "warm" and share < WARM:
         raise DataError(
-            f"{root}: only {share:.0%} of the samples stay in the page cache; expected all for page_cache = warm. They "
-            "need more memory than is free: lower n_samples, or ask for page_cache = cold"
+            f"{stay} all for page_cache = warm. They need more memory than is free: lower n_samples, or ask for "
+            "page_cache = cold"
         )
     return share
 

@@ -5,16 +5,14 @@ held against a truth. A stage without a planted cost is handed back as it is and
 
 - A **wait** sleeps and uses no CPU, as storage lets a reader wait. The kernel wakes a sleeper late, by 50 to 80 us
   unless it is asked for better (``linux.exact_timers``) and by 5 to 20 us then. What a wait was late by is taken off
-  those that follow, at most half of each, so that the *mean* is as planted and no burst of short waits makes up for a
-  long one. More than ``LATE_NS`` is never owed: a process that was not run for longer has lost that time, which is a
-  fact about the machine and stays in the record.
+  those that follow, at most half of each, so that the *mean* is as planted. More than ``LATE_NS`` is never owed: a
+  process that was not run for longer has lost that time, which is a fact about the machine.
 - A **computation** burns CPU time of its thread, as decoding does: where cores are shared it lasts longer.
 - A **payload** is bytes that every sample carries to the device, where the model ignores them.
 
-A read's wait belongs to its sample, as a file is small or large: in one trial a sample waits equally long whenever and
-by whomever it is read. All cells of a block have one seed and plant the same. The waits of a set are equally likely
-slices of their distribution, dealt out by a seeded permutation: over a whole set their mean is exact, and a stretch of
-it is nearly as irregular as independent draws.
+A read's wait belongs to its sample, as a file is small or large. All cells of a block have one seed and plant the
+same. The waits of a set are equally likely slices of their distribution, dealt out by a seeded permutation: over a
+whole set their mean is exact, and a stretch of it is nearly as irregular as independent draws.
 """
 
 from __future__ import annotations
@@ -59,15 +57,15 @@ class Burn:
     """Computations that use as much CPU time as they should on average."""
 
     def __init__(self) -> None:
-        self._over = 0
+        self._late = 0
 
     def __call__(self, ns: int) -> None:
         """Compute for so many nanoseconds of this thread's CPU time, less what was computed too long before."""
         now = time.thread_time_ns
-        until = now() + ns - self._over
+        until = now() + ns - self._late
         while (ended := now()) < until:
             pass
-        self._over = ended - until
+        self._late = ended - until
 
 
 def waits_ns(mean_us: int, shape: str, count: int, seed: int) -> list[int]:
@@ -88,59 +86,37 @@ def waits_ns(mean_us: int, shape: str, count: int, seed: int) -> list[int]:
     waits: list[int] = np.rint(np.diff(curve) * slices * mean_us * 1000).astype(np.int64).tolist()
     # A stream of its own: the sampler's order has the same seed.
     order = np.random.default_rng((seed, 1)).permutation(count) % slices
-    return [waits[place] for place in order.tolist()]
+    return [waits[at] for at in order.tolist()]
 
 
 class _PlantedReader(Reader):
-    """A reader whose every read waits, or whose every decoding computes longer; a subclass says which."""
+    """A reader whose reads wait, each as long as its sample's wait is, and whose decodings compute longer."""
 
-    def __init__(self, inner: Reader) -> None:
+    def __init__(self, inner: Reader, waits_ns: list[int] | None, decode_ns: int) -> None:
         super().__init__(inner.root)
-        self._inner = inner
-
-    def read(self, index: int) -> Any:
-        return self._inner.read(index)
-
-    def decode(self, raw: Any) -> Sample:
-        return self._inner.decode(raw)
-
-
-class _SlowReader(_PlantedReader):
-    """Waits behind every read, as long as the sample's wait is."""
-
-    def __init__(self, inner: Reader, waits: list[int]) -> None:
-        super().__init__(inner)
-        self._waits = waits
-        self._wait = Wait()
+        self._inner, self._waits_ns, self._decode_ns = inner, waits_ns, decode_ns
+        self._wait, self._burn = Wait(), Burn()
 
     def read(self, index: int) -> Any:
         raw = self._inner.read(index)
-        self._wait(self._waits[index])
+        if self._waits_ns:
+            self._wait(self._waits_ns[index])
         return raw
-
-
-class _SlowDecoder(_PlantedReader):
-    """Computes behind every decoding."""
-
-    def __init__(self, inner: Reader, ns: int) -> None:
-        super().__init__(inner)
-        self._ns = ns
-        self._burn = Burn()
 
     def decode(self, raw: Any) -> Sample:
         sample = self._inner.decode(raw)
-        self._burn(self._ns)
+        if self._decode_ns:
+            self._burn(self._decode_ns)
         return sample
 
 
 def reader(job: Job, inner: Reader) -> Reader:
     """Plant what reading and decoding a sample cost; for waits, this process and its workers get exact timers."""
-    if job.value("decode_us"):
-        inner = _SlowDecoder(inner, job.value("decode_us") * 1000)
-    if job.value("read_us"):
+    decode_ns, read_us = job.value("decode_us") * 1000, job.value("read_us")
+    if read_us:
         linux.exact_timers()
-        inner = _SlowReader(inner, read_waits_ns(job, len(inner)))
-    return inner
+    waits = read_waits_ns(job, len(inner)) if read_us else None
+    return _PlantedReader(inner, waits, decode_ns) if waits or decode_ns else inner
 
 
 def read_waits_ns(job: Job, count: int) -> list[int]:

@@ -1,11 +1,8 @@
 """Packing a workload's samples in a storage format, once, so that what lies under ``data/`` is either whole or absent.
 
-Shapes, count and hash are taken as the samples pass by; what was written is forced to disk, described in
-``manifest.json``, read back in part, and only then renamed.
-
-What belongs into a folder is written beside it, under a name that holds this machine and process, and renamed when it
-is complete. What a killed process left is removed by the next one. Processes that want the same folder wait for each
-other, so the second has to look again whether there is anything left to do.
+What belongs into a folder is written beside it, under a name that holds this machine and process; it is forced to disk,
+described in ``manifest.json``, read back in part, and only then renamed. What a killed process left is removed by the
+next one. Processes that want the same folder wait for each other: the second looks again whether it is there.
 
 A set that is there already is read once, whole, before anything is measured on it: a byte that changed since it was
 packed is found by its checksum, and the set is packed anew. Formats without checksums of their own rely on that.
@@ -23,7 +20,7 @@ import shutil
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
@@ -72,10 +69,8 @@ def prepare(spec: DataSpec, storage_format: str, data_root: Path, progress: Prog
     storage = plugins.load("feedrate.formats", storage_format)
     root = dataset_root(data_root, spec, storage_format)
     task = f"while packing {spec.n_samples} samples of {spec.workload} as {storage_format}"
-    try:
+    with _disk_faults(root, task):
         manifest, notes = _load_intact(root, spec, workload, storage)
-    except OSError as error:
-        raise disk_fault(error, root, task) from error
     if manifest:
         return manifest
     with new_folder(root, task) as temp:
@@ -120,8 +115,7 @@ class _Observer:
             if self.count == 0:
                 self.first = sample
             if shapes_of(sample) != shapes_of(self.first):
-                shapes = f"{shapes_of(sample)}, the first {shapes_of(self.first)}"
-                raise DataError(f"sample {self.count} has shapes {shapes}")
+                raise DataError(f"sample {self.count} has shapes {shapes_of(sample)}, not {shapes_of(self.first)}")
             for field in sample:
                 self.hash.update(field.tobytes())
             yield sample
@@ -144,7 +138,6 @@ def _fill(
     if observer.count != spec.n_samples:
         raise InputError(f"{spec.workload}: has {observer.count} samples, n_samples asks for {spec.n_samples}")
     linux.sync_tree(temp)
-    pack_s = time.perf_counter() - started
     manifest = write_manifest(
         temp,
         count=observer.count,
@@ -152,7 +145,7 @@ def _fill(
         data_hash=observer.hash.hexdigest()[:16],
         workload_version=workload.VERSION,
         format_version=storage.VERSION,
-        pack_s=round(pack_s, 3),
+        pack_s=round(time.perf_counter() - started, 3),
         notes=(*notes, *source.notes),
     )
     _read_back(storage, temp, observer)
@@ -188,20 +181,15 @@ def new_folder(root: Path, task: str) -> Iterator[Path]:
     """
     prefix = f".{root.name}.{hashlib.sha256(platform.node().encode()).hexdigest()[:6]}."
     temp = root.parent / f"{prefix}{os.getpid()}.tmp"
-    try:
+    with _disk_faults(root, task), ExitStack() as stack:
+        stack.callback(shutil.rmtree, temp, ignore_errors=True)
         root.parent.mkdir(parents=True, exist_ok=True)
         lock = os.open(root.parent, os.O_RDONLY)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # it ends with this process, however that ends
-            _remove_stale(root.parent, prefix)
-            temp.mkdir()
-            yield temp
-        finally:
-            os.close(lock)
-    except OSError as error:
-        raise disk_fault(error, root, task) from error
-    finally:
-        shutil.rmtree(temp, ignore_errors=True)
+        stack.callback(os.close, lock)
+        fcntl.flock(lock, fcntl.LOCK_EX)  # it ends with this process, however that ends
+        _remove_stale(root.parent, prefix)
+        temp.mkdir()
+        yield temp
 
 
 def _remove_stale(folder: Path, prefix: str) -> None:
@@ -212,13 +200,17 @@ def _remove_stale(folder: Path, prefix: str) -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def disk_fault(error: OSError, root: Path, task: str) -> EnvironmentFault:
-    """Make the error for a disk that refuses."""
-    locked = error.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
-    advice = "make it writable" if locked else "free some space there"
-    return EnvironmentFault(
-        f"{root.parent}: {error.strerror or error} {task}; {advice}, or choose another folder with --data-root"
-    )
+@contextmanager
+def _disk_faults(root: Path, task: str) -> Iterator[None]:
+    """Say what a disk refuses, and what to do about it."""
+    try:
+        yield
+    except OSError as error:
+        locked = error.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
+        advice = "make it writable" if locked else "free some space there"
+        raise EnvironmentFault(
+            f"{root.parent}: {error.strerror or error} {task}; {advice}, or choose another folder with --data-root"
+        ) from error
 
 
 def install(temp: Path, root: Path) -> None:

@@ -1,12 +1,12 @@
 """Where the nodes of a cluster's sweep meet, so that a trial runs on several of them at the same moment.
 
 A server in the process that submitted the sweep knows where each node is. Nodes come to it before every block and
-trial (``Meeting.gate``), so that none prepares a trial while another is measured; and the processes of a trial once
-more when they have warmed up (``meet``), so that their windows begin together. Which nodes take part in a trial moves
-on by one from block to block: every node is among few and among many.
+trial (``Meeting.gate``), so that none prepares a trial while another is measured; and the processes of a trial when
+they have warmed up (``meet``), so that their windows begin together. Which nodes take part in a trial moves on by one
+from block to block: every node is among few and among many.
 
-XML-RPC of the standard library carries it. PyTorch's ``TCPStore`` needs torch in the process that submits, which loads
-none, and its waits know nothing of nodes that left. What nodes send is data; the path is a secret that only they know.
+XML-RPC carries it: PyTorch's ``TCPStore`` needs torch in the process that submits, which loads none, and its waits know
+nothing of nodes that left. What nodes send is data; the path is a secret that only they know.
 """
 
 from __future__ import annotations
@@ -15,38 +15,26 @@ import secrets
 import socket
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from http.client import HTTPConnection
 from socketserver import ThreadingMixIn
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 from xmlrpc.client import Error, ServerProxy, Transport
 from xmlrpc.server import SimpleXMLRPCRequestHandler, SimpleXMLRPCServer
 
 from feedrate.schema.errors import EnvironmentFault, InputError, TrialError
 
-Gate = tuple[int, int]
-"""Block and position of a trial."""
 BLOCK = -1
 """The position of the gate before a block."""
-BEGUN = "begun"
-_ENDS = ("budget", "differs", "closed")
-"""Why no gate opens any more."""
-ALIVE_S = 60
-"""A connection that waits is tried so often: networks forget those that are silent, and a machine may be gone."""
 LONG_S = 5.0
 """Whoever waits longer at a gate is said to wait; trials of the others take as long as that."""
 
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """A node's way to the others; of a trial, too, once the gate before it has opened.
-
-    Its waits raise KeyboardInterrupt when the sweep ends, EnvironmentFault where the server cannot be reached.
-    """
+    """A node's way to the others; of a trial, too, behind its gate. The sweep's end ends a wait as Ctrl-C does."""
 
     url: str
     """Of the server."""
@@ -58,47 +46,28 @@ class Meeting:
     address: str = ""
     """Of this node, as the others reach it."""
     endpoint: str = ""
-    """Host and port at which the first of the trial's nodes may listen."""
+    """At which the first of the trial's nodes may listen."""
 
     @property
     def turn(self) -> int:
-        """Which of the block's nodes this is, from 0; a trial of n nodes runs on the first n."""
+        """Which of the block's nodes this is, from 0; a trial of n nodes runs on the first n, and the first leads."""
         return (self.node - self.block) % self.nodes
 
-    @property
-    def leads(self) -> bool:
-        """Whether this node is the first of every trial of the block."""
-        return self.turn == 0
+    def gate(self, block: int, position: int = BLOCK, plan: str = "") -> Meeting | None:
+        """Wait until all nodes are at a trial, or at a block with the same digest of their plan: the meeting there.
 
-    @property
-    def name(self) -> str:
-        """Names the trial among all that meet here."""
-        return f"{self.block}-{self.position}"
-
-    def begin(self, block: int, plan: str) -> bool:
-        """Wait until all nodes are at a block with the same digest of their plan: whether the budget has room for it.
-
-        Raises an InputError where the plans differ.
+        None where the others went on to another trial, or the budget has no room; an InputError where plans differ.
         """
-        with _server(self.url) as server:
-            answer = server.gate(self.node, block, BLOCK, "", plan)
+        with _server(self.url) as (server, address), socket.socket() as kept:  # a port that nobody else takes meanwhile
+            kept.bind((address, 0))
+            word = plan or f"{address}:{kept.getsockname()[1]}"
+            answer = str(server.gate(self.node, block, position, word))
         if answer == "differs":
-            raise InputError(
-                "--together: the nodes do not plan the same cells; expected nodes that are equipped alike. make plan "
-                "on two of them says in what they differ"
-            )
-        if answer == "closed":
+            expected = "expected nodes that are equipped alike. make plan on two of them says in what they differ"
+            raise InputError(f"--together: the nodes do not plan the same cells; {expected}")
+        if answer == "closed" or (answer == "budget" and position != BLOCK):  # with it others ended, without this node
             raise KeyboardInterrupt
-        return answer != "budget"
-
-    def gate(self, block: int, position: int) -> Meeting | None:
-        """Wait until all nodes are at a trial: its meeting; None where the others went on without this node."""
-        with _server(self.url) as server:
-            address, port = _free_address(self.url)
-            answer = str(server.gate(self.node, block, position, f"{address}:{port}", ""))
-        if answer in _ENDS:  # where this node was thought lost, the others may have ended with the budget
-            raise KeyboardInterrupt
-        if answer == "gone":
+        if answer == "budget" or (answer == "gone" and position != BLOCK):
             return None
         return replace(self, block=block, position=position, address=address, endpoint=answer)
 
@@ -106,23 +75,14 @@ class Meeting:
 def meet(meeting: Meeting, nodes: int) -> None:
     """Wait, in a trial's process, until all its nodes have warmed up; a TrialError says that one of them will not."""
     try:
-        with _server(meeting.url) as server:
+        with _server(meeting.url) as (server, _):
             answer = str(server.start(meeting.node, meeting.block, meeting.position, nodes))
     except KeyboardInterrupt:
         answer = "the sweep ends"
     except EnvironmentFault:  # which names a machine: this message is a published row's
         answer = "the others cannot be reached"
-    if answer != BEGUN:
+    if answer != "begun":
         raise TrialError(f"the window did not begin on all {nodes} nodes: {answer}")
-
-
-class _Arrival(NamedTuple):
-    """When a node came to a gate, and with what."""
-
-    gate: Gate = (0, BLOCK - 1)
-    since: float = 0.0
-    endpoint: str = ""
-    plan: str = ""
 
 
 class Rendezvous(ThreadingMixIn, SimpleXMLRPCServer):
@@ -139,84 +99,75 @@ class Rendezvous(ThreadingMixIn, SimpleXMLRPCServer):
         self._changed = threading.Condition()
         self._nodes, self._budget_s = nodes, budget_s
         self._going = set(range(nodes))
-        self._last = dict.fromkeys(range(nodes), _Arrival())
-        self._opened = _Arrival().gate  # the last gate that has
+        self._opened = (0, BLOCK - 1)  # the last gate that has
+        self._last = dict.fromkeys(range(nodes), self._opened)  # node to the gate that it came to last, and to when
+        self._since = dict.fromkeys(range(nodes), 0.0)
+        self._words = dict.fromkeys(range(nodes), "")  # what it said there: its plan at a block, or where it listens
         self._blocks: list[float] = []  # when each began; the first with its first trial, as packing comes once
-        self._warm: defaultdict[Gate, set[int]] = defaultdict(set)  # trial to nodes
-        self._begun: set[Gate] = set()  # trials whose windows have
-        self._end = ""  # one of _ENDS, once the sweep ends
-        self.register_function(self.gate)  # type: ignore[arg-type] # typeshed knows no five arguments
+        self._warm: set[int] = set()  # nodes where the trial behind the last gate has warmed up
+        self._begun: tuple[int, int] | None = None  # the last trial whose windows have
+        self._end = ""  # why no gate opens any more: budget, differs, closed
+        self.register_function(self.gate)  # type: ignore[arg-type] # typeshed knows other arguments
         self.register_function(self.start)  # type: ignore[arg-type]
-        threading.Thread(target=self.serve_forever, daemon=True).start()
+        threading.Thread(target=self.serve_forever, args=(0.1,), daemon=True).start()  # how soon it notices its end
 
-    def gate(self, node: int, block: int, position: int, endpoint: str, plan: str) -> str:
+    def gate(self, node: int, block: int, position: int, word: str) -> str:
         """Wait at a gate: where the trial's first node listens, else why there is no trial."""
         gate = block, position
         with self._changed:
-            self._last[node] = _Arrival(gate, time.monotonic(), endpoint, plan)
-            self._warm[self._opened].discard(node)  # where it was lost, its process of the trial is, too
-            self._changed.notify_all()
-            self._changed.wait_for(lambda: self._is_open(gate))
-            missed = self._opened > gate or self._last[node].gate != gate
-            return self._end or ("gone" if missed else self._last[block % self._nodes].endpoint)
+            self._last[node], self._since[node], self._words[node] = gate, time.monotonic(), word
+            self._warm.discard(node)  # where it was lost, its process of the trial is, too
+            self._open_where_all_are()
+            self._changed.wait_for(lambda: self._end or self._opened >= gate)
+            here = self._opened == gate == self._last[node]
+            return self._end or (self._words[block % self._nodes] if here else "gone")
 
-    def _is_open(self, gate: Gate) -> bool:
-        """Whether nobody need wait at a gate any more; who asks when all are there opens it."""
-        if self._end or self._opened >= gate:
-            return True
-        arrivals = [self._last[node] for node in self._going]
-        if any(arrival.gate != gate for arrival in arrivals):
-            return False
-        self._opened, now = gate, time.monotonic()
-        if gate[1] == BLOCK:
-            self._blocks.append(now)
-            block_s = (now - self._blocks[0]) / max(1, len(self._blocks) - 1)
-            if len({arrival.plan for arrival in arrivals}) > 1:
-                self._end = "differs"
-            elif self._budget_s and len(self._blocks) * block_s > self._budget_s:
-                self._end = "budget"
-        elif gate[1] == 0 and len(self._blocks) == 1:
-            self._blocks[0] = now
+    def _open_where_all_are(self) -> None:
+        """Open the gate at which all stand that still sweep, and wake whoever waits."""
+        gates, now = {self._last[node] for node in self._going}, time.monotonic()
+        if len(gates) == 1 and max(gates) > self._opened and not self._end:
+            self._opened, self._warm = max(gates), set()
+            if self._opened[1] == BLOCK:
+                self._blocks.append(now)
+                total_s = (now - self._blocks[0]) / max(1, len(self._blocks) - 1) * len(self._blocks)
+                differ = len({self._words[node] for node in self._going}) > 1
+                self._end = "differs" if differ else "budget" if self._budget_s and total_s > self._budget_s else ""
+            elif self._opened[1] == 0 and len(self._blocks) == 1:
+                self._blocks[0] = now
         self._changed.notify_all()
-        return True
 
     def start(self, node: int, block: int, position: int, nodes: int) -> str:
-        """Wait until a trial has warmed up on all its nodes: ``BEGUN``, else why it will not begin."""
-        trial = block, position
-        team = {(block + turn) % self._nodes for turn in range(nodes)}
-        with self._changed:
-            if trial in self._begun:  # the node was lost in between
-                return "the others began without it"
-            self._warm[trial].add(node)
-            self._changed.notify_all()
-            return self._changed.wait_for(lambda: self._outcome(trial, team))
+        """Wait until a trial has warmed up on all its nodes: ``begun``, else why it will not begin."""
+        trial, team = (block, position), {(block + turn) % self._nodes for turn in range(nodes)}
 
-    def _outcome(self, trial: Gate, team: set[int]) -> str:
-        """``BEGUN``, or why a trial will not begin; empty while that is open."""
-        if trial in self._begun:
-            return BEGUN
-        if self._end:
-            return "the sweep ends"
-        # Others may have moved on because of one that left: name that one.
-        if absent := team - self._going or {node for node in team if self._last[node].gate > trial}:
-            return f"that of node {min(absent)} ended before"
-        if not team <= self._warm[trial]:
-            return ""
-        self._begun.add(trial)
-        return BEGUN
+        def outcome() -> str:
+            # Others may have moved on because of one that left: name that one.
+            absent = team - self._going or {other for other in team if self._last[other] > trial}
+            if self._begun != trial and (self._end or absent):
+                return "the sweep ends" if self._end else f"that of node {min(absent)} ended before"
+            if team <= self._warm:
+                self._begun = trial
+            return "begun" if self._begun == trial else ""
+
+        with self._changed:
+            if self._begun == trial:  # the node was lost in between
+                return "the others began without it"
+            self._warm.add(node)
+            self._changed.notify_all()
+            return self._changed.wait_for(outcome)
 
     def behind(self) -> set[int]:
         """Nodes for which another has waited at a gate for more than ``LONG_S``."""
         with self._changed:
-            since = {node: last.since for node, last in self._last.items() if last.gate > self._opened}
-            long = not self._end and any(time.monotonic() - moment > LONG_S for moment in since.values())
-            return self._going - since.keys() if long else set()
+            waiting = {node for node in self._going if self._last[node] > self._opened}
+            long = not self._end and any(time.monotonic() - self._since[node] > LONG_S for node in waiting)
+            return self._going - waiting if long else set()
 
     def leave(self, node: int) -> None:
         """Go on without a node."""
         with self._changed:
             self._going.discard(node)
-            self._changed.notify_all()
+            self._open_where_all_are()
 
     def close(self) -> None:
         """Open no gate any more, and end the server."""
@@ -231,36 +182,29 @@ class Rendezvous(ThreadingMixIn, SimpleXMLRPCServer):
 
 
 class _Waiting(Transport):
-    def make_connection(self, host: Any) -> HTTPConnection:
-        """Open a connection that is kept alive."""
+    """Opens a connection that is kept alive: whoever waits may do so for hours, and networks forget the silent."""
+
+    def make_connection(self, host: Any) -> Any:
         connection = super().make_connection(host)
-        connection.connect()
-        connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL):
-            connection.sock.setsockopt(socket.IPPROTO_TCP, option, ALIVE_S)
+        if connection.sock is None:
+            connection.connect()
+            opened: Any = connection.sock
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL):
+                opened.setsockopt(socket.IPPROTO_TCP, option, 60)  # seconds
         return connection
 
 
 @contextmanager
-def _server(url: str) -> Iterator[ServerProxy]:
-    """Ask the server, however long it takes; one that is gone ends the caller as Ctrl-C does."""
+def _server(url: str) -> Iterator[tuple[ServerProxy, str]]:
+    """Give the server, and this machine's address towards it; a server that is gone ends the caller as Ctrl-C does."""
+    transport = _Waiting()
     try:
-        with ServerProxy(url, _Waiting()) as server:
-            yield server
+        with ServerProxy(url, transport) as server:
+            yield server, transport.make_connection(urlsplit(url).netloc).sock.getsockname()[0]
     except (ConnectionRefusedError, ConnectionResetError, Error) as error:
         raise KeyboardInterrupt from error
     except OSError as error:
-        raise EnvironmentFault(
-            f"--together: {urlsplit(url).netloc} cannot be reached: {error}; expected that nodes can open connections "
-            "to the machine where the sweep was typed"
-        ) from error
-
-
-def _free_address(url: str) -> tuple[str, int]:
-    """This machine's address in the network through which it reaches the server, and a port that is free there."""
-    server = urlsplit(url)
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way, socket.socket() as free:
-        way.connect((server.hostname, server.port))  # sends nothing
-        free.bind((way.getsockname()[0], 0))
-        address, port = free.getsockname()
-        return address, port
+        problem = f"--together: {urlsplit(url).netloc} cannot be reached: {error}"
+        advice = "expected that nodes can open connections to the machine where the sweep was typed"
+        raise EnvironmentFault(f"{problem}; {advice}") from error

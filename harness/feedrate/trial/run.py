@@ -19,7 +19,7 @@ from feedrate.trial import cache, distributed, loop, page_cache, rendezvous, sta
 from feedrate.trial.feed import Feed, open_feed, planted_read_ns, window_folder
 from feedrate.trial.job import Job, Reporter
 from feedrate.trial.stages import Timeline
-from feedrate.trial.step import REHEARSALS, Training, count_shapes
+from feedrate.trial.step import REHEARSALS, Training, count_sizes
 
 
 def run_trial(job: Job, reporter: Reporter) -> None:
@@ -133,7 +133,7 @@ def window_limits(job: Job, most: int | None = None) -> loop.Limits:
 
 def _round_steps(job: Job) -> int:
     """Steps after which all repeats: an epoch or a batch of every worker; all sizes of images."""
-    return lcm(int(job.value("epoch_steps")) or max(1, job.value("num_workers")), count_shapes(job))
+    return lcm(int(job.value("epoch_steps")) or max(1, job.value("num_workers")), count_sizes(job))
 
 
 def throughput(job: Job, window: loop.Window) -> dict[str, Any]:
@@ -223,9 +223,9 @@ def _data(job: Job, feed: Feed) -> dict[str, Any]:
     """Which samples were read, and which share of them lay in the page cache before and after."""
     manifest = feed.manifest
     columns: dict[str, Any] = {"data_hash": manifest.data_hash, "workload_version": manifest.workload_version}
-    if feed.cached is not None:
+    if feed.cached_share is not None:
         columns |= {
-            "cached_before_pct": 100 * feed.cached,
+            "cached_before_pct": 100 * feed.cached_share,
             "cached_after_pct": 100 * page_cache.cached(window_folder(job)),
             "stored_bytes": manifest.bytes,
             "pack_ns": round(manifest.pack_s * 1e9),

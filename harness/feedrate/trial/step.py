@@ -23,10 +23,10 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from functools import cache, partial
-from itertools import cycle
+from itertools import cycle, repeat
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -44,9 +44,8 @@ are recorded in the step behind one that warms them up."""
 CUDA_REHEARSALS = 2
 """Steps of one shape after which CUDA has loaded its libraries and chosen its algorithms, memory of both passes."""
 AMP_TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
-SIZE_STEP = 8
-"""Pixels by which one size of ``vary_shapes`` is smaller than the one before."""
-MAX_SIZES = 4
+SIZE_STEP, MAX_SIZES = 8, 4
+"""Pixels by which one size of ``vary_shapes`` is smaller than the one before, and how many sizes there are at most."""
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """(output, target) → a scalar tensor."""
 Wrap = Callable[[torch.nn.Module], torch.nn.Module]
@@ -63,8 +62,8 @@ class Step(NamedTuple):
     """Update of the weights; gradients are cleared for the next step."""
 
 
-class RealStep:
-    """Forward and loss, backward, optimizer (Adam) of a network."""
+class PlainStep:
+    """Forward and loss, backward, optimizer (Adam) of a network, and nothing around them."""
 
     def __init__(self, model: torch.nn.Module, loss: Loss, *, set_to_none: bool = True) -> None:
         self._model = model
@@ -101,7 +100,7 @@ class Training:
     optimizer: torch.optim.Optimizer
     rehearsals: int
     """Steps that make all code that the trial runs; 0 where nothing is compiled, loaded or chosen."""
-    overflows: Overflows | None
+    overflows: OverflowCount | None
     """Counts steps that were not finite; None without mixed precision."""
 
     def rehearse(self, run_step: Callable[[], object]) -> None:
@@ -122,31 +121,31 @@ def build(job: Job, device: torch.device, wrap: Wrap) -> Training:
     if device.type == "cuda":
         _set_libraries(job)
     loss = plugins.load("feedrate.workloads", job.value("workload")).loss
-    bare = bare_network(job, device)
+    network = build_network(job, device)
     fusion, amp, debug = (job.value(axis) for axis in ("fusion", "amp", "debug"))
-    outputs = None if job.value("d2h") == "none" else Outputs(job.value("d2h"), job.value("d2h_every"))
-    real = RealStep(
-        fused(bare, fusion, wrap),
+    outputs = None if job.value("d2h") == "none" else OutputCopies(job.value("d2h"), job.value("d2h_every"))
+    plain = PlainStep(
+        _fuse(network, fusion, wrap),
         outputs.watch_loss(loss) if outputs else loss,
         set_to_none=job.value("zero_grad") == "none",
     )
-    step = scaled(real, device) if job.value("grad_scaler") else real.step()
-    step = _on_images(job, step if amp == "off" else autocast(step, device, amp))
+    step = with_scaler(plain, device) if job.value("grad_scaler") else plain.step()
+    step = _on_images(job, step if amp == "off" else with_autocast(step, device, amp))
     if job.value("create_on") != "none":
-        step = tensor_created(step, device, job.value("create_on"))
+        step = with_random_tensor(step, device, job.value("create_on"))
     if debug in GRADIENT_CHECKS:
-        step = gradients_checked(step, bare, loss, GRADIENT_CHECKS[debug])
-    overflows = None if amp == "off" else Overflows(real.adam)
+        step = with_gradient_check(step, network, loss, GRADIENT_CHECKS[debug])
+    overflows = None if amp == "off" else OverflowCount(plain.adam)
     if overflows:
         step = overflows.watch(step)
     if outputs:
-        step = outputs.copied_back(step)
+        step = outputs.watch_step(step)
     if job.value("sync_every_step"):
-        step = loss_read(step)
+        step = with_loss_read(step)
     if debug in DEBUG_CONTEXTS:
-        step = in_context(step, DEBUG_CONTEXTS[debug])
+        step = with_context(step, DEBUG_CONTEXTS[debug])
     rehearsals = max(REHEARSALS.get(fusion, 0), CUDA_REHEARSALS if device.type == "cuda" else 0)
-    return Training(step, bare, real.adam, rehearsals * count_shapes(job), overflows)
+    return Training(step, network, plain.adam, rehearsals * count_sizes(job), overflows)
 
 
 def _set_libraries(job: Job) -> None:
@@ -160,7 +159,7 @@ def _set_libraries(job: Job) -> None:
     torch.backends.cuda.matmul.allow_tf32 = False
 
 
-def bare_network(job: Job, device: torch.device) -> torch.nn.Module:
+def build_network(job: Job, device: torch.device) -> torch.nn.Module:
     """Make the network of a trial where it runs, with the knobs that its file declares, its weights laid out."""
     file = plugins.load("feedrate.workloads.models", job.value("model"))
     knobs = {knob: job.value(knob) for knob in file.KNOBS}
@@ -172,22 +171,18 @@ def bare_network(job: Job, device: torch.device) -> torch.nn.Module:
     return network
 
 
-def fused(network: torch.nn.Module, fusion: str, wrap: Wrap) -> torch.nn.Module:
+def _fuse(network: torch.nn.Module, fusion: str, wrap: Wrap) -> torch.nn.Module:
     """Make the network that is called; its parameters stay the bare one's."""
-    if fusion == "compile":
-        compiled = torch.compile(wrap(network), dynamic=False, options={"compile_threads": 1})
-        return cast(torch.nn.Module, compiled)
-    if fusion == "cuda_graphs":  # what mode="reduce-overhead" stands for
-        recorded = torch.compile(
-            wrap(network), dynamic=False, options={"compile_threads": 1, "triton.cudagraphs": True}
-        )
-        return cast(torch.nn.Module, recorded)
     if fusion == "script":
         with warnings.catch_warnings():
             # TorchScript is deprecated: the question is whether it helps where it is still there.
             warnings.filterwarnings("ignore", message=".*torch.jit.script.* is deprecated")
             network = cast(torch.nn.Module, torch.jit.script(network))
-    return wrap(network)
+    if fusion not in ("compile", "cuda_graphs"):
+        return wrap(network)
+    graphs = {"triton.cudagraphs": True} if fusion == "cuda_graphs" else {}  # what mode="reduce-overhead" stands for
+    compiled = torch.compile(wrap(network), dynamic=False, options={"compile_threads": 1, **graphs})
+    return cast(torch.nn.Module, compiled)
 
 
 def image_sizes(patch_size: int) -> list[int]:
@@ -196,46 +191,47 @@ def image_sizes(patch_size: int) -> list[int]:
     return [patch_size, *(size for size in smaller if size >= SIZE_STEP)]
 
 
-def count_shapes(job: Job) -> int:
+def count_sizes(job: Job) -> int:
     """Count the sizes that a trial's images have in turn."""
     return len(image_sizes(job.value("patch_size"))) if job.value("vary_shapes") else 1
 
 
 def _on_images(job: Job, step: Step) -> Step:
     if job.value("memory_format") == "channels_last":
-        step = channels_last(step)
-    return varied_shapes(step, job.value("patch_size")) if job.value("vary_shapes") else step
+        step = with_channels_last(step)
+    return with_sizes(step, job.value("patch_size")) if job.value("vary_shapes") else step
 
 
-def channels_last(step: Step) -> Step:
+def with_channels_last(step: Step) -> Step:
     """Lay images out with the channel as the fastest dimension; the conversion is part of ``forward``."""
-    last = torch.channels_last
-
-    def forward(fields: Fields) -> torch.Tensor:
-        images = (f.contiguous(memory_format=last) if f.dim() == 4 else f for f in fields[:2])
-        return step.forward(tuple(images))
-
-    return step._replace(forward=forward)
+    return _with_images(step, repeat(lambda image: image.contiguous(memory_format=torch.channels_last)))
 
 
-def varied_shapes(step: Step, patch_size: int) -> Step:
+def with_sizes(step: Step, patch_size: int) -> Step:
     """Cut images to another size from step to step; the cut, a copy, is part of ``forward``; labels stay."""
-    sizes = cycle(image_sizes(patch_size))
+
+    def cut(image: torch.Tensor, size: int) -> torch.Tensor:
+        return image[..., :size, :size].contiguous()
+
+    return _with_images(step, cycle(partial(cut, size=size) for size in image_sizes(patch_size)))
+
+
+def _with_images(step: Step, changes: Iterator[Callable[[torch.Tensor], torch.Tensor]]) -> Step:
+    """Change the images of a batch, input and perhaps target, in each step by the next of some functions."""
 
     def forward(fields: Fields) -> torch.Tensor:
-        size = next(sizes)
-        images = (f[..., :size, :size].contiguous() if f.dim() == 4 else f for f in fields[:2])
-        return step.forward(tuple(images))
+        change = next(changes)
+        return step.forward(tuple(change(field) if field.dim() == 4 else field for field in fields[:2]))
 
     return step._replace(forward=forward)
 
 
-def autocast(step: Step, device: torch.device, amp: str) -> Step:
+def with_autocast(step: Step, device: torch.device, amp: str) -> Step:
     """Run forward pass and loss in mixed precision; the backward pass stays outside, as in PyTorch's own recipe."""
     return step._replace(forward=torch.autocast(device.type, dtype=AMP_TYPES[amp])(step.forward))
 
 
-def scaled(real: RealStep, device: torch.device) -> Step:
+def with_scaler(plain: PlainStep, device: torch.device) -> Step:
     """Scale the loss, and skip the update when a gradient overflowed.
 
     ``GradScaler`` reads back in every step whether gradients were finite: that wait is part of what scaling costs.
@@ -243,17 +239,17 @@ def scaled(real: RealStep, device: torch.device) -> Step:
     scaler = torch.amp.GradScaler(device.type)
 
     def backward(loss: torch.Tensor) -> None:
-        real.backward(scaler.scale(loss))
+        plain.backward(scaler.scale(loss))
 
     def optimize(_: None) -> None:
-        scaler.step(real.adam)
+        scaler.step(plain.adam)
         scaler.update()
-        real.clear()
+        plain.clear()
 
-    return Step(real.forward, backward, optimize)
+    return Step(plain.forward, backward, optimize)
 
 
-class Overflows:
+class OverflowCount:
     """Counts steps that were not finite, without a kernel or a synchronisation in any of them.
 
     Every step's loss, a number on the device, is kept and looked at after the window; updates are counted on the host.
@@ -292,7 +288,7 @@ class Overflows:
         return max(not_finite, len(self._losses) - self._updates)
 
 
-def tensor_created(step: Step, device: torch.device, where: str) -> Step:
+def with_random_tensor(step: Step, device: torch.device, where: str) -> Step:
     """Make a tensor of random numbers in every step, of the input's shape, and add none of it to the input.
 
     Both sides draw as many numbers and add as many products (with 0, which leaves the input as it was): they differ in
@@ -302,13 +298,13 @@ def tensor_created(step: Step, device: torch.device, where: str) -> Step:
 
     def forward(fields: Fields) -> torch.Tensor:
         image, *others = fields
-        made = torch.rand(image.shape, dtype=image.dtype, device=source).to(device)
-        return step.forward((torch.add(image, made, alpha=0), *others))
+        noise = torch.rand(image.shape, dtype=image.dtype, device=source).to(device)
+        return step.forward((torch.add(image, noise, alpha=0), *others))
 
     return step._replace(forward=forward)
 
 
-class Outputs:
+class OutputCopies:
     """The model's outputs, every n-th of which is copied back to the host at the end of its step."""
 
     def __init__(self, where: str, every: int) -> None:
@@ -330,7 +326,7 @@ class Outputs:
 
         return watched
 
-    def copied_back(self, step: Step) -> Step:
+    def watch_step(self, step: Step) -> Step:
         """Copy outputs back when a step ends; the copy, or its launch, is part of ``optimizer``."""
 
         def optimize(_: None) -> None:
@@ -364,11 +360,10 @@ class PinnedBuffers:
 
     def _buffer(self, output: torch.Tensor) -> tuple[torch.Tensor, torch.Event]:
         """A buffer of the same shape and layout, and the event that ends a copy into it."""
-        buffer = torch.empty_like(output, device="cpu", pin_memory=True)
-        return buffer, torch.Event()
+        return torch.empty_like(output, device="cpu", pin_memory=True), torch.Event()
 
 
-def loss_read(step: Step) -> Step:
+def with_loss_read(step: Step) -> Step:
     """Read the loss (``loss.item()``) at the end of every step; the wait for the device is part of ``optimizer``.
 
     It comes last, so that the host waits for all that the step has put on the compute stream.
@@ -376,9 +371,8 @@ def loss_read(step: Step) -> Step:
     losses: list[torch.Tensor] = []
 
     def forward(fields: Fields) -> torch.Tensor:
-        loss = step.forward(fields)
-        losses.append(loss)
-        return loss
+        losses.append(step.forward(fields))
+        return losses[-1]
 
     def optimize(_: None) -> None:
         step.optimizer(None)
@@ -404,24 +398,22 @@ GRADIENT_CHECKS: dict[str, Callable[..., bool]] = {
 }
 
 
-def in_context(step: Step, make: Callable[[], AbstractContextManager[Any]]) -> Step:
+def with_context(step: Step, make: Callable[[], AbstractContextManager[Any]]) -> Step:
     """Enter a new context when a step begins and leave it when the step has ended."""
-    entered: list[AbstractContextManager[Any]] = []
+    entered = ExitStack()
 
     def forward(fields: Fields) -> torch.Tensor:
-        context = make()
-        context.__enter__()
-        entered.append(context)
+        entered.enter_context(make())
         return step.forward(fields)
 
     def optimize(_: None) -> None:
         step.optimizer(None)
-        entered.pop().__exit__(None, None, None)
+        entered.close()
 
     return step._replace(forward=forward, optimizer=optimize)
 
 
-def gradients_checked(step: Step, model: torch.nn.Module, loss: Loss, check: Callable[..., bool]) -> Step:
+def with_gradient_check(step: Step, model: torch.nn.Module, loss: Loss, check: Callable[..., bool]) -> Step:
     """Check the gradients of every batch's loss after the backward pass."""
     double = copy.deepcopy(model).double()
     batches: list[Fields] = []

@@ -2,9 +2,8 @@
 
 The witness is a fresh, small Python that blocks in ``read`` on a pipe. It stamps each byte with
 ``CLOCK_MONOTONIC_RAW``, which no time server slews (feedrate's own clock is ``CLOCK_MONOTONIC``), and sends its stamps
-to the parent of the trial by itself: the process that is measured never sees them. It adds the time in which a byte
-wakes it: some ten microseconds at each border, and on a busy machine milliseconds, unless the system lets it run before
-others (it asks for real-time priority). It does *not* show whether the right thing was timed.
+to the trial's parent itself. It adds the time in which a byte wakes it: some ten microseconds at each border, and on a
+busy machine milliseconds, unless the system grants it the real-time priority that it asks for.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ def visit(sample: Sample, random: Random, decode: DecodeFile, scales: Sequence[i
     file, label, height, width = unpack(sample)
     crop = draw(random, height, width)
     able = scales if kind(file) == "jpeg" else ()
-    scale = max((each for each in able if min(crop.height, crop.width) >= each * size), default=1)
+    scale = max((scale for scale in able if min(crop.height, crop.width) >= scale * size), default=1)
     two_bytes = np.array([label], "<u2").view(np.uint8).reshape(1, 1, 2)
     return Decoded(decode(file, height, width, scale), scale, crop, two_bytes)
 
@@ -104,8 +104,8 @@ def augment(decoded: Decoded, size: int) -> Sample:
     """Crop an image, resize and perhaps flip it: (image, label), uint8, size × size × 3 and 1 × 1 × 2."""
     pixels, by, crop, label = decoded
     top, left, bottom, right = crop.top, crop.left, crop.top + crop.height, crop.left + crop.width
-    part = pixels[top // by : -(-bottom // by), left // by : -(-right // by)]
-    return resized(torch.from_numpy(part).permute(2, 0, 1), size, crop.flipped).permute(1, 2, 0).numpy(), label
+    cut = pixels[top // by : -(-bottom // by), left // by : -(-right // by)]
+    return resized(torch.from_numpy(cut).permute(2, 0, 1), size, crop.flipped).permute(1, 2, 0).numpy(), label
 
 
 def resized(image: torch.Tensor, size: int, flipped: bool) -> torch.Tensor:

@@ -35,8 +35,8 @@ def normalize(
         images[:, channel].sub_(mean).div_(std)
     lowest, *higher = fields[1].flatten(1).T.clone(memory_format=torch.contiguous_format)
     classes = empty(lowest, dtype=torch.int64).copy_(lowest)
-    for place, byte in enumerate(higher, start=1):
-        classes += byte.to(torch.int64) << 8 * place
+    for index, byte in enumerate(higher, start=1):
+        classes += byte.to(torch.int64) << 8 * index
     return images, classes
 
 

@@ -73,9 +73,9 @@ def pictures(folder: Path, names: Iterable[Path]) -> list[Picture]:
 
 
 def evenly(count: int, wanted: int) -> list[int]:
-    """Choose places out of ``count``, in order, as evenly spread as can be; all of them if more are wanted."""
+    """Choose numbers out of ``count``, in order, as evenly spread as can be; all of them if more are wanted."""
     wanted = min(count, wanted)
-    return [place * count // wanted for place in range(wanted)]
+    return [k * count // wanted for k in range(wanted)]
 
 
 def pairs(pictures: Sequence[Picture], spec: DataSpec) -> Source:
@@ -92,7 +92,7 @@ def pairs(pictures: Sequence[Picture], spec: DataSpec) -> Source:
 def _draw(pictures: Sequence[Picture], spec: DataSpec, notes: Notes) -> Iterator[Sample]:
     left, last = spec.n_samples, None
     least = -(-spec.patch_size // spec.scale) * spec.scale
-    for place, picture in enumerate(pictures):
+    for number, picture in enumerate(pictures):
         if left == 0:
             break
         try:
@@ -104,20 +104,20 @@ def _draw(pictures: Sequence[Picture], spec: DataSpec, notes: Notes) -> Iterator
         except Unusable as reason:
             notes.skip(picture.name, str(reason))
             continue
-        share = -(-left // (len(pictures) - place))
-        yield from _cut(pair, place, range(share), spec.patch_size)
-        left, last = left - share, (pair, place, share)
+        share = -(-left // (len(pictures) - number))
+        yield from _cut(pair, number, range(share), spec.patch_size)
+        left, last = left - share, (pair, number, share)
     notes.close()
     if last is None:
         where = spec.source or spec.workload
         raise InputError(f"{where}: none of {len(pictures)} images can be used ({notes.lines[0]})")
-    pair, place, taken = last
-    yield from _cut(pair, place, range(taken, taken + left), spec.patch_size)
+    pair, number, taken = last
+    yield from _cut(pair, number, range(taken, taken + left), spec.patch_size)
 
 
-def _cut(pair: tuple[Image, Image], place: int, numbers: range, size: int) -> Iterator[Sample]:
+def _cut(pair: tuple[Image, Image], number: int, patches: range, size: int) -> Iterator[Sample]:
     height, width = pair[0].shape[:2]
-    for number in numbers:
-        draw = mix((place << 32) + number)
+    for patch in patches:
+        draw = mix((number << 32) + patch)
         top, left = (draw >> 32) % (height - size + 1), (draw & 0xFFFFFFFF) % (width - size + 1)
         yield tuple(image[top : top + size, left : left + size].copy() for image in pair)

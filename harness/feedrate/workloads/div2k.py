@@ -29,10 +29,10 @@ def samples(spec: DataSpec) -> Source:
     if spec.source is None:
         raise InputError(f"{spec.workload}: no folder of sub-images was given; {_ADVICE}")
     try:
-        wanted = crops.recorded(spec.source)
+        count = crops.recorded(spec.source)
     except DataError as error:
         raise InputError(f"{error}; {_ADVICE}") from error
     names = list_images(spec.source)
-    if len(names) != wanted:
-        raise InputError(f"{spec.source}: has {len(names)} sub-images; expected {wanted}; {_ADVICE}")
-    return pairs(pictures(spec.source, [names[place] for place in evenly(len(names), spec.n_samples)]), spec)
+    if len(names) != count:
+        raise InputError(f"{spec.source}: has {len(names)} sub-images; expected {count}; {_ADVICE}")
+    return pairs(pictures(spec.source, [names[number] for number in evenly(len(names), spec.n_samples)]), spec)

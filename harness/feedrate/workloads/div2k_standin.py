@@ -52,13 +52,13 @@ def samples(spec: DataSpec) -> Source:
             notes.append("div2k_standin: computed other pixels than the published ones; results match nobody's")
         return pixels
 
-    rest = (Picture(f"image {place}", partial(image, place)) for place in range(1, count))
+    rest = (Picture(f"image {number}", partial(image, number)) for number in range(1, count))
     return Source(pairs([Picture("image 0", first_image), *rest], spec).samples, notes)
 
 
-def image(place: int) -> Image:
-    """Make image ``place`` of the endless set: uint8, 1356 × 2040 × 3."""
-    random = np.random.Generator(np.random.PCG64([_SEED, place]))
+def image(number: int) -> Image:
+    """Make image ``number`` of the endless set: uint8, 1356 × 2040 × 3."""
+    random = np.random.Generator(np.random.PCG64([_SEED, number]))
     luma = 110 + 48 * noise(random, _GRID, 1.5)
     red, blue = (12 * noise(random, (_GRID[0] // 2, _GRID[1] // 2), 2.0) for _ in range(2))
     pixels = np.empty((HEIGHT, WIDTH, 3), np.uint8)

@@ -56,7 +56,7 @@ def samples(spec: DataSpec) -> Source:
         raise InputError(
             f"{spec.source}: {len(classes)} folders with images; expected one for each of {CLASSES} classes"
         )
-    labels = {name: place for place, name in enumerate(classes)}
+    labels = {name: label for label, name in enumerate(classes)}
     notes = Notes()
     labelled = [(file, labels[file.parent.parts[:1]]) for file in files]
     return Source(_draw(spec, spec.source, labelled, notes), notes.lines)
@@ -67,20 +67,20 @@ def _draw(spec: DataSpec, source: Path, files: list[tuple[Path, int]], notes: No
     chosen = evenly(len(files), min(spec.n_samples, len(files)))
     order = [*chosen, *sorted(set(range(len(files))) - set(chosen))]
 
-    def read(place: int) -> Sample | str:
-        file, label = files[place]
+    def read(number: int) -> Sample | str:
+        file, label = files[number]
         try:
             return _sample(source / file, label)
         except DAMAGE as error:
             return reason(error)
 
     usable: list[int] = []
-    for place, found in zip(order, map_on_all_cores(read, order), strict=False):
-        if isinstance(found, str):
-            notes.skip(files[place][0].as_posix(), found)
+    for number, sample in zip(order, map_on_all_cores(read, order), strict=False):
+        if isinstance(sample, str):
+            notes.skip(files[number][0].as_posix(), sample)
             continue
-        usable.append(place)
-        yield found
+        usable.append(number)
+        yield sample
         if len(usable) == spec.n_samples:
             break
     notes.close()
@@ -88,8 +88,8 @@ def _draw(spec: DataSpec, source: Path, files: list[tuple[Path, int]], notes: No
         raise InputError(f"{source}: no image can be used ({notes.lines[0]})")
     if missing := spec.n_samples - len(usable):
         notes.lines.append(f"{len(usable)} files for {spec.n_samples} samples: some are packed more than once")
-        for place in islice(cycle(usable), missing):
-            yield _sample(source / files[place][0], files[place][1])
+        for number in islice(cycle(usable), missing):
+            yield _sample(source / files[number][0], files[number][1])
 
 
 def _sample(path: Path, label: int) -> Sample:

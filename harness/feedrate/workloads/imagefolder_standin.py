@@ -67,9 +67,9 @@ def _files(count: int) -> Iterator[Sample]:
     yield from map_on_all_cores(_sample, range(count))
 
 
-def _sample(place: int) -> Sample:
-    """Cut file ``place`` of the endless set out of a texture, and encode it."""
-    random = np.random.Generator(np.random.PCG64([_SEED, place]))
+def _sample(number: int) -> Sample:
+    """Cut file ``number`` of the endless set out of a texture, and encode it."""
+    random = np.random.Generator(np.random.PCG64([_SEED, number]))
     sizes = [size for size, share in SIZES.items() for _ in range(share)]
     width, height = sizes[random.integers(len(sizes))]
     top, left = random.integers(_GRID[0] - height), random.integers(_GRID[1] - width)
@@ -81,9 +81,9 @@ def _sample(place: int) -> Sample:
 
 
 @cache
-def texture(place: int) -> Image:
+def texture(number: int) -> Image:
     """Make an image that files are cut out of: uint8, 1024 × 2048 × 3."""
-    random = np.random.Generator(np.random.PCG64([_SEED, TEXTURES, place]))
+    random = np.random.Generator(np.random.PCG64([_SEED, TEXTURES, number]))
     luma = 110 + 66 * noise(random, _GRID, 0.8)
     red, blue = (12 * noise(random, (_GRID[0] // 2, _GRID[1] // 2), 2.0) for _ in range(2))
     chroma = np.stack((red, -(red + blue) / 2, blue), axis=-1).repeat(2, axis=0).repeat(2, axis=1)

@@ -54,13 +54,13 @@ def _draw(photographs: OxfordIIITPet, spec: DataSpec, notes: Notes) -> Iterator[
     chosen = _patches.evenly(len(photographs), spec.n_samples)
     others = sorted(set(range(len(photographs))) - set(chosen))
     left = spec.n_samples
-    for place in (*chosen, *others):
+    for number in (*chosen, *others):
         if left == 0:
             break
         try:
-            image, label = photographs[place]
+            image, label = photographs[number]
         except DAMAGE as error:
-            notes.skip(f"photograph {place}", reason(error))
+            notes.skip(f"photograph {number}", reason(error))
             continue
         resized = functional.resize(image, spec.patch_size, InterpolationMode.BICUBIC)
         square = np.array(functional.center_crop(resized, [spec.patch_size, spec.patch_size]))
@@ -68,5 +68,5 @@ def _draw(photographs: OxfordIIITPet, spec: DataSpec, notes: Notes) -> Iterator[
         left -= 1
     notes.close()
     if left:
-        found = f"{len(photographs) - notes.count} photographs can be used ({notes.lines[0]})"
-        raise InputError(f"{spec.source}: {found}; n_samples is {spec.n_samples}")
+        usable = f"{len(photographs) - notes.count} photographs can be used ({notes.lines[0]})"
+        raise InputError(f"{spec.source}: {usable}; n_samples is {spec.n_samples}")

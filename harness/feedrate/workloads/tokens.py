@@ -42,14 +42,14 @@ def samples(spec: DataSpec) -> Source:
 
 
 def _windows(count: int) -> Iterator[Sample]:
-    for place in range(count):
-        yield (tokens(place).view(np.uint8).reshape(1, 1, -1),)
+    for number in range(count):
+        yield (tokens(number).view(np.uint8).reshape(1, 1, -1),)
 
 
-def tokens(place: int) -> NDArray[np.uint16]:
-    """Draw the tokens of window ``place`` of the endless array."""
+def tokens(number: int) -> NDArray[np.uint16]:
+    """Draw the tokens of window ``number`` of the endless array."""
     ends = _ends()
-    random = np.random.Generator(np.random.PCG64([_SEED, place]))
+    random = np.random.Generator(np.random.PCG64([_SEED, number]))
     drawn = random.integers(0, ends[-1], CONTEXT + 1)
     return np.searchsorted(ends, drawn, side="right").astype("<u2")
 
@@ -63,8 +63,8 @@ def _ends() -> NDArray[np.int64]:
 
 def transform(sample: Sample) -> tuple[torch.Tensor, ...]:
     """Make of a window what is read and what is to be predicted: int64, 1,024 each."""
-    found = torch.from_numpy(sample[0].reshape(-1).view("<u2").astype(np.int64))
-    return found[:-1].clone(), found[1:].clone()
+    ids = torch.from_numpy(sample[0].reshape(-1).view("<u2").astype(np.int64))
+    return ids[:-1].clone(), ids[1:].clone()
 
 
 def normalize(
@@ -72,9 +72,9 @@ def normalize(
 ) -> tuple[torch.Tensor, ...]:
     """Do to the windows of a batch (uint8, batch × 2,050 × 1 × 1) the same: int64, batch × 1,024 each."""
     low, high = fields[0].view(-1, CONTEXT + 1, 2).unbind(2)
-    found = low.to(torch.int64) + (high.to(torch.int64) << 8)
-    parts = (part.clone(memory_format=torch.contiguous_format) for part in (found[:, :-1], found[:, 1:]))
-    return tuple(empty(part, dtype=torch.int64).copy_(part) for part in parts)
+    ids = low.to(torch.int64) + (high.to(torch.int64) << 8)
+    halves = (half.clone(memory_format=torch.contiguous_format) for half in (ids[:, :-1], ids[:, 1:]))
+    return tuple(empty(half, dtype=torch.int64).copy_(half) for half in halves)
 
 
 def loss(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:

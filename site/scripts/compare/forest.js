@@ -3,7 +3,7 @@
 import { make, many, number } from "../dom.js";
 import { View, labelled, point, resized, rule, walk } from "../picture.js";
 import { Table } from "../table.js";
-import { between, interval, times } from "./views.js";
+import { between, times } from "./views.js";
 
 // The forest plot: a specification without data, so that another comparison need not draw it anew, and its rows.
 
@@ -140,7 +140,7 @@ export class Cells {
 }
 
 const figure = ({ ratio, lo, hi, n_a, n_b }, id) =>
-  `${times(ratio[id])} (${interval({ lo: lo[id], hi: hi[id] })}; n = ${n_a[id]} and ${n_b[id]})`;
+  `${times(ratio[id])} (${between(lo[id], hi[id])}, n = ${n_a[id]} and ${n_b[id]})`;
 
 // Where B gains most and where it loses most, in a sentence made from the numbers.
 function extremes(found) {

@@ -191,8 +191,7 @@ function unpacked(codec, input, size) {
 }
 
 export class TrialsFile {
-  // `dtypes`: every column of the table of trials, name to type; `caps`: of share/validation/caps.py. `checksums` is set by
-  // whoever knows that the file's version has them: a page without one is then refused, one that fails its own always.
+  // `dtypes`: every column of the table of trials, name to type; `caps`: of share/validation/caps.py.
   constructor(buffer, dtypes, caps) {
     this.buffer = buffer;
     this.bytes = new Uint8Array(buffer);
@@ -200,7 +199,6 @@ export class TrialsFile {
     this.caps = caps;
     this.unpacked = 0;
     this.pages = 0;
-    this.checksums = false;
     const end = this.footer();
     this.metadata = parquetMetadata(buffer);
     this.rows = Number(this.metadata.num_rows);
@@ -356,7 +354,7 @@ export class TrialsFile {
     }
     const next = walker.at + stored;
     const crc = header.get(4);
-    if (crc === undefined ? this.checksums : crc !== crc32(bytes, walker.at, next)) {
+    if (crc !== crc32(bytes, walker.at, next)) {
       throw new Refusal(`a page ${crc === undefined ? "has no checksum" : "fails its checksum"}: it was changed after it was written`);
     }
     if (type === DICTIONARY) {

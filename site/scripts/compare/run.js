@@ -7,7 +7,7 @@ import { PerCell, isNull } from "./statistics.js";
 
 const KEY = "feedrate";
 const [MOST_NAMED, MOST_SET] = [20, 60];
-// As store/migration.py has them: what a version of feedrate looks like, and the largest number of a schema.
+// As store/manifest.py has them: what a version of feedrate looks like, and the largest number of a schema or protocol.
 const [RELEASE, NEWEST] = [/^\d{1,4}(\.\d{1,4}){1,3}$/, 9999];
 const UNSEEN = /[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]+/g;
 
@@ -49,7 +49,6 @@ export class Run {
   async start(file, beside) {
     const { caps, first, axes, required } = this.given;
     this.about = this.said(file);
-    file.checksums = this.checksums;
     const missing = required.filter((name) => !file.columns.has(name));
     if (missing.length) throw new Refusal(`it has no column ${missing.join(", ")}; expected a trials.parquet of feedrate`);
     if (!file.rows) throw new Refusal("it has no rows");
@@ -67,7 +66,7 @@ export class Run {
     for (const name of axes) await this.setting(file, name);
   }
 
-  // What it says of itself. A version that is newer than this page is said so, and not guessed at.
+  // What it says of itself.
   said(file) {
     const { caps, facts } = this.given;
     const text = file.text(KEY);
@@ -75,7 +74,6 @@ export class Run {
     atMost(text.length, caps.manifest, "characters of manifest");
     const manifest = parsed(text);
     this.checkVersion(manifest);
-    this.checksums = manifest.schema_version >= this.given.checksums_since;
     const word = (...path) => worded(within(manifest, path), caps.shown);
     const notes = Array.isArray(manifest.substitutions) ? manifest.substitutions : [];
     return {
@@ -90,18 +88,18 @@ export class Run {
     };
   }
 
-  // The rules of store/migration.py: which versions are read, and by which feedrate.
+  // As store/manifest.py does: files of other versions are refused.
   checkVersion(manifest) {
-    const { reads, feedrate } = this.given;
-    const version = manifest.schema_version;
-    if (!(Number.isInteger(version) && version >= 1 && version <= NEWEST)) throw new Refusal("it does not say of which version it is");
-    const [by, needs] = [manifest.feedrate_version, manifest.needs_feedrate].map(release);
-    if (reads.includes(version) && later(needs, feedrate) <= 0) {
-      if (version === 1 || needs) return;
-      throw new Refusal(`it does not say which feedrate reads it (needs_feedrate), as schema ${version} does`);
+    const { versions, feedrate } = this.given;
+    for (const [name, current] of Object.entries(versions)) {
+      const version = manifest[name];
+      if (!(Number.isInteger(version) && version >= 1 && version <= NEWEST)) throw new Refusal(`it does not say its ${name}`);
+      if (version !== current) {
+        const writer = RELEASE.test(manifest.feedrate_version) ? manifest.feedrate_version : "of an unknown version";
+        throw new Refusal(`it was written by feedrate ${writer} with ${name} ${version}; this site is of feedrate ${feedrate} and `
+          + `reads ${current}. ${version > current ? "Look for a newer site" : "Measure it again"}`);
+      }
     }
-    throw new Refusal(`it was written by feedrate ${by || "of an unknown version"} in schema ${version}; this site is of feedrate `
-      + `${feedrate} and reads ${reads[0]} to ${reads.at(-1)}: it needs ${needs ? `feedrate ≥ ${needs}` : "a newer feedrate"}`);
   }
 
   // The row in which each cell comes first, and for each row the place of its cell.
@@ -121,10 +119,9 @@ export class Run {
   // Axes are the same in all rows of a cell: each is read as far as new cells come, and one value a cell is kept.
   async setting(file, name) {
     const { first, of } = this.places;
-    const { earlier, values: now } = (!file.columns.has(name) && this.given.renamed[name]) || { earlier: name, values: {} };
-    const column = (await file.read([earlier], first.at(-1) + 1))[earlier];
+    const column = (await file.read([name], first.at(-1) + 1))[name];
     if (!column) return;
-    const values = first.map((row) => (Object.hasOwn(now, column[row]) ? now[column[row]] : column[row]));
+    const values = first.map((row) => column[row]);
     if (!values.every(isNull)) this.table[name] = new PerCell(values, of);
   }
 
@@ -133,7 +130,6 @@ export class Run {
     if (this.whole) return;
     const { dtypes, caps, more } = this.given;
     const file = new TrialsFile(await this.blob.arrayBuffer(), dtypes, caps);
-    file.checksums = this.checksums;
     const lacking = more.filter((name) => !(name in this.table) && file.columns.has(name));
     const held = this.room(file.rows * lacking.length, beside);
     Object.assign(this.table, await file.read(lacking));
@@ -141,11 +137,6 @@ export class Run {
     this.whole = true;
   }
 }
-
-const release = (value) => (typeof value === "string" && RELEASE.test(value) ? value : "");
-
-// Above 0 where the first of two versions is the later one.
-const { compare: later } = new Intl.Collator("en", { numeric: true });
 
 function parsed(text) {
   try {

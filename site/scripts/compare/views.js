@@ -11,11 +11,9 @@ const known = Number.isFinite;
 // How many times as fast: two decimals near 1, three digits far from it.
 const bare = (ratio) => (!known(ratio) ? "–" : ratio >= 0.1 && ratio < 100 ? two.format(ratio) : number(ratio));
 
-export const times = (ratio) => (known(ratio) ? `× ${bare(ratio)}` : "–");
+export const times = (ratio) => (known(ratio) ? `${bare(ratio)}×` : "–");
 
-export const between = (lo, hi) => (known(lo) && known(hi) ? `${bare(lo)} – ${bare(hi)}` : "one block: none");
-
-export const interval = ({ lo, hi }) => (known(lo) && known(hi) ? `95 % interval ${bare(lo)} to ${bare(hi)}` : "no interval");
+export const between = (lo, hi) => (known(lo) && known(hi) ? `${bare(lo)}–${bare(hi)}` : "no interval");
 
 export const size = (bytes) => (bytes < 1e6 ? `${number(bytes / 1e3)} kB` : `${number(bytes / 1e6)} MB`);
 
@@ -26,7 +24,7 @@ export function machineName({ gpu, gpus, cpu, cores }) {
 }
 
 // A rate with its interval.
-const rate = ({ samples_per_s: value, lo, hi }) => (known(lo) && known(hi) ? `${number(value)} (${number(lo)} – ${number(hi)})` : number(value));
+const rate = ({ samples_per_s: value, lo, hi }) => (known(lo) && known(hi) ? `${number(value)} (${number(lo)}–${number(hi)})` : number(value));
 
 // How often B is what; `tones` says how a verdict is put.
 function tally({ faster, slower, same, open }, tones) {
@@ -37,9 +35,9 @@ function tally({ faster, slower, same, open }, tones) {
 // The whole in a sentence.
 function summary({ overall, count }, tones) {
   if (!count) return "No cell can be compared: below is why.";
-  const range = count > 1 ? ` (${interval(overall)} over cells)` : "";
+  const range = count > 1 ? ` (${between(overall.lo, overall.hi)})` : "";
   const said = tally(overall, tones);
-  return `Over ${plural(count, "cell")} that both have measured, B is ${bare(overall.ratio)} times as fast as A${range}: ${said}.`;
+  return `Over ${plural(count, "cell")} that both have measured, B is ${times(overall.ratio)}${range} as fast as A: ${said}.`;
 }
 
 const stageName = (name) => name[0].toUpperCase() + name.slice(1);
@@ -76,7 +74,7 @@ const said = (text, style = "") => make("p", style ? { class: style } : {}, text
 
 export function whole(found, { words, tones }, oneMachine) {
   const name = ({ kind, cells }) => `${stageName(words.kinds[kind] ?? kind)}, ${plural(cells, "cell")}`;
-  const over = (each) => `${times(each.ratio)}${each.cells > 1 ? ` (${interval(each)})` : ""}; ${tally(each, tones)}`;
+  const over = (each) => `${times(each.ratio)}${each.cells > 1 ? ` (${between(each.lo, each.hi)})` : ""}; ${tally(each, tones)}`;
   const kinds = found.kinds.map((each) => make("li", {}, `${name(each)}: ${over(each)}`));
   const again = oneMachine && !found.changed?.length ? [said([ONE_MACHINE, found.count ? repeatability(found.repeated) : ""].join(" "))] : [];
   return [

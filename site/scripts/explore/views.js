@@ -154,7 +154,7 @@ export function series(cells, rows, name, { ordered, named, shapes }) {
 // What a pointed-at mark says: its axes, its number, the interval and n.
 const cell = (cells, row, names) => Object.fromEntries(names.map((name) => [name, text(cells.dims.get(name), row)]));
 const spread = ({ low, high, n }, row, scale = 1) => ({
-  "95 % interval": Number.isFinite(low[row]) ? `${number(low[row] * scale)} to ${number(high[row] * scale)}` : "one block: none",
+  "95 % interval": Number.isFinite(low[row]) ? `${number(low[row] * scale)}–${number(high[row] * scale)}` : "no interval",
   blocks: String(n[row]),
 });
 
@@ -268,8 +268,8 @@ export function csv(lines) {
   return `${[Object.keys(lines[0]), ...lines.map(Object.values)].map((line) => line.map(field).join(",")).join("\n")}\n`;
 }
 
-const interval = ({ low, high, n }, row) => (Number.isFinite(low[row])
-  ? `95 % interval ${number(low[row])} to ${number(high[row])}, n = ${n[row]}` : `n = ${n[row]}: no interval`);
+const interval = ({ low, high, n }, row) =>
+  `${Number.isFinite(low[row]) ? `${number(low[row])}–${number(high[row])}` : "no interval"}, n = ${n[row]}`;
 
 // A cell by some of its axes: "batch_size 8, num_workers 2".
 function setting(cells, row, names) {
@@ -281,7 +281,7 @@ export const withUnit = ({ label: name, unit }) => (unit ? `${name} (${unit})` :
 
 export const readout = (cells, row, measures, names) => `${setting(cells, row, names)}: ${measures.map((measure) => {
   const column = cells.measures.get(measure.name);
-  return `${withUnit(measure)} ${number(column.mean[row])}, ${interval(column, row)}`;
+  return `${withUnit(measure)} ${number(column.mean[row])} (${interval(column, row)})`;
 }).join("; ")}`;
 
 // What a picture shows, in a sentence made from its numbers: its text alternative.

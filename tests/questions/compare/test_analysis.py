@@ -13,11 +13,9 @@ from scipy import stats
 
 from feedrate.analysis.ceilings import cells_with_ceilings
 from feedrate.analysis.machines import compare
-from feedrate.analysis.storage import believable
 from feedrate.questions.compare.analysis import (
     best_of_both,
     claims,
-    compared,
     held_back,
     kinds,
     repeated,
@@ -95,20 +93,6 @@ def test_the_disk_is_told_from_the_page_cache(trials_of: Trials) -> None:
     assert "decode" not in found.index  # nobody stamped it
 
 
-def test_a_cold_read_that_was_warm_counts_for_nothing(trials_of: Trials) -> None:
-    """Its throughput is the page cache's; a cell of such trials alone has no estimate."""
-    rates = [({**LOAD, "page_cache": "cold"}, around(100.0)), (LOAD, around(100.0)), ({"mode": "compute"}, around(5.0))]
-    a = run(trials_of, rates, "a", cached_before_pct=0.0)
-    a.loc[a["page_cache"].eq("warm"), "cached_before_pct"] = 100.0
-    b = run(trials_of, rates, "b", cached_before_pct=100.0)
-    sides = [(trials, cells_with_ceilings(trials)) for trials in map(believable, (a, b))]
-    found = compared(*sides)
-    assert found.unmatched["reason"].tolist() == ["no trial ended well in B"]
-    assert found.unmatched["page_cache"].tolist() == ["cold"]
-    assert sorted(found.cells["mode"]) == ["compute", "load"]
-    assert a["samples_per_s"].notna().all()  # the given rows stay as they are
-
-
 def test_what_holds_a_training_cell_back_on_either(trials_of: Trials) -> None:
     """Ceilings of both machines beside each other: A waits for its loader, B for its model."""
     load, compute = {"mode": "load"}, {"mode": "compute"}
@@ -141,15 +125,6 @@ def test_the_best_of_both(trials_of: Trials) -> None:
     assert math.isnan(only["a_on_b"])
     assert math.isnan(only["a_on_b_n"])
     assert only["b_on_a"] == pytest.approx(0.75)
-
-
-def test_tasks_without_a_common_cell_have_no_best(trials_of: Trials) -> None:
-    """Another patch size is another question: it is on nobody's side of the other."""
-    a = run(trials_of, [({}, around(100.0)), ({"patch_size": 96}, around(10.0))], "a")
-    b = run(trials_of, [({}, around(100.0)), ({"patch_size": 33}, around(30.0))], "b")
-    found = compared((a, cells_with_ceilings(a)), (b, cells_with_ceilings(b)))
-    assert len(found.best) == 1
-    assert found.overall.cells == 1
 
 
 def test_claims_that_differ_come_first() -> None:

@@ -18,7 +18,7 @@ from scipy import special
 
 from feedrate.analysis.ceilings import cells_with_ceilings
 from feedrate.analysis.storage import believable
-from feedrate.questions.compare.analysis import CEILINGS, Compared, compared, repeated
+from feedrate.questions.compare.analysis import CEILINGS, OVERALL, Compared, compared, repeated
 from feedrate.questions.compare.page import browser_rules, unranked_suites
 from feedrate.schema.axes import AXES, applicable, cell_id
 from feedrate.schema.columns import TRIALS
@@ -107,8 +107,8 @@ def differ(got: dict[str, Any], want: Compared) -> list[Any]:
     found += rows_differ(got["stages"], want.stages, list(want.stages.columns))
     again = asdict(repeated(want.cells)) if len(want.cells) else {}
     found += [name for name in again if not near(got["repeated"][name], again[name])]
-    ends = ("ratio", "lo", "hi", "cells")
-    found += [name for name in ends if not near(got["overall"][name], getattr(want.overall, name))]
+    total = want.overall.row(OVERALL)
+    found += [name for name in total if not near(got["overall"][name], total[name])]
     found += rows_differ(got["held"], want.held, ["cell_id", "bottleneck_a", "bottleneck_b"])
     for side in "ab":
         names = {f"{name}_{side}": name.removesuffix("_ceiling") for name in CEILINGS}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 import shutil
 from collections.abc import Iterator
@@ -11,15 +10,11 @@ from types import ModuleType
 from typing import Any
 
 import psutil
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import pytest
 import visits
 from playwright.sync_api import Browser
 
 from feedrate.questions.compare import page as compare_page
-from feedrate.schema.axes import AXES
 from feedrate.site import scripts
 from feedrate.site.serve import served
 
@@ -28,10 +23,6 @@ SECONDS = 10
 """Deadline of the Worker here: so many files may not each take what one may."""
 MEMORY = 2 * 2**30
 """Bytes that a process of the browser may hold."""
-OPEN, ROWS = 12, 400_000
-"""Files that are opened one after the other and never closed, and trials in each."""
-OPENED = 2**29
-"""Bytes that all of those may take."""
 A_BATCH = 100
 BROKEN = ("truncated/", "magic/", "ambiguous/")
 """No parquet files at all, or two at once. Of others the page reads some columns only, and need not see what is wrong
@@ -76,18 +67,6 @@ READ = """async ([names, seconds, script, index]) => {
   return found;
 }"""
 
-KEPT = """async ([names, script, index]) => {
-  const { Reader } = await import(script);
-  const reader = new Reader((await (await fetch(index)).json()).reader);
-  const opened = [];
-  for (const name of names) {
-    const { cells, about } = await reader.open(name, { blob: await (await fetch(`fuzz/${name}`)).blob() });
-    opened.push([cells, about.rows]);
-  }
-  const { count } = await reader.compare(names[0], names.at(-1));
-  await reader.explain(names[0], names.at(-1));
-  return [opened, count];
-}"""
 Fuzzing = tuple[visits.Visit, Path]
 
 
@@ -165,38 +144,3 @@ def test_thousands_of_broken_files_are_refused(fuzzing: Fuzzing, corpus: ModuleT
     assert found[0][1] == ""
     assert memory < MEMORY
     assert seen.page.title() == title
-
-
-def repeated(valid: bytes) -> bytes:
-    """A small file of many trials: two cells, and in every axis the same in all of them."""
-    table = pq.read_table(io.BytesIO(valid))
-    first = table.filter(pc.equal(table["outcome"], "ok")).slice(0, 1).to_pylist()[0]
-    same = {pa.string(): "load", pa.int64(): 3, pa.float64(): 1.5, pa.bool_(): True}
-    first |= {axis.name: same[table.schema.field(axis.name).type] for axis in AXES}
-    columns = [pa.repeat(pa.scalar(first[field.name], field.type), ROWS) for field in table.schema]
-    columns[table.schema.get_field_index("cell_id")] = pa.array(["one"] * (ROWS - 1) + ["other"])
-    sink = io.BytesIO()
-    pq.write_table(
-        pa.table(columns, schema=table.schema), sink, compression="zstd", row_group_size=ROWS, write_page_checksum=True
-    )
-    return sink.getvalue()
-
-
-@pytest.mark.slow
-def test_many_small_files_of_many_rows_take_little_memory(fuzzing: Fuzzing, valid: bytes) -> None:
-    """A dozen small files of 400,000 rows, opened and never closed: the page keeps no more than what it compares."""
-    seen, folder = fuzzing
-    (folder / "fuzz").mkdir()
-    content = repeated(valid)
-    assert len(content) < 1_000_000
-    names = [f"{place}.parquet" for place in range(1, OPEN + 1)]
-    for name in names:
-        (folder / "fuzz" / name).write_bytes(content)
-    before = most_memory()
-    given = [names, f"{seen.origin}{READER}", compare_page.INDEX]
-    opened, compared = seen.page.evaluate(KEPT, given)
-    assert opened == [[2, ROWS]] * OPEN
-    assert compared == 2
-    taken = most_memory() - before
-    print(f"{OPEN} files of {len(content):,} bytes and {ROWS:,} rows: {taken / 2**20:.0f} MiB more")
-    assert taken < OPENED

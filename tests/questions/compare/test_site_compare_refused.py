@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 import visits
 from dropping import give, made, ready, result
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page
 
 from feedrate.share.validation import caps
 
@@ -88,12 +88,12 @@ def test_words_of_a_file_are_text(page: Page, fake_run: ModuleType, tmp_path: Pa
 
 
 def test_a_file_of_something_else_is_refused(page: Page, other: Path, tmp_path: Path) -> None:
-    """No parquet file, one of something else, one of a newer schema: refused with the reason, and what reads it."""
+    """No parquet file, one of something else, one of a newer schema: refused with the reason, and who wrote it."""
     plain, table, newer = (tmp_path / f"{name}.parquet" for name in ("plain", "table", "newer"))
     plain.write_text("run_id,trial_id\n", encoding="utf-8")
     pq.write_table(pa.table({"a": [1]}), table)
     trials = pq.read_table(other)
-    manifest = json.loads(trials.schema.metadata[b"feedrate"]) | {"schema_version": 99, "needs_feedrate": "9.9.9"}
+    manifest = json.loads(trials.schema.metadata[b"feedrate"]) | {"schema_version": 99, "feedrate_version": "9.9.9"}
     pq.write_table(trials.replace_schema_metadata({b"feedrate": json.dumps(manifest).encode()}), newer)
     give(page, plain, table)
     said = refusal(page)
@@ -101,11 +101,11 @@ def test_a_file_of_something_else_is_refused(page: Page, other: Path, tmp_path: 
     assert "table.parquet is refused: it does not say which run it is" in said
     page.reload()
     give(ready(page), newer)
-    assert "it needs feedrate ≥ 9.9.9" in refusal(page)
+    assert "it was written by feedrate 9.9.9 with schema_version 99" in refusal(page)
 
 
 def test_a_page_that_changed_since_is_refused(page: Page, other: Path, corpus: ModuleType, tmp_path: Path) -> None:
-    """64 other bytes in what the first picture is made of, or no checksum at all where the version has them.
+    """64 other bytes in what the first picture is made of, or no checksum at all.
 
     Nor does a column escape that has one value, which the file's footer tells.
     """
@@ -158,13 +158,3 @@ def test_nothing_leaves_the_reader(sites: dict[str, Any], browser: Browser, othe
         assert heard == []
         page.request.get(elsewhere)  # not from the page: that the listener hears at all
         assert heard
-
-
-@pytest.mark.slow
-def test_a_run_is_not_compared_with_itself(page: Page, sites: dict[str, Any]) -> None:
-    """The file of a published run beside that run is one run twice, and is said to be."""
-    run = next(run for run in sites["main"].runs if run.manifest.device == "cpu")
-    page.locator("select[name=a]").select_option(f"run:{run.manifest.run_id}")
-    give(page, run.folder / "trials.parquet")
-    expect(page.locator(".fr-compare-status")).to_contain_text(f"the same run, {run.manifest.run_id}")
-    assert page.locator(".fr-compare-result").is_hidden()

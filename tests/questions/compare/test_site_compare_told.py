@@ -13,18 +13,19 @@ import pyarrow.parquet as pq
 import pytest
 from playwright.sync_api import Browser, Page
 
-from feedrate import __version__
 from feedrate.pages.runs import load_runs
 from feedrate.pages.selection import select
 from feedrate.pages.verdicts import load_verdicts
 from feedrate.questions.compare import page as compare_page
 from feedrate.questions.compare import terminal as compare_terminal
 from feedrate.questions.compare.comparison import Comparison, Side
-from feedrate.schema.columns import SCHEMA_VERSION, TRIALS
+from feedrate.schema.columns import PROTOCOL_VERSION, SCHEMA_VERSION, TRIALS
 from feedrate.schema.errors import InputError
 from feedrate.site import scripts
 from feedrate.site.serve import served
-from feedrate.store import marks, migration
+from feedrate.store import marks
+from feedrate.store.manifest import read_manifest
+from feedrate.store.tables import MANIFEST_KEY
 
 REASONS = 80
 CALL = """async ([module, name, given]) => (await import(`/compare/${module}.js`))[name](...given)"""
@@ -58,7 +59,7 @@ def page(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 def manifest(fake_run: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What a run of the newest schema says of itself."""
     folder: Path = fake_run.write(tmp_path_factory.mktemp("said"), fake_run.Fake(blocks=1, batches=(8,)))
-    found: dict[str, Any] = json.loads(pq.read_schema(folder / "trials.parquet").metadata[migration.MANIFEST_KEY])
+    found: dict[str, Any] = json.loads(pq.read_schema(folder / "trials.parquet").metadata[MANIFEST_KEY])
     return found
 
 
@@ -86,43 +87,6 @@ def test_what_is_left_out_is_counted_as_a_whole(page: Page) -> None:
     said = text(page, "leftOut", found)
     assert f"{REASONS + 1} cells of either run cannot be held" in said
     assert f"and {REASONS - compare_page.SHOWN['reasons']} more reasons" in said
-
-
-def test_tasks_that_are_not_written_out_are_counted(page: Page) -> None:
-    """More best settings than the page lists are counted, each with its interval, its blocks and its rivals.
-
-    A stage of one cell names its blocks, one of several its cells and the range of their ratios.
-    """
-    cell = {"cell_id": "a", "axes": {"mode": "load"}, "samples_per_s": 100.0, "lo": 90.0, "hi": 110.0, "n": 8}
-    task = {"a": cell, "b": cell | {"cell_id": "b"}, "ratio": 1.0, "lo": 0.9, "hi": 1.1, "a_on_b": 0.87, "b_on_a": None}
-    most = compare_page.SHOWN["listed"]
-    best = [task | {"candidates_a": 12, "candidates_b": 9}] * (most + 3)
-    explained = {"stages": [], "held": [], "best": best}
-    found = call(page, "worker", "summarizeExplanation", explained, compare_page.reader())
-    said = text(page, "settings", found, {"kinds": {}})
-    assert "and 3 more tasks" in said
-    for wanted in ("100 (90 – 110)", "8 and 8", "(of 12 settings)", "A’s on B: 87 %"):
-        assert wanted in said, wanted
-    assert "B’s on A" not in said
-    stage = {"stage": "read", "a": 1.0, "b": 2.0, "ratio": 2.0, "lo": 1.9, "hi": 2.1}
-    one = stage | {"cells": 1, "n_a": 8, "n_b": 5, "least": 2.0, "most": 2.0}
-    several = stage | {"cells": 3, "least": 1.25, "most": 2.75}
-    said = text(page, "why", {"stages": [one, several], "held": []}, {"stages": {}})
-    for wanted in ("8 and 5 blocks of one cell", "3 cells", "1.25 – 2.75"):
-        assert wanted in said, wanted
-
-
-@pytest.mark.parametrize("cells", [1, 2])
-def test_the_choice_of_cells_is_spoken_of_where_there_is_one(page: Page, cells: int) -> None:
-    """One cell has no interval over cells, and none is explained; an emulated step is, where there is one."""
-    tally = {"faster": cells, "slower": 0, "same": 0, "open": 0}
-    over = {"ratio": 1.5, "lo": 1.2, "hi": 1.9, "cells": cells, **tally}
-    found = {"count": cells, "overall": over, "kinds": [{"kind": "train", **over}], "repeated": {}}
-    given = {"words": {"kinds": {}}, "tones": compare_page._tones()}
-    assert ("choice of cells" in text(page, "whole", found, given, False)) == (cells > 1)
-    assert "emulated" not in text(page, "whole", found, given, False)
-    found["kinds"].append({"kind": "emulated", **over})
-    assert "where it is the bottleneck the ratio is one" in text(page, "whole", found, given, False)
 
 
 def test_claims_are_compared_between_the_runs_that_were_judged(page: Page) -> None:
@@ -170,7 +134,7 @@ def test_every_version_that_python_compares_is_compared(page: Page, manifest: di
     other["runtime"] |= more
     assert "pcie_width" not in manifest["runtime"]
     none = pd.DataFrame(columns=[column.name for column in TRIALS])
-    manifests = (migration.manifest(json.dumps(one), "x") for one in (manifest, other))
+    manifests = (read_manifest(json.dumps(one), "x") for one in (manifest, other))
     sides = [Side(one, lambda _: none, marks.Beside()) for one in manifests]
     found: Any = SimpleNamespace(changed=None)
     lines = compare_terminal.facts(Comparison(*sides, found, none, {}, ())).lines
@@ -188,17 +152,12 @@ def test_every_version_that_python_compares_is_compared(page: Page, manifest: di
     assert set(names) <= set(listed)
 
 
-NEWER = f"{int(__version__.split('.')[0]) + 1}.0"
 VERSIONS: list[dict[str, Any]] = [
     {},
     *({"schema_version": version} for version in (None, True, 0, "2", 10_000, SCHEMA_VERSION + 1)),
-    *({"needs_feedrate": needs} for needs in (NEWER, __version__, f"{__version__}.1", "0.0")),
-    {"schema_version": 1, "needs_feedrate": None},
-    {"schema_version": 1, "needs_feedrate": NEWER},
-    {"schema_version": SCHEMA_VERSION, "needs_feedrate": None},
-    {"schema_version": SCHEMA_VERSION + 1, "needs_feedrate": "0.1"},
-    {"needs_feedrate": "<b>9</b>"},
+    {"schema_version": SCHEMA_VERSION - 1, "feedrate_version": "<b>9</b>"},
     {"schema_version": "<b>1</b>"},
+    *({"protocol_version": version} for version in (None, PROTOCOL_VERSION - 1, PROTOCOL_VERSION + 1)),
 ]
 
 
@@ -210,7 +169,7 @@ def test_versions_are_read_by_the_rules_of_the_package(
     whole = manifest | change
     stored = {name: value for name, value in whole.items() if name not in change or value is not None}
     try:
-        migration.manifest(json.dumps(stored), "x")
+        read_manifest(json.dumps(stored), "x")
         refused = False
     except InputError:
         refused = True
@@ -218,53 +177,3 @@ def test_versions_are_read_by_the_rules_of_the_package(
     assert (said is None) == refused, refusal
     assert (refusal == "") == (not refused)
     assert "<b>" not in refusal
-
-
-def test_a_file_without_a_hash_is_not_in_the_address(page: Page) -> None:
-    """Where the browser cannot hash, the address names no file: a number of this page would be another's elsewhere."""
-    call(page, "sides", "write", {"a": "run:x", "b": "file:1"})
-    found = page.evaluate("location.hash")
-    assert "run" in found
-    assert "file" not in found
-
-
-SIDES = """async (published) => {
-  const { Sides } = await import("/compare/sides.js");
-  const sides = new Sides(published, { chosen() {}, files() {}, turned() {} });
-  const offered = () => [...sides.selects.a.querySelectorAll("optgroup option")].map((option) => option.value);
-  const pick = sides.tiers.querySelector("select");
-  const choose = (tier) => { pick.value = tier; pick.dispatchEvent(new Event("change")); return offered(); };
-  return [sides.tiers.hidden, choose("reference"), choose("self-reported"), choose("")];
-}"""
-TOLD = """async (held) => {
-  const { Sides } = await import("/compare/sides.js");
-  const sides = new Sides([], { chosen() {}, files() {}, turned() {} });
-  sides.tell("a", held);
-  return sides.about.a.textContent;
-}"""
-
-
-def test_published_runs_can_be_chosen_by_tier(page: Page) -> None:
-    """Runs of one tier can be offered alone where there are several tiers; where there is one, nothing is to choose."""
-    runs = [
-        {"key": f"run:{at}", "run": str(at), "name": "m", "device": "cpu", "tier": "self-reported"} for at in range(2)
-    ]
-    runs.append(runs[0] | {"key": "run:2", "run": "2", "tier": "reference"})
-    every = ["run:0", "run:1", "run:2"]
-    assert page.evaluate(SIDES, runs) == [False, every[2:], every[:2], every]
-    assert page.evaluate(SIDES, runs[:2])[0] is True
-
-
-def test_a_side_says_who_vouches_for_it(page: Page, manifest: dict[str, Any]) -> None:
-    """A published run shows its tier and label, a file that it has none; hardware threads are not called cores."""
-    said, _ = about(page, manifest)
-    held = {"about": said, "name": "mine.parquet", "cells": 3, "bytes": 1000, "sha256": ""}
-    told = page.evaluate(TOLD, held)
-    assert "of no tier" in told
-    assert "only a page that came over https" in told
-    assert f"{manifest['machine']['cores_logical']} hardware thread" in told
-    given = held | {"published": {"page": "runs/x.html", "tier": "reference", "label": "the lab’s"}}
-    told = page.evaluate(TOLD, given)
-    assert "reference" in told
-    assert "“the lab’s”" in told
-    assert "of no tier" not in told

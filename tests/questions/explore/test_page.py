@@ -16,7 +16,7 @@ from feedrate.charts.figure import plain
 from feedrate.pages.runs import RunView
 from feedrate.pages.selection import select
 from feedrate.questions.explore import page as explore_page
-from feedrate.questions.explore.page import GIVEN, INDEX, LIMIT, SETTINGS
+from feedrate.questions.explore.page import INDEX, LIMIT
 from feedrate.schema.axes import AXES
 
 Show = Callable[..., RunView]
@@ -124,13 +124,6 @@ def test_a_large_machine_is_cut(show: Show) -> None:
     assert len(written) > 5
 
 
-def test_no_axis_is_called_as_a_setting() -> None:
-    """A link tells filters from settings by their names."""
-    names = {axis.name for axis in AXES}
-    assert not names & {*SETTINGS, *GIVEN}
-    assert len({*SETTINGS, *GIVEN}) == len(SETTINGS) + len(GIVEN)
-
-
 def test_without_results_the_page_says_so() -> None:
     """No runs, or none with a cell: a sentence and no files."""
     for everyone in (select([]), SimpleNamespace(cells=select([]).cells, machines={}, every=[], featured=[])):
@@ -138,11 +131,3 @@ def test_without_results_the_page_says_so() -> None:
         assert "nothing to explore yet" in found.body
         assert not found.files
         assert not found.figures
-
-
-def test_hostile_names_stay_text(show: Show, fake_run: Any) -> None:
-    """What stands in a record is data in the files and escaped on the page."""
-    found = explore_page.page(select([show(hostile=True, batches=(8,), run_id=f"<b>{fake_run.HOSTILE}")]))
-    assert "<script>document" not in found.body
-    assert "<script>document" not in found.figures["explore"].html
-    assert all("/../" not in path and "<" not in path for path in found.files)

@@ -91,7 +91,7 @@ def test_it_opens_with_a_story(page: Page) -> None:
     )  # fmt: skip
     message = page.locator(".fr-explore-main .fr-message").inner_text()
     label = page.locator(".fr-explore-main [role=img]").get_attribute("aria-label") or ""
-    assert re.search(r"highest [\d.,]+ samples/s \(95 % interval [\d.,]+ to [\d.,]+, n = \d+\)", message)
+    assert re.search(r"highest [\d.,]+ samples/s \([\d.,]+–[\d.,]+, n = \d+\)", message)
     assert message.split(" Lines join")[0] in label
     assert page.locator(".fr-explore-beside .fr-explore-live .mark-rect path").count() > 5
     assert page.locator("#fr-explore-plain").is_hidden()
@@ -147,15 +147,6 @@ def test_the_address_is_the_whole_choice(page: Page, browser: Browser) -> None:
     again.close()
 
 
-@pytest.mark.slow
-def test_two_quick_changes_are_both_made(page: Page) -> None:
-    """A second change waits for the first."""
-    page.locator("details.fr-explore-filters").evaluate("one => { one.open = true }")
-    sizes = page.locator("input[name=batch_size]")
-    sizes.evaluate_all("all => all.slice(0, 2).forEach(one => one.click())")
-    expect(page.locator("input[name=batch_size]:checked")).to_have_count(sizes.count() - 2)
-
-
 def test_an_old_link_means_the_same_after_new_results(
     sites: dict[str, Any], browser: Browser, fake_run: ModuleType, tmp_path: Path
 ) -> None:
@@ -204,7 +195,7 @@ def test_numbers_are_given_on_hover_and_by_keyboard(page: Page) -> None:
     page.keyboard.press("Home")
     first = readout.inner_text()
     page.keyboard.press("ArrowRight")
-    assert "95 % interval" in first
+    assert re.search(r"\([\d.,]+–[\d.,]+, n = \d+\)", first)
     assert readout.inner_text() != first
     page.locator(".fr-explore-table tbody tr").first.focus()
     page.keyboard.press("ArrowDown")
@@ -238,82 +229,3 @@ def test_the_table_sorts_pages_and_comes_down(page: Page, sites: dict[str, Any])
         assert row["samples_per_s"] == pytest.approx(cell["samples_per_s"], rel=1e-4)
         assert row["samples_per_s_low"] == pytest.approx(cell["samples_per_s_lo"], rel=2e-4)
         assert row["samples_per_s_n"] == cell["n"]
-
-
-@pytest.mark.slow
-def test_two_machines_stand_side_by_side(page: Page) -> None:
-    """A second machine comes with its own run and panel; what differs between them is said."""
-    names = [box.get_attribute("value") or "" for box in page.locator("input[name=machine]").all()]
-    assert len(names) == 2
-    other = next(name for name in names if name not in state(page)["machine"])
-    tick(page, "machine", other)
-    assert set(state(page)["machine"]) == set(names)
-    assert len(state(page)["run"]) == 2
-    assert "machine" in (*state(page)["facet"], *state(page)["colour"], *state(page)["x"])
-    assert "Some ran on a GPU and some on a CPU" in page.locator(".fr-explore-problems").inner_text()
-    for name in names:
-        tick(page, "machine", name)
-    assert page.locator(".fr-explore-problems").inner_text() == "No machine is chosen."
-    tick(page, "machine", other)
-    assert page.locator(DRAWN).count() > 3
-
-
-@pytest.mark.slow
-def test_words_that_nobody_knows_are_said(sites: dict[str, Any], browser: Browser) -> None:
-    """Unknown machines, runs, axes, values and measures in a link are named in a sentence; the rest of it holds."""
-    seen = visits.visit(browser, sites["main"])
-    page = ready(seen.open("explore.html"))
-    known = page.url
-    wrong = {
-        "colour=warp": "no axis “warp”",
-        "metric=happiness": "no measure “happiness”",
-        "speed=9": "no axis or setting “speed”",
-        "sort=luck,ascending": "no column “luck”",
-        "batch_size=8,9": "no cell with batch_size “9”",
-    }
-    for part in wrong:
-        known = re.sub(f"&{part.partition('=')[0]}=[^&]*", "", known) + f"&{part}"
-    page.goto("about:blank")
-    page.goto(known)
-    ready(page)
-    problems = page.locator(".fr-explore-problems").inner_text()
-    assert [said for said in wrong.values() if said not in problems] == []
-    assert "batch_size 8" in page.locator(".fr-explore-main .fr-explore-about").inner_text()
-    page.goto("about:blank")
-    page.goto(re.sub("&run=[^&]*", "&run=%3Cb%3Egone", known))
-    expect(page.locator(".fr-explore-problems")).to_contain_text("no run “<b>gone”")
-    assert "No run is chosen" in page.locator(".fr-explore-problems").inner_text()
-    assert seen.problems == []
-
-
-@pytest.mark.slow
-def test_a_sleep_is_called_a_sleep(sites: dict[str, Any], browser: Browser) -> None:
-    """An emulated step has no forward pass: neither control, table nor legend speak of one."""
-    page = visits.visit(browser, sites["main"]).open("explore.html")
-    page.goto("about:blank")
-    page.goto(f"{sites['main'].address}explore.html#machine={_machine(sites, 'cpu')}&ran=emulated")
-    ready(page)
-    text = page.locator(".fr-explore").inner_text()
-    assert "Emulated step" in text
-    assert "emulated step, no model" in text
-    assert "Forward pass" not in text
-
-
-def _machine(sites: dict[str, Any], device: str) -> str:
-    found: str = next(run.manifest.machine.machine_id for run in sites["main"].runs if run.manifest.device == device)
-    return found
-
-
-@pytest.mark.slow
-def test_odd_runs_are_shown_as_text(sites: dict[str, Any], browser: Browser, fake_run: ModuleType) -> None:
-    """One block, no metrics, hostile names: every machine can be chosen, and no name becomes an element."""
-    seen = visits.visit(browser, sites["odd"])
-    page = ready(seen.open("explore.html"))
-    page.locator("details.fr-explore-machines summary").click()
-    for name in [box.get_attribute("value") or "" for box in page.locator("input[name=machine]").all()]:
-        if name not in state(page)["machine"]:
-            tick(page, "machine", name)
-    assert page.locator(".fr-explore img, .fr-explore script, .fr-explore b").count() == 0
-    assert "onerror" in page.locator(".fr-explore").inner_text()
-    assert page.title() != "owned"
-    assert seen.problems == []

@@ -15,8 +15,6 @@ from feedrate.pages.markup import Page
 from feedrate.pages.runs import RunView
 from feedrate.questions.machines import page as machines_page
 from feedrate.questions.runs import page as runs_page
-from feedrate.questions.runs.facts import runs_table
-from feedrate.questions.suites import page as suites_page
 from feedrate.store import runs
 
 Show = Callable[..., RunView]
@@ -86,7 +84,7 @@ def test_only_what_says_something_of_the_machine_grades_it(show_script: Show) ->
 def test_step_and_loader_alone_are_its_ceilings(show_script: Show) -> None:
     """With --headspace the page says what each does alone, what is the bottleneck, and that weights were spoiled."""
     said = text(runs_page.page(show_script(headspace=True, prepare_ms=40.0)))
-    assert re.search(r"The step alone, without its loader [\d,.]+ [\d,.]+ – [\d,.]+ 6 ", said)
+    assert re.search(r"The step alone, without its loader [\d,.]+ [\d,.]+–[\d,.]+ 6 ", said)
     assert re.search(r"By the rule of all runs the loop is loader-bound ?:", said)
     assert "weights were spoiled" in said
     assert "weights" not in text(runs_page.page(show_script(hour=5)))
@@ -105,26 +103,9 @@ def test_a_run_from_elsewhere_speaks_through_its_records(show_script: Show) -> N
     assert not NOTHING.search(text(page))
 
 
-def test_code_of_the_user_is_text(show_script: Show) -> None:
-    """A line of code is never markup, whatever it holds, and a long one is cut."""
-    body = runs_page.page(show_script(code="<script>alert(1)</script> `x` {{ 7*7 }} **b**")).body
-    assert "<script>alert" not in body
-    assert "<code>&lt;script&gt;alert(1)&lt;/script&gt; `x` {{ 7*7 }} **b**</code>" in body
-    assert f"<code>{'x' * 90}…</code>" in runs_page.page(show_script(code="x" * 300, hour=5)).body
-
-
-def test_lists_name_the_script(show_script: Show) -> None:
-    """A list says which script a run is of; no suite has a page for scripts, as their runs have."""
-    view = show_script()
-    assert "<td>script train.py</td>" in runs_table("Runs", [view], "runs/index.md", ("Run", "Suites")).replace(
-        ' role="cell" data-label="Suites"', ""
-    )
-    assert suites_page.found([view]) == []
-
-
 def test_a_script_takes_no_best_setting_away(show: Show, show_script: Show) -> None:
-    """Best settings of a machine are those of its sweeps, of an older protocol too; a script is no task."""
-    sweep, script = show(protocol_version=1), show_script()
+    """Best settings of a machine are those of its sweeps; a script is no task."""
+    sweep, script = show(), show_script()
     tasks = machines_page.tasks_of([script, sweep])
     assert len(tasks)
     assert {best.view for best in tasks.values()} == {sweep}

@@ -85,13 +85,3 @@ def test_everything_else_is_what_is_left_of_the_cores() -> None:
     assert list(found["others"]) == pytest.approx([0.5, 0.0])
     assert list(found["main"]) == [1.0, 0.9]
     assert telemetry.quantities(frame)["others"].isna().all()
-
-
-def test_trials_and_blocks_have_their_time() -> None:
-    """A trial lasts from its first sample to its last, a block from its first trial to its last."""
-    ran = telemetry.trials(telemetry.in_order(samples(flags="steal")))
-    assert len(ran) == 400
-    assert ran["flags"].eq("steal").all()
-    assert list(ran.loc[1, ["from_s", "to_s"]]) == pytest.approx([1.0, 1.9])
-    blocks = telemetry.blocks(ran)
-    assert list(blocks["from_s"]) == pytest.approx([40.0 * block for block in range(10)])

@@ -29,7 +29,6 @@ from feedrate.questions.runs.timeline import (
 from feedrate.schema.axes import Value
 
 MS = 1_000_000
-SECOND = 10**9
 SLEEP: dict[str, Value] = {"mode": "train", "workload": "synthetic", "storage_format": "png", "step": "emulated"}
 
 
@@ -100,22 +99,6 @@ def test_a_workers_batch_is_drawn_where_it_was_stamped(trial: Callable[..., Reco
     assert max(bar.end for bar in first) == 11 * MS
 
 
-def test_without_stamps_of_the_moment_a_worker_has_no_lane(trial: Callable[..., Recorded]) -> None:
-    """In an older run; what the training process loads itself begins with its fetch, and never outlasts it."""
-    workers = trial(2, {"num_workers": 2}, **HOST, **STAGES)
-    assert not workers.stamped
-    assert {bar.lane for bar in whole(workers)} == {MAIN}
-    alone = lane(whole(trial(2, {"num_workers": 0}, **HOST, **STAGES)), OWN)
-    assert [(bar.part, bar.begin / MS, bar.end / MS) for bar in alone[:3]] == [
-        ("read", 0, 1),
-        ("decode", 1, 3),
-        ("collate", 3, 4),
-    ]
-    assert alone[3].begin == 10 * MS
-    longer = lane(whole(trial(2, {"num_workers": 0}, **HOST, **(STAGES | {"worker_read_ns": 9 * MS}))), OWN)
-    assert longer[2].end == pytest.approx(4 * MS)
-
-
 SPANS = {
     "device_h2d_ns": MS,
     "device_h2d_exposed_ns": MS,
@@ -142,20 +125,8 @@ def test_no_device_works_before_it_is_asked_to(trial: Callable[..., Recorded]) -
     assert account(found, within).idle == pytest.approx(7 / 20)
 
 
-def test_of_a_device_that_is_only_known_to_starve(trial: Callable[..., Recorded]) -> None:
-    """Each idle time ends when the batch came that the device had nothing to do without; no work is made up."""
-    idle = [0, 3 * MS, 1 * MS]
-    found = trial(3, {"step": "real"}, device="cuda", **HOST, device_idle_ns=idle)
-    drawn = lane(whole(found), DEVICE)
-    assert {bar.part for bar in drawn} == {IDLE}
-    came = (found.borders[:-1] + found.phases["fetch"]).tolist()
-    assert [(bar.begin, bar.end) for bar in drawn] == [
-        (end - took, end) for end, took in zip(came, idle, strict=True) if took
-    ]
-
-
 def test_copies_of_a_stream_of_their_own_have_a_lane(trial: Callable[..., Recorded]) -> None:
-    """The compute stream shows what it waited for them; without that, in an older run, there is no device lane."""
+    """The compute stream shows what it waited for them."""
     axes: dict[str, Value] = {"step": "real", "prefetcher": "stream"}
     given = HOST | ASKS | SPANS | {"device_h2d_ns": 5 * MS, "device_idle_ns": [0, 4 * MS]}
     found = whole(trial(2, axes, device="cuda", **given))
@@ -166,20 +137,6 @@ def test_copies_of_a_stream_of_their_own_have_a_lane(trial: Callable[..., Record
     waiting = whole(trial(2, axes, device="cuda", **later))
     firsts = [bar.begin for bar in lane(waiting, DEVICE) if bar.part == "h2d"]
     assert min(np.subtract(firsts, [bar.begin for bar in lane(waiting, COPIES)])) == 3 * MS
-    older = given | {"device_h2d_exposed_ns": None}
-    assert {bar.lane for bar in whole(trial(2, axes, device="cuda", **older))} == {MAIN}
-
-
-def test_all_of_a_comparison_look_at_the_same_time(trial: Callable[..., Recorded]) -> None:
-    """Six steps of the slower; of one that is ten times as fast no more than can be told apart."""
-    slow, fast = trial(40, {}, **HOST), trial(40, {}, fetch_ns=MS, forward_ns=4 * MS, other_ns=0)
-    one, other = stretches([slow, fast])
-    assert (one.count, other.count, one.span_ns, other.span_ns) == (6, 12, 60 * MS, 60 * MS)
-    quick = trial(60, {}, fetch_ns=MS, forward_ns=0, other_ns=0)
-    one, other = stretches([slow, quick])
-    assert (one.count, other.count) == (2, 20)
-    assert stretches([quick])[0].count == 6
-    assert stretches([trial(1, {}, **HOST)]) == [Stretch(0, 1, 10.0 * MS)]
 
 
 def test_the_steps_that_are_most_like_the_mean_are_looked_at(trial: Callable[..., Recorded]) -> None:
@@ -191,18 +148,6 @@ def test_the_steps_that_are_most_like_the_mean_are_looked_at(trial: Callable[...
     shares = [abs(sum(fetch[at : at + 6]) - 6 * mean) for at in range(len(fetch) - 5)]
     assert shares[stretch.first] == min(shares)
     assert stretch.first == shares.index(min(shares))
-
-
-def test_a_stretch_ends_before_the_workers_records_do(trial: Callable[..., Recorded]) -> None:
-    """What workers prepared for steps that were not recorded is not known: those moments are not looked at."""
-    fetch = [0] * 3 + [42] + [0] * 10 + [3] * 6
-    columns = HOST | STAGES | {"fetch_ns": [ms * MS for ms in fetch]}
-    begun = [8 * step * MS for step in range(20)]
-    stamps = {"worker": 0, "worker_begun_ns": begun, "worker_ended_ns": [at + 9 * MS for at in begun]}
-    found = trial(20, {"num_workers": 1}, **columns, **stamps)
-    (stretch,) = stretches([found])
-    assert found.borders[stretch.first + stretch.count] <= max(begun) + 9 * MS
-    assert stretches([trial(20, {"num_workers": 1}, **columns)])[0].first == 14
 
 
 @pytest.mark.parametrize(("waits", "taking"), [((1, 9), False), ((4, 3), True)])

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_trials import BYTES, format_cells, make_format_trials
 
-from feedrate.analysis.storage import scaling
 from feedrate.questions.storage.analysis import choices, effects, larger
 from feedrate.schema.plugins import traits
 
@@ -114,16 +113,6 @@ def test_what_loses_information_is_never_a_candidate() -> None:
     assert by == {"speed": ["lmdb"], "space": ["lmdb_lz4"], "lossy": ["jpeg"]}
     ratios = chosen.set_index("purpose")["ratio_to_best"]
     assert ratios.to_dict() == pytest.approx({"speed": 1.0, "space": 0.5, "lossy": 2.0})
-
-
-def test_an_empty_run_answers_nothing() -> None:
-    """Without a trial, or with a single format, there is nothing to compare and nothing breaks."""
-    whole = make_format_trials(format_cells({"png": 100}))
-    for frame in (whole, whole.iloc[:0], whole.assign(outcome="error")):
-        assert effects(frame).empty
-        assert larger(frame).empty
-        assert set(choices(frame)["storage_format"]) <= {"png"}
-        assert len(scaling(frame)) <= 1
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -12,12 +12,12 @@ from datetime import datetime
 from pathlib import Path
 from types import ModuleType
 
+import many_runs
 import pyarrow.parquet as pq
 import pytest
 from beside import times
 from typer.testing import CliRunner
 
-from feedrate.bench import generated
 from feedrate.bench.session import Ended, run_command
 from feedrate.cli import app
 from feedrate.schema import redaction
@@ -195,11 +195,11 @@ def test_each_table_has_a_cap_of_its_own(run: Path, monkeypatch: pytest.MonkeyPa
 @pytest.mark.slow
 def test_time_grows_as_rows_do_and_memory_has_an_end(tmp_path: Path) -> None:
     """A million trials take at most ten times as long as a hundred thousand (2.8 to 3.6 was seen), and below 1 GB."""
-    generated.write(tmp_path / "one", 1)
+    many_runs.write(tmp_path / "one", 1)
     (one,) = (tmp_path / "one").glob("*/*/trials.parquet")
     small, large = tmp_path / "small.parquet", tmp_path / "large.parquet"
-    generated.write_repeated(one, 100_000, small)
-    generated.write_repeated(one, 1_000_000, large)
+    many_runs.write_repeated(one, 100_000, small)
+    many_runs.write_repeated(one, 1_000_000, large)
     peaks: list[int] = []
 
     def validated(path: Path, rows: int, *, memory: bool = False) -> Ended:

@@ -1,6 +1,6 @@
 """What runs inside people's training processes: it takes times, writes them (``_feedrate_log``), and nothing else.
 
-The standard library alone, on Python 3.11 to 3.14 and PyTorch 2.4 and newer. Nothing is synchronised. Whether the
+The standard library alone, on Python 3.9 to 3.14 and PyTorch 2.4 and newer. Nothing is synchronised. Whether the
 device starved: an event is recorded behind a step's launches, when the next batch is asked for. If it has happened when
 the batch comes, the device has run dry; a second event, recorded then, tells since when.
 """

@@ -152,9 +152,9 @@ def _check_chunks(data: bytes) -> None:
     """Check that a PNG file is whole, and the CRC of every chunk (ISO/IEC 15948, 5.3)."""
     if not data.endswith(PNG_END):
         raise Undecodable("damaged (truncated: no IEND chunk)")
-    view, place = memoryview(data), len(PNG_SIGNATURE)
-    while place < len(data):
-        end = place + 8 + int.from_bytes(view[place : place + 4], "big")
-        if zlib.crc32(view[place + 4 : end]) != int.from_bytes(view[end : end + 4], "big"):
-            raise Undecodable(f"damaged (wrong CRC of the chunk at byte {place})")
-        place = end + 4
+    view, begin = memoryview(data), len(PNG_SIGNATURE)
+    while begin < len(data):
+        end = begin + 8 + int.from_bytes(view[begin : begin + 4], "big")
+        if zlib.crc32(view[begin + 4 : end]) != int.from_bytes(view[end : end + 4], "big"):
+            raise Undecodable(f"damaged (wrong CRC of the chunk at byte {begin})")
+        begin = end + 4

@@ -1,3 +1,3 @@
 """The question accuracy."""
 
-__all__ = ["chart", "page"]
+__all__ = ["page"]

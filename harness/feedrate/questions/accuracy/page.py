@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import altair as alt
 import pandas as pd
 from markupsafe import Markup
 
@@ -12,11 +13,12 @@ from feedrate.analysis.crossfit import regret_pct
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.estimators import ESTIMATORS, OURS, frame, summary
 from feedrate.charts.citation import Origin, day
+from feedrate.charts.figure import Figure, Key, Panel, Row, table
+from feedrate.charts.theme import colour
 from feedrate.pages import descriptions, markup
 from feedrate.pages.markup import Page, Placed
 from feedrate.pages.runs import place
 from feedrate.pages.template import render
-from feedrate.questions.accuracy import chart
 from feedrate.schema import words
 from feedrate.store.bench_record import (
     Advice,
@@ -27,24 +29,112 @@ from feedrate.store.bench_record import (
     predictions,
 )
 
+TITLE = "Error of each estimator"
+QUESTION = "How far is each way of stating throughput from an external clock?"
+LABELS = {estimator.name: estimator.label for estimator in ESTIMATORS}
+_COLUMNS = {
+    "label": "estimator",
+    "median": "median error (%)",
+    "worst": "worst error (%)",
+    "low": "lowest (%)",
+    "high": "highest (%)",
+    "n": "trials",
+    "cells": "cells",
+}
+"""Of the figure's table."""
+_TICKS = [-100, -10, -1, 1, 10, 100, 1000, 10_000, 100_000]
+_TICK_LABEL = "abs(datum.value) < 1000 ? format(datum.value, 'd') : format(datum.value / 1000, 'd') + 'k'"
+_ROOM = 1.6
+"""How far the scale goes beyond the largest errors, so that marks stay clear of the labels."""
+_KEYS = (
+    Key("feedrate", colour("accent")),
+    Key("other ways of timing the same steps", colour("source")),
+    Key("median of all trials", colour("ink"), "circle"),
+    Key("worst trial", colour("ink"), "diamond"),
+)
+
+
+def draw(summary: pd.DataFrame) -> Figure:
+    """Draw the errors of all estimators."""
+    names = summary.columns.str.removesuffix("_pct").str.replace("estimator", "name")
+    rows = rows_of(
+        summary.set_axis(names, axis="columns").assign(
+            label=summary["estimator"].map(LABELS),
+            whose=summary["estimator"].map(lambda name: "feedrate" if name == OURS else "others"),
+        )
+    )
+    n, cells = max(row["n"] for row in rows), max(row["cells"] for row in rows)
+    subtitle = f"{n} trials of {cells} planted cells"
+    panel = Panel.draw(TITLE, subtitle, _message(rows), _layers(rows), 80 + 26 * len(rows))
+    shown = [{title: row[name] for name, title in _COLUMNS.items()} for row in rows]
+    notes = (
+        "The scale is linear within ±1 %, which is shaded, and logarithmic beyond.",
+        "Lines go from the lowest to the highest error of any trial.",
+    )
+    return Figure(TITLE, QUESTION, (panel,), _KEYS, tuple(shown), notes)
+
+
+def _layers(rows: Sequence[Row]) -> list[alt.Chart]:
+    ends = [_ROOM * value for row in rows for value in (row["low"], row["high"])]
+    domain = [min(-2.0, *ends), max(2.0, *ends)]
+    scale = alt.Scale(type="symlog", constant=1, domain=domain, nice=False)
+    ticks = [tick for tick in _TICKS if domain[0] <= tick <= domain[1]]
+    x_axis = alt.Axis(values=ticks, labelExpr=_TICK_LABEL, grid=True, domain=False)
+    x: dict[str, Any] = {"title": "error against the external clock, %", "scale": scale, "axis": x_axis}
+    tone = alt.Color(
+        "whose:N",
+        title=None,
+        scale=alt.Scale(domain=["feedrate", "others"], range=[key.colour for key in _KEYS[:2]]),
+    )
+    y = alt.Y("label:N", sort=[row["label"] for row in rows], title=None, axis=alt.Axis(ticks=False, domain=False))
+    band = alt.Chart(table([{"from": -1, "to": 1}])).mark_rect(opacity=0.18, color=colour("accent"))
+    base = alt.Chart(table(rows)).encode(y=y, color=tone)
+    tooltip = [
+        alt.Tooltip("label:N", title="estimator"),
+        alt.Tooltip("median:Q", title="median error, %", format="+,.3~g"),
+        alt.Tooltip("worst:Q", title="worst error, %", format="+,.3~g"),
+        alt.Tooltip("n:Q", title="trials"),
+    ]
+    return [
+        band.encode(x=alt.X("from:Q", **x), x2=alt.X2("to:Q")),
+        base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", **x), x2=alt.X2("high:Q")),
+        base.mark_point(filled=True, size=70, opacity=1, shape="diamond").encode(
+            x=alt.X("worst:Q", **x), tooltip=tooltip
+        ),
+        base.mark_point(filled=True, size=60, opacity=1, shape="circle").encode(
+            x=alt.X("median:Q", **x), tooltip=tooltip
+        ),
+    ]
+
+
+def _message(rows: Sequence[Row]) -> str:
+    """Set our worst error against the smallest and the largest worst error of the others."""
+    ours = next((row for row in rows if row["whose"] == "feedrate"), None)
+    others = sorted((row for row in rows if row["whose"] == "others"), key=lambda row: abs(row["worst"]))
+    parts = []
+    if ours:
+        parts.append(f"at worst feedrate is off by {words.signed(ours['worst'])} (n = {ours['n']})")
+    if others:
+        parts.append(f"the nearest other way, {others[0]['label']}, by {words.signed(others[0]['worst'])}")
+        parts.append(f"the farthest, {others[-1]['label']}, by {words.signed(others[-1]['worst'])}")
+    return words.sentence("; ".join(parts))
+
+
 PATH = "accuracy.md"
 TITLE = "How accurate is feedrate?"
 _MET = {True: "met", False: Markup("<strong>missed</strong>"), None: "cannot be measured here"}
 _ABSENT = {"synchronised_steps": "Not applicable on a CPU, where there is nothing to wait for."}
 _SPOKEN = {
     "speed": "Speed",
-    "storage": "Storage formats",
     "accuracy": "Accuracy",
     "instrumentation": "Cost of timing",
     "scripts": "Training scripts",
     "tuning": "Search for settings",
-    "statistics": "Statistics, simulated",
     "calibration": "Calibration",
-    "files": "Files of others",
     "site": "This website",
     "store": "A store of very many runs",
 }
-"""Section to its words, those of earlier records too."""
+"""Section to its words."""
 
 
 def page(benches: Sequence[BenchRecord]) -> Page:
@@ -57,7 +147,7 @@ def page(benches: Sequence[BenchRecord]) -> Page:
         told: dict[str, Any] = {"errors": None, "scripts": None, "tuned": None, "promises": _promises(newest)}
         if (bench := newest.get("accuracy")) and bench.witnessed:
             found = summary(frame(bench.witnessed))
-            placed = place(chart.draw(found), f"accuracy-{mark}", PATH, _from(bench))
+            placed = place(draw(found), f"accuracy-{mark}", PATH, _from(bench))
             figures[placed.name] = placed
             rows, text = list(_estimators(found)), answer(found)
             told["errors"] = _kept(bench, mark, files) | {"figure": placed.name, "rows": rows, "answer": text}
@@ -112,9 +202,9 @@ def answer(found: pd.DataFrame) -> str:
         return said
     near, far = (pick(rows.values(), key=lambda row: abs(row["worst_pct"])) for pick in (min, max))
     return (
-        f"{said} Of the other ways to time the same steps, the nearest ({chart.LABELS[near['estimator']]}) is off by "
-        f"up to {chart.signed(near['worst_pct'])}, the farthest ({chart.LABELS[far['estimator']]}) by up to "
-        f"{chart.signed(far['worst_pct'])}."
+        f"{said} Of the other ways to time the same steps, the nearest ({LABELS[near['estimator']]}) is off by "
+        f"up to {words.signed(near['worst_pct'])}, the farthest ({LABELS[far['estimator']]}) by up to "
+        f"{words.signed(far['worst_pct'])}."
     )
 
 
@@ -126,7 +216,7 @@ def own_error(found: pd.DataFrame, machine: str = "") -> str:
     over = f"On {machine}: over" if machine else "Over"
     for row in rows_of(found[found["estimator"].eq(OURS)]):
         trials, planted = words.plural(row["n"], "trial"), words.plural(row["cells"], "planted cell")
-        worst, median = chart.size(row["worst_pct"]), chart.signed(row["median_pct"])
+        worst, median = words.signed(row["worst_pct"])[1:], words.signed(row["median_pct"])
         return (
             f"{over} {trials} of {planted}, the throughput that feedrate reports is within {worst} of an external "
             f"clock (median {median})."
@@ -140,7 +230,7 @@ def _estimators(found: pd.DataFrame) -> Iterator[tuple[object, ...]]:
     for each in ESTIMATORS:
         label = Markup("<strong>{}</strong>").format(each.label) if each.name == OURS else each.label
         if error := errors.get(each.name):
-            median, worst = chart.signed(error["median_pct"]), chart.signed(error["worst_pct"])
+            median, worst = words.signed(error["median_pct"]), words.signed(error["worst_pct"])
             yield label, median, worst, error["n"], each.fault, each.used_by
         else:
             yield label, "–", "–", 0, f"{each.fault} {_ABSENT.get(each.name, 'Not in this record.')}", each.used_by

@@ -29,9 +29,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from feedrate.analysis.blocks import KEYS, half_width, memoized
+from feedrate.analysis.blocks import KEYS, memoized
 from feedrate.analysis.ceilings import BALANCED_WITHIN, cells_with_ceilings
 from feedrate.analysis.contrasts import contrasts, filled
+from feedrate.analysis.estimate import Moments, as_columns
 from feedrate.analysis.estimates import AXIS_NAMES, identities
 from feedrate.analysis.loader import per_step
 from feedrate.schema.axes import AXES, BY_NAME
@@ -158,10 +159,7 @@ def _cells(trials: pd.DataFrame) -> pd.DataFrame:
 
 
 def _blocks(trials: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
-    """Means over the trials of each cell in each block, a step of each in ns, with the cell's axes.
-
-    ``read_us`` is what the reads of the window were planted to wait, where that is recorded.
-    """
+    """Means a step (ns) of each cell and block, with its axes; ``read_us`` is what reads were dealt, if recorded."""
     more = ["batch_bytes", "planted_read_ns", "samples"]
     single = per_step(trials).join(trials.reindex(columns=more).astype("float64"))
     found = cells.merge(single.groupby([*KEYS, "block"]).mean().reset_index(), on=KEYS)
@@ -199,8 +197,8 @@ def planted(trials: pd.DataFrame) -> pd.DataFrame:
         return pd.DataFrame(columns=list(PLANTED_COLUMNS))
     blocks = _blocks(trials, cells)
     found = pd.concat([_read_back(quantity, blocks) for quantity in QUANTITIES], ignore_index=True)
-    half = half_width(found["sd"], found["n"])
-    found = found.assign(lo=found["measured"] - half, hi=found["measured"] + half)
+    spread = Moments(found["measured"], found["sd"], found["n"])
+    found = found.assign(**as_columns(("measured", "lo", "hi", "n"), spread, np.asarray))
     for error, value in (("error_pct", "measured"), ("error_lo", "lo"), ("error_hi", "hi")):
         found[error] = 100 * (found[value] / found["planted"] - 1)
     return found.merge(identities(trials)[[*KEYS, *AXIS_NAMES]], on=KEYS)[list(PLANTED_COLUMNS)]

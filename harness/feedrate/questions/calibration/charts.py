@@ -16,7 +16,6 @@ from feedrate.analysis.estimates import rows_of
 from feedrate.charts.figure import Figure, Key, Panel, Row, Sheet, chart, plain, table
 from feedrate.charts.marks import BLOCKS, Fields, Looks, dots, height, hover, look, names
 from feedrate.charts.theme import colour
-from feedrate.questions.accuracy.chart import signed
 from feedrate.questions.calibration.analysis import bottlenecks, effects, planted, same_pairs
 from feedrate.schema import words
 
@@ -158,11 +157,8 @@ def _layers(rows: Sequence[Row]) -> list[alt.Chart]:
 def _message(rows: Sequence[Row]) -> str:
     """Median and worst error; of ratios, how many verdicts are right."""
     worst = max(rows, key=lambda row: abs(row["error"]))
-    spread = words.interval(float("nan"), float("nan"), worst["n"])
-    if worst["error_lo"] is not None:
-        ends = f"{signed(worst['error_lo'])} to {signed(worst['error_hi'])}"
-        spread = f"95\u00a0% interval {ends}, n = {worst['n']}"
-    far = f"{signed(worst['error'])} ({worst['setting']}, {spread})"
+    ends = worst["error"], worst["error_lo"], worst["error_hi"]
+    far = f"{words.estimate(ends, n=worst['n'], write=words.signed)}, setting {worst['setting']}"
     wrong = sum(row["right"] == "wrong" for row in rows)
     if rows[0]["what"] == "equal":
         return words.sentence(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from functools import partial
 
 import pandas as pd
 from markupsafe import Markup
@@ -15,13 +15,15 @@ from feedrate.pages import descriptions, markup
 from feedrate.pages.runs import RunView
 from feedrate.pages.template import render, table
 from feedrate.questions.calibration import analysis
-from feedrate.questions.calibration.terminal import QUANTITIES, answer, percent
+from feedrate.questions.calibration.terminal import QUANTITIES, answer
 from feedrate.schema import words
 from feedrate.schema.axes import AXES
 from feedrate.schema.metrics import CONFIRMED_OVER, SAME
 
 _MOST_OPEN = 12
 """Rows of a table that are shown without being asked for."""
+_SIGNED = partial(words.signed, places=2)
+_RATIO: words.Write = "{:.4f}".format
 
 
 def section(view: RunView, suite: str) -> Markup:
@@ -65,8 +67,8 @@ def _quantities(costs: pd.DataFrame) -> list[tuple[str, ...]]:
                 QUANTITIES[row["quantity"]].capitalize(),
                 f"{low if low == high else f'{low} – {high}'} {_unit(part['unit'].iloc[0])}",
                 f"{row['cells']}",
-                percent(row["median_pct"]),
-                descriptions.signed(row["worst_pct"], 2),
+                words.per_cent(row["median_pct"]),
+                _SIGNED(row["worst_pct"]),
                 f"{row['n']}",
             )
         )
@@ -77,16 +79,14 @@ def _costs(costs: pd.DataFrame) -> Markup:
     settings = _settings(costs)
     rows = []
     for row in rows_of(costs):
-        ends = [descriptions.signed(row[f"error_{end}"], 2) for end in ("lo", "hi")]
-        error = " to ".join(ends) if words.known(row["error_lo"]) else "one block"
-        measured = descriptions.spread(float(row["lo"]), float(row["hi"]))
+        error = words.interval(row["error_lo"], row["error_hi"], write=_SIGNED)
         rows.append(
             (
                 settings[row["cell_id"]],
                 QUANTITIES[row["quantity"]],
                 f"{words.number(float(row['planted']))} {_unit(row['unit'])}",
-                markup.two_lines(words.number(float(row["measured"])), measured),
-                markup.two_lines(descriptions.signed(row["error_pct"], 2), error),
+                markup.two_lines(words.number(float(row["measured"])), words.interval(row["lo"], row["hi"])),
+                markup.two_lines(_SIGNED(row["error_pct"]), error),
                 f"{row['n']}",
             )
         )
@@ -106,10 +106,10 @@ def _effects(effects: pd.DataFrame) -> Markup:
     rows = [
         (
             Markup("{} {} → {}").format(markup.code(row["axis"]), row["a_value"], row["b_value"]),
-            f"{row['planted']:.4f}",
-            f"{row['ratio']:.4f}",
-            _interval(row),
-            descriptions.signed(row["error_pct"], 2),
+            _RATIO(row["planted"]),
+            _RATIO(row["ratio"]),
+            words.interval(row["lo"], row["hi"], write=_RATIO),
+            _SIGNED(row["error_pct"]),
             row["verdict"],
             "yes" if row["right"] else Markup("<strong>no</strong>"),
         )
@@ -119,17 +119,13 @@ def _effects(effects: pd.DataFrame) -> Markup:
     return _listed("Small planted effects", "small effects", columns, rows, columns[1:5])
 
 
-def _interval(row: Mapping[str, Any]) -> str:
-    return f"{row['lo']:.4f} – {row['hi']:.4f}" if words.known(row["lo"]) else "one block: none"
-
-
 def _pairs(pairs: pd.DataFrame) -> Markup:
     settings = _settings(pairs)
     rows = [
         (
             settings[row["cell_a"]],
-            f"{row['ratio']:.4f}",
-            _interval(row),
+            _RATIO(row["ratio"]),
+            words.interval(row["lo"], row["hi"], write=_RATIO),
             f"{row['n']}",
             "yes" if row["different"] else "no",
             row["verdict"],

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
 from feedrate.analysis.estimates import rows_of
-from feedrate.pages import descriptions
 from feedrate.questions.calibration import analysis
 from feedrate.schema import words
 
@@ -20,7 +21,7 @@ QUANTITIES = {
     "batch": "whole batch",
 }
 """What is planted, in words; the order is the analysis' own."""
-_PRINTED = ("quantity", "step", "workers", "batch", "planted", "measured", "error, %", "n")
+_PRINTED = ("quantity", "step", "workers", "batch", "planted", "measured", "error (95 % interval)", "n")
 """Columns on the terminal."""
 
 
@@ -53,9 +54,7 @@ def _printed(costs: pd.DataFrame) -> Table:
     for row in rows_of(first.sort_values("quantity", key=lambda names: names.map(order), kind="stable")):
         shape = f", {row['read_shape'].replace('_', '-')}" if row["quantity"] == "read" else ""
         unit = row["unit"].partition(" ")[0].replace("bytes", "B")
-        error = f"{row['error_pct']:+.2f} (one block)"
-        if words.known(row["error_lo"]):
-            error = f"{row['error_pct']:+.2f} ± {(row['error_hi'] - row['error_lo']) / 2:.2f}"
+        ends = row["error_pct"], row["error_lo"], row["error_hi"]
         printed.add_row(
             f"{row['quantity']}{shape}",
             "–" if row["mode"] == "load" else f"{row['step_ms']:g} ms",
@@ -63,7 +62,7 @@ def _printed(costs: pd.DataFrame) -> Table:
             str(row["batch_size"]),
             f"{row['planted']:,.5g} {unit}",
             f"{row['measured']:,.5g}",
-            error,
+            words.estimate(ends, write=partial(words.signed, places=2)),
             str(row["n"]),
         )
     return printed
@@ -78,8 +77,8 @@ def answer(costs: pd.DataFrame, effects: pd.DataFrame, pairs: pd.DataFrame, boun
     worst = rows_of(costs)[int(costs["error_pct"].abs().to_numpy().argmax())]
     parts = [
         f"Of {words.plural(len(costs), 'planted cost')}, half are read back within "
-        f"{percent(costs['error_pct'].abs().median())}; the worst ({QUANTITIES[worst['quantity']]}) is off by "
-        f"{descriptions.signed(worst['error_pct'], 2)}."
+        f"{words.per_cent(costs['error_pct'].abs().median())}; the worst ({QUANTITIES[worst['quantity']]}) is off by "
+        f"{words.signed(worst['error_pct'], 2)}."
     ]
     if len(effects):
         none = int(effects["planted"].eq(1).sum())
@@ -96,8 +95,3 @@ def answer(costs: pd.DataFrame, effects: pd.DataFrame, pairs: pd.DataFrame, boun
     if len(bound):
         parts.append(f"Of {words.plural(len(bound), 'planted bottleneck')}, {int(bound['right'].sum())} are named.")
     return " ".join(parts)
-
-
-def percent(value: float) -> str:
-    """Write a share in per cent."""
-    return f"{words.number(float(value), 2)}\u00a0%"

@@ -46,11 +46,7 @@ def page(placed: Sequence[Placed], runs: Sequence[RunView], address: str = "") -
 
 
 def run_forms(view: RunView) -> Markup:
-    """Write the citation of a run in every form: by its file of trials, which embeds its manifest.
-
-    Raises:
-        OSError: the file cannot be read.
-    """
+    """Write the citation of a run in every form: by its file of trials, which embeds its manifest."""
     content = (view.run.folder / "trials.parquet").read_bytes()
     address = f"{view.page.removesuffix('.md')}.html"
     title = f"feedrate run {view.manifest.run_id}"

@@ -65,8 +65,7 @@ def claims(sheet: Sheet, trials: pd.DataFrame) -> Figure:
 
 def forest(found: pd.DataFrame, asked: Claims, machines: Mapping[str, str] | None = None) -> Figure:
     """Draw the effects of claims, a panel a machine and device."""
-    newest = found.groupby(["machine_id", "device"])["protocol"].transform("max")
-    drawn = _effects(found[found["protocol"].eq(newest)], asked)
+    drawn = _effects(found, asked)
     if not drawn:
         return Figure(TITLE, QUESTION, missing=MISSING)
     # The largest effect first, by its mean over machines, so that a claim stands in the same place in every panel.
@@ -114,7 +113,7 @@ def _effects(found: pd.DataFrame, asked: Claims) -> list[dict[str, Any]]:
         drawn.append(
             {name: str(row[name]) for name in ("claim", "suite", "device", "verdict")}
             | {"machine": str(row["machine_id"]), "runs": row["run_ids"], "run": ", ".join(row["run_ids"])}
-            | {"n": int(row["n"]), "protocol": int(row["protocol"])}
+            | {"n": int(row["n"])}
             | {"says": effect.says, "worst_case": row["worst_case"], "worst": worst, "tick": tick}
             | {"metric": what + (", factor here ÷ factor there" if effect.against else "")}
             | {"ratio": ratio, "low": low, "high": high, "value": value, "lo": ends[0], "hi": ends[1]}
@@ -126,7 +125,6 @@ def _panel(machine: str, device: str, rows: Sequence[dict[str, Any]], machines: 
     title = machines.get(machine, machine)
     runs = list(dict.fromkeys(run for row in rows for run in row["runs"]))
     subtitle = f"{device}, {f'run {runs[0]}' if len(runs) == 1 else words.plural(len(runs), 'run')}"
-    subtitle += words.protocol(rows[0]["protocol"])
     panel = Panel.draw(title, subtitle, _message(rows), _layers(rows), height(len(rows), ROW))
     panel.chart.title.limit = 310
     # For a page that shows some of the rows: how tall a row is, and whose they are.
@@ -179,6 +177,6 @@ def _message(rows: Sequence[dict[str, Any]]) -> str:
         part = [row for row in rows if row["verdict"] == verdict]
         if part:
             most = max(part, key=lambda row: abs(math.log(row["value"])))
-            interval = words.interval(most["low"], most["high"], most["n"])
-            said.append(f"{name}: {most['claim']}, {most['metric']} × {words.number(most['ratio'])} ({interval}).")
+            ratio = words.estimate((most["ratio"], most["low"], most["high"]), "ratio", n=most["n"])
+            said.append(f"{name}: {most['claim']}, {most['metric']} {ratio}.")
     return " ".join(said)

@@ -32,7 +32,6 @@ from feedrate.questions.runs import facts as runs_facts
 from feedrate.questions.workers import page as workers_page
 from feedrate.schema import words
 from feedrate.schema.axes import PHOTOGRAPHS
-from feedrate.schema.columns import OLDER_PROTOCOLS
 from feedrate.schema.metrics import CONFIRMED_OVER, METRICS, REFUTED_UNDER, SAME, THROUGHPUT, Metric
 
 PATH = "claims.md"
@@ -68,16 +67,11 @@ def page(verdicts: Verdicts) -> Page:
         refuted_under=REFUTED_UNDER,
         same=_margin(),
         of_documents=sum(claim.sources != ("field",) for _, claim in verdicts.claims.values()),
-        older=[words.protocol_note(version) for version in _older(verdicts)],
         tallies=[
             (each, [f"{count} {verdict}" for verdict, count in verdicts.tally(at).items()])
             for at, each in enumerate(verdicts.places)
         ],
         substitutions=_substitutions(verdicts),
-        left_out=[
-            markup.link(PATH, view.page, view.manifest.run_id) + f" (version {view.manifest.protocol_version})"
-            for view in verdicts.left_out
-        ],
         filters=_filters(verdicts),
         figure=title,
         suites=by_suite,
@@ -90,12 +84,6 @@ def page(verdicts: Verdicts) -> Page:
         sources=[(key.format(name), each.title, each.about, _count(verdicts, name)) for name, each in SOURCES.items()],
     )
     return Page(PATH, "Claims", body, figures, hide=("navigation",))
-
-
-def _older(verdicts: Verdicts) -> list[int]:
-    """Older versions of the protocol on which verdicts rest."""
-    versions = {int(each.row["protocol"]) for part in verdicts.results.values() for each in part if each.tested}
-    return sorted(versions & OLDER_PROTOCOLS.keys())
 
 
 def _margin() -> str:
@@ -143,10 +131,7 @@ def _untested(verdicts: Verdicts) -> list[tuple[Any, dict[str, list[str]]]]:
 
 
 def badges(results: Sequence[ClaimResult]) -> Markup:
-    """Write the verdicts of a claim in short: with the effect of one machine and device, else how many machines.
-
-    Beside the mean stands the worst case.
-    """
+    """Write the verdicts of a claim in short: with the effect of one machine and device, else how many machines."""
     if not results:
         return badge("not tested yet")
     if len(results) == 1:
@@ -296,10 +281,7 @@ def suite_section(verdicts: Verdicts, suite: str, path: str) -> list[str]:
 
 
 def answer(verdicts: Verdicts, suite: str, view: RunView) -> str:
-    """Answer a suite that asks by claims: how many of them hold on a run's machine; empty where it tested none.
-
-    All runs of that machine and device count, of each claim those of the newest protocol that tested it.
-    """
+    """Answer a suite that asks by claims: how many hold on a run's machine and device; empty where none was tested."""
     mine = [verdicts.results[name] for name, (owner, _) in verdicts.claims.items() if owner == suite]
     places = [(place.view.machine_id, place.device) for place in verdicts.places]
     here = (view.machine_id, view.manifest.device)

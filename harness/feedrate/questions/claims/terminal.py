@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from feedrate.analysis.sentences import blocks_needed, estimate, remarks, senten
 from feedrate.plan import suite
 from feedrate.plan.claim import Claims
 from feedrate.schema import words
-from feedrate.schema.columns import OLDER_PROTOCOLS
 from feedrate.schema.errors import InputError, expected_one_of
 from feedrate.store import marks
 from feedrate.store import runs as store_runs
@@ -46,8 +45,6 @@ def show(found: Findings, claims: Claims, console: Console, *, whole: bool = Fal
         counts = rows["verdict"].value_counts()
         tally = ", ".join(f"{counts[word]} {word}" for word in VERDICTS if word in counts)
         _say(console, f"\nClaims of the sources on {machine}, {str(device).upper()}: {tally}", "bold")
-        for text in _older(tested):
-            _say(console, f"  {text}")
         if tested:
             console.print(_table(tested))
             _say(console, _BARS)
@@ -61,16 +58,6 @@ def show(found: Findings, claims: Claims, console: Console, *, whole: bool = Fal
         untested = rows[rows["verdict"].eq(NOT_TESTABLE)].groupby("reason", sort=False)["claim"].agg(list)
         for reason, names in sorted(untested.items(), key=lambda pair: -len(pair[1])):
             _say(console, f"  Not testable here ({reason}): {', '.join(names)}", "dim")
-    for run_id in found.left_out:
-        _say(console, f"Run {run_id} is left out: an older version of the protocol measured it; repeat it to compare.")
-
-
-def _older(tested: Sequence[Row]) -> Iterator[str]:
-    """What older versions of the protocol did in another way, with the claims that rest on them."""
-    for protocol in OLDER_PROTOCOLS:
-        if old := [row["claim"] for row in tested if row["protocol"] == protocol]:
-            of = "" if len(old) == len(tested) else f" ({', '.join(old)})"
-            yield f"{words.protocol_note(protocol)[:-1]}{of}."
 
 
 def show_run(run: StoredRun, console: Console) -> None:
@@ -142,10 +129,7 @@ def _table(rows: Sequence[Row]) -> Table:
 
 
 def bar(ratio: float, lo: float, hi: float, reach: float = BAR_REACH) -> str:
-    """Draw an effect on a log scale, from 1 ÷ ``reach`` to ``reach``: ``●`` estimate, ``─`` interval, ``│`` no effect.
-
-    ``lo`` is NaN where there is no interval.
-    """
+    """Draw an effect on a log scale of one ``reach`` either way: ``●`` estimate, ``─`` interval, ``│`` no effect."""
     middle = BAR_WIDTH // 2
 
     def place(value: float) -> int:

@@ -11,7 +11,7 @@ cores a stamp holds the wait for a core too.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -19,11 +19,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from feedrate.analysis.blocks import Blocks, moments, successful
+from feedrate.analysis.blocks import Blocks, successful
 from feedrate.analysis.claims import NOT_TESTABLE
 from feedrate.analysis.contrasts import filled, grouping_keys
+from feedrate.analysis.estimate import Estimate, moments
 from feedrate.analysis.estimates import AXIS_NAMES
-from feedrate.analysis.machines import CELL, Overall, compare, matching, one_setting, overall, ratios, welch
+from feedrate.analysis.machines import CELL, compare, matching, one_setting, overall, ratios, welch
 from feedrate.analysis.summary import best_cells
 from feedrate.charts.figure import plain
 from feedrate.schema import plugins
@@ -31,6 +32,7 @@ from feedrate.schema.axes import AXES, BY_NAME, CONDITIONS, EMULATED_STEPS, SCRI
 from feedrate.schema.plugins import traits
 
 ENDS = ("ratio", "lo", "hi")
+OVERALL = (*ENDS, "cells")
 CEILINGS = ("load_ceiling", "copy_ceiling", "compute_ceiling")
 KINDS = ("train", "emulated", "load", "copy", "compute")
 """What a cell runs: a real training step, an emulated one, or one stage alone."""
@@ -82,8 +84,8 @@ class Compared:
     """A row a cell that can be compared: ``machines.compare``."""
     unmatched: pd.DataFrame
     """A row a cell that cannot: ``cell_id``, ``device``, every axis, ``reason``."""
-    overall: Overall
-    """Over all cells."""
+    overall: Estimate
+    """Over all cells, which n counts."""
     kinds: pd.DataFrame
     """The same by what a cell runs: ``kind``, ``ENDS``, ``cells``, ``COUNTED``."""
     stages: pd.DataFrame
@@ -141,7 +143,7 @@ def kinds(cells: pd.DataFrame) -> pd.DataFrame:
         own = cells[emulated if kind == "emulated" else _equal(cells["mode"], kind) & ~emulated]
         if len(own):
             counts = {name: int(own["verdict"].eq(word).sum()) for name, word in COUNTED.items()}
-            found.append({"kind": kind, **asdict(overall(own)), **counts})
+            found.append({"kind": kind, **overall(own).row(OVERALL), **counts})
     return pd.DataFrame(found)
 
 
@@ -169,8 +171,7 @@ def stages(trials_a: pd.DataFrame, trials_b: pd.DataFrame, cells: pd.DataFrame) 
         row = {"stage": stage.name, "cells": len(each), "least": each["ratio"].min(), "most": each["ratio"].max()}
         row |= {side: float(np.exp(np.log(each[side]).mean())) for side in "ab"}
         if len(each) > 1:
-            over = overall(each)
-            row |= {end: getattr(over, end) for end in ENDS}
+            row |= overall(each).row(OVERALL)
         else:  # the interval of a single cell is that of its blocks
             row |= {name: float(each[name].iloc[0]) for name in (*ENDS, "n_a", "n_b")}
         found.append(row)
@@ -231,7 +232,7 @@ def _best_of_task(a: pd.DataFrame, b: pd.DataFrame, set_a: pd.DataFrame, set_b: 
     cell_a, cell_b = (str(members["cell_id"].iloc[0]) for members in (set_a, set_b))
     logs = [moments(Blocks(of).logs([of["run_id"].iloc[0]], [cell])) for of, cell in ((a, cell_a), (b, cell_b))]
     ends = welch(*logs)
-    row: dict[str, Any] = {name: float(getattr(ends, name)[0]) for name in ENDS}
+    row: dict[str, Any] = {name: float(ends[name][0]) for name in ENDS}
     row |= {"cell_a": cell_a, "cell_b": cell_b, "n_a": int(logs[0].n[0]), "n_b": int(logs[1].n[0])}
     row["in_both"] = len(set(set_a["cell_id"]) & set(set_b["cell_id"]))
     for side, members in (("a", set_a), ("b", set_b)):

@@ -29,8 +29,8 @@ from feedrate.schema.columns import TRIALS
 from feedrate.schema.errors import InputError, expected_one_of
 from feedrate.schema.redaction import one_line
 from feedrate.share.validation import guard
-from feedrate.store import marks, migration, place, runs
-from feedrate.store.manifest import RunManifest
+from feedrate.store import marks, place, runs, tables
+from feedrate.store.manifest import RunManifest, read_manifest
 
 EXPECTED = "a machine's id, a run's id, a run's folder or a trials.parquet"
 _NAMED = 8
@@ -94,21 +94,14 @@ def compare(a: str, b: str, results: Path) -> Comparison:
     """Compare what two names stand for.
 
     Raises:
-        InputError: a name stands for nothing, a file is not valid, both are one run, versions of the protocol differ,
-            a run is empty or too large, or no cell can be compared.
+        InputError: a name stands for nothing, a file is not valid, both are one run, a run is empty or too large, or no
+            cell can be compared.
     """
     of_a, of_b = candidates(a, "A", results), candidates(b, "B", results)
     pairs = [(one, other) for one in of_a for other in of_b if one.manifest.run_id != other.manifest.run_id]
     if not pairs:
         raise InputError(f"A and B are the same run, {of_a[0].run_id}; expected two. make sweep makes another")
     one, other = max(pairs, key=_rank) if len(pairs) > 1 else pairs[0]
-    versions = [side.manifest.protocol_version for side in (one, other)]
-    if versions[0] != versions[1]:
-        older = one if versions[0] < versions[1] else other
-        raise InputError(
-            f"A (run {one.run_id}) was measured by version {versions[0]} of the protocol, B (run {other.run_id}) by "
-            f"version {versions[1]}; expected one version. Repeat run {older.run_id} with a newer feedrate"
-        )
     notes = [*_notes("A", one, len(of_a)), *_notes("B", other, len(of_b))]
     first, second = ((trials, cells_with_ceilings(trials)) for trials in map(believable, (one.trials, other.trials)))
     found = compared(first, second, unranked_suites())
@@ -191,8 +184,8 @@ def _of_others(file: Path, letter: str) -> Side:
     if not found.valid:
         raise InputError(f"{letter}={file}: no valid result: {found.findings[0]}; feedrate validate says all")
     table = pq.read_table(file, **runs.CHECKED)
-    manifest = migration.manifest(table.schema.metadata[migration.MANIFEST_KEY], file)
-    whole = migration.complete(table, migration.arrow_schema(TRIALS), file)
+    manifest = read_manifest(table.schema.metadata[tables.MANIFEST_KEY], file)
+    whole = tables.complete(table, tables.arrow_schema(TRIALS), file)
     frame: pd.DataFrame = whole.to_pandas(types_mapper=runs.nullable().get)
     return Side(manifest, lambda names: frame if names is None else frame[list(names)], marks.Beside())
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from feedrate import __version__
 from feedrate.analysis import ceilings
-from feedrate.analysis.blocks import CONFIDENCE
+from feedrate.analysis.estimate import CONFIDENCE
 from feedrate.analysis.machines import CELL, ROUNDING, SAME_IN_BOTH
 from feedrate.analysis.storage import PROVING
 from feedrate.analysis.summary import MEMORY_STEP
@@ -33,12 +33,10 @@ from feedrate.questions.explore.page import RAN
 from feedrate.questions.home.page import leading
 from feedrate.schema import plugins
 from feedrate.schema.axes import AXES, CONDITIONS
-from feedrate.schema.columns import DEVICE_SPANS, PHASES, TRIALS
+from feedrate.schema.columns import DEVICE_SPANS, PHASES, PROTOCOL_VERSION, SCHEMA_VERSION, TRIALS
 from feedrate.schema.metrics import CONFIRMED_OVER, REFUTED_UNDER, SAME
 from feedrate.schema.window import COLD, READ_LEAST, WARM
 from feedrate.share.validation import caps
-from feedrate.share.validation.parquet import CHECKSUMS_SINCE
-from feedrate.store import migration
 
 _FIRST = ("run_id", "block", "outcome", "samples_per_s", *PROVING)
 _MORE = ("suite", "role", "steps", "wall_ns", "host_drain_ns", "pss_peak_bytes")
@@ -185,14 +183,11 @@ def reader() -> dict[str, Any]:
     """Everything that the Worker is told: how much it may read, which columns, and by which rules it compares."""
     rules = browser_rules()
     axes = [axis.name for axis in AXES]
-    earlier, now, values = migration.RENAMED
     return {
         "caps": browser_caps(),
-        "reads": migration.READ,
-        "checksums_since": CHECKSUMS_SINCE,
+        "versions": {"schema_version": SCHEMA_VERSION, "protocol_version": PROTOCOL_VERSION},
         "feedrate": __version__,
-        "dtypes": {column.name: column.dtype for column in TRIALS} | {earlier: "string"},
-        "renamed": {now: {"earlier": earlier, "values": values}},
+        "dtypes": {column.name: column.dtype for column in TRIALS},
         "required": REQUIRED,
         "first": [name for name in rules["columns"]["first"] if name not in axes],
         "more": rules["columns"]["more"],

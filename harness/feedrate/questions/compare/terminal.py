@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from rich.console import Console
 
+from feedrate.analysis.estimate import RATE, Estimate
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.machines import CELL
 from feedrate.pages import descriptions, report
@@ -18,12 +18,12 @@ from feedrate.pages.report import Cell, Section, cells
 from feedrate.plan.claim import Claim
 from feedrate.questions.claims.terminal import COLOURS as CLAIM_COLOURS
 from feedrate.questions.claims.terminal import bar
-from feedrate.questions.compare.analysis import CEILINGS, COUNTED, ENDS, STAGES, repeated
+from feedrate.questions.compare.analysis import CEILINGS, COUNTED, OVERALL, STAGES, repeated
 from feedrate.questions.compare.comparison import Comparison, Side
 from feedrate.questions.explore.page import RAN
 from feedrate.questions.machines import page as machines_page
-from feedrate.questions.summary.terminal import rate, task
-from feedrate.schema.words import known, number, percent, plural
+from feedrate.questions.summary.terminal import task
+from feedrate.schema.words import estimate, interval, known, number, percent, plural
 
 MOST_CELLS = 8
 """Cells that a list shows unless all are asked for."""
@@ -46,7 +46,7 @@ def markdown(found: Comparison, *, whole: bool = False) -> str:
 
 def _sections(found: Comparison, whole: bool) -> list[Section]:
     # Bars end at the first reach that holds all that is summed up.
-    ratios = [found.found.overall.ratio, *found.found.kinds["ratio"], *found.found.stages["ratio"]]
+    ratios = [found.found.overall.value, *found.found.kinds["ratio"], *found.found.stages["ratio"]]
     widest = math.exp(max(abs(math.log(ratio)) for ratio in ratios))
     reach = next((each for each in _REACHES if each >= widest), _REACHES[-1])
     most = None if whole else MOST_CELLS
@@ -62,16 +62,13 @@ def _sections(found: Comparison, whole: bool) -> list[Section]:
     ]
 
 
-def _estimate(row: Row, none: str, n: str = "") -> str:
-    """Write a ratio with its interval: ``1.62× (1.55–1.70, 8 blocks)``."""
-    ratio, lo, hi = (row[end] for end in ENDS)
-    interval = f"{number(lo)}–{number(hi)}" if known(lo) and known(hi) else none
-    return f"{number(ratio)}× ({', '.join(filter(None, (interval, n)))})"
+def _estimate(row: Row, n: int | str | None = None) -> str:
+    return estimate((row["ratio"], row["lo"], row["hi"]), "ratio", n=n)
 
 
-def _drawn(row: Row, none: str, reach: float, colour: str = "") -> tuple[Cell, Cell]:
+def _drawn(row: Row, reach: float, colour: str = "") -> tuple[Cell, Cell]:
     """Write a ratio with its interval, in numbers and as a bar."""
-    return Cell(_estimate(row, none)), Cell(bar(row["ratio"], row["lo"], row["hi"], reach), colour, bar=True)
+    return Cell(_estimate(row)), Cell(bar(row["ratio"], row["lo"], row["hi"], reach), colour, bar=True)
 
 
 def _facts(side: Side) -> dict[str, str]:
@@ -165,15 +162,14 @@ def _matched(found: Comparison, most: int | None) -> Section:
 def _overall(found: Comparison, reach: float) -> Section:
     """One ratio over everything, and by what ran."""
     over, kinds = found.found.overall, rows_of(found.found.kinds)
-    interval = f", 95 % interval {number(over.lo)} to {number(over.hi)}" if known(over.lo) else ""
     lines = [
-        f"B is {number(over.ratio)} times as fast as A over {plural(over.cells, 'cell')} (geometric mean{interval}).",
-        "Whether B is faster is decided in each cell by a single 95 % interval, not corrected for their number.",
+        f"B is {over.text()} as fast as A: the geometric mean over {plural(over.n, 'cell')}.",
+        "In brackets: 95 % intervals; each decides by itself whether B is faster, not corrected for their number.",
         *_cautions(found),
     ]
-    every = {name: sum(row[name] for row in kinds) for name in COUNTED} | asdict(over)
+    every = {name: sum(row[name] for row in kinds) for name in COUNTED} | over.row(OVERALL)
     rows = [
-        (Cell(title), *_drawn(row, "one cell", reach), *cells(f"{row['cells']:,}", _tally(row)))
+        (Cell(title), *_drawn(row, reach), *cells(f"{row['cells']:,}", _tally(row)))
         for title, row in [("all", every), *((RAN[row["kind"]], row) for row in kinds)]
     ]
     bars = (
@@ -190,13 +186,12 @@ def _tally(counts: Row) -> str:
 
 def _cautions(found: Comparison) -> Iterator[str]:
     """What a reader of the ratios has to know."""
-    several = found.found.overall.cells > 1
+    several = found.found.overall.n > 1
     if several:
         yield "The interval over cells says how much the choice of cells matters, not how well each was measured."
     else:
         [row] = rows_of(found.found.cells)
-        blocks = f"{row['n_a']} and {row['n_b']} blocks"
-        yield f"This one cell: {_estimate(row, 'no interval', blocks)}."
+        yield f"This one cell: {_estimate(row, _blocks(row))}."
     if found.found.kinds["kind"].eq("emulated").any():
         yield "An emulated step lasts as long on either machine: where it is the bottleneck the ratio is one."
     if _repeats(found):
@@ -223,7 +218,7 @@ def _wins_and_losses(found: Comparison, reach: float, most: int | None) -> Itera
             (
                 Cell(task(row) if found.found.changed else f"{task(row)}: {descriptions.knobs(row)}"),
                 Cell(f"{row['samples_per_s_a']:,.0f} → {row['samples_per_s_b']:,.0f}"),
-                *_drawn(row, "one block", reach, colour),
+                *_drawn(row, reach, colour),
                 Cell(f"{row['n_a']:.0f}, {row['n_b']:.0f}"),
             )
             for row in rows_of(own if most is None else own.head(most))
@@ -241,9 +236,9 @@ def _stages(found: Comparison, reach: float) -> Iterator[Section]:
         if row["cells"] == 1:
             basis = "one cell", f"{row['n_a']:.0f}, {row['n_b']:.0f} blocks"
         else:
-            basis = f"{number(row['least'])}–{number(row['most'])}", f"{row['cells']:,} cells"
+            basis = interval(row["least"], row["most"]), f"{row['cells']:,} cells"
         rates = cells(stages[row["stage"]].doc, f"{row['a']:,.0f}", f"{row['b']:,.0f}")
-        rows.append((*rates, *_drawn(row, "one block", reach), *cells(*basis)))
+        rows.append((*rates, *_drawn(row, reach), *cells(*basis)))
     if rows:
         lines = ["Each stage alone, in samples/s: geometric means over its cells."]
         if any(stages[name].column for name in found.found.stages["stage"]):
@@ -300,20 +295,22 @@ def _choice(row: Row, by_id: Sequence[Mapping[str, Row]]) -> list[str]:
     lines = []
     for side, trials in zip("ab", by_id, strict=True):
         bound = f", {row[f'bottleneck_{side}']}" if row["mode"] == "train" else ""
-        reached = rate(*(row[f"{name}_{side}"] for name in ("samples_per_s", "lo", "hi", "n")))
+        rate = Estimate.of_row(row, [f"{name}_{side}" for name in RATE])
+        reached = rate.text(" samples/s", rate.n)
         lines.append(f"{side.upper()}: {descriptions.knobs(trials[row[f'cell_{side}']])}: {reached}{bound}")
-    blocks = f"{row['n_a']} and {row['n_b']} blocks"
-    best = f"best against best, B ÷ A is {_estimate(row, 'no interval', blocks)}"
+    best = f"best against best, B ÷ A is {_estimate(row, _blocks(row))}"
     if row["cell_a"] == row["cell_b"]:
         return [*lines, f"The same setting; {best}"]
     worth = []
     for mine, other, name in (("A", "B", "a_on_b"), ("B", "A", "b_on_a")):
         if known(row[name]):
-            lo, hi = (100 * row[f"{name}_{end}"] for end in ("lo", "hi"))
-            interval = f"{number(lo)}–{number(hi)} %" if known(lo) else "no interval"
-            share = f"{100 * row[name]:.0f} % ({interval}, {plural(int(row[f'{name}_n']), 'block')})"
-            worth.append(f"{mine}'s setting reaches {share} of {other}'s on {other}")
+            share = Estimate.of_row(row, [f"{name}{end}" for end in ("", "_lo", "_hi", "_n")], "share")
+            worth.append(f"{mine}'s setting reaches {share.text(n=share.n)} of {other}'s on {other}")
     return [*lines, "; ".join([*worth, best])]
+
+
+def _blocks(row: Row) -> str:
+    return f"{row['n_a']} and {row['n_b']}"
 
 
 def _claims(found: Comparison) -> Iterator[Section]:
@@ -339,7 +336,7 @@ def verdict(row: Row, side: str, claim: Claim) -> Cell:
     if claim.effect is None:
         basis = f"a fact, {plural(int(own['n']), 'trial')}"
     elif known(own["ratio"]):
-        basis = _estimate(own, "no interval", plural(int(own["n"]), "block"))
+        basis = _estimate(own, int(own["n"]))
     else:
         basis = "no block of all its cells"
     return Cell(f"{own['verdict']}: {basis}", CLAIM_COLOURS[own["verdict"]])

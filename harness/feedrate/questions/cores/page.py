@@ -12,9 +12,10 @@ from typing import Any
 
 from markupsafe import Markup
 
+from feedrate.charts.figure import Row
 from feedrate.pages.runs import RunView
 from feedrate.pages.template import render
-from feedrate.questions.cores.analysis import Core, Row, busiest, named, on_gpu, per_core
+from feedrate.questions.cores.charts import Core, busiest, named, on_gpu, per_core
 from feedrate.schema import words
 
 SUITE = "cores"
@@ -76,9 +77,7 @@ def _answer(best: Core, rates: dict[str, float], cores: int) -> str:
 
 
 def _row(core: Core, rate: float, cores: int) -> Sequence[object]:
-    spread = f"n = {core.n}"
-    if core.lo is not None and core.hi is not None:
-        spread = f"{words.number(core.lo)} to {words.number(core.hi)}, {spread}"
+    spread = words.interval(core.lo, core.hi, core.n)
     attributes = Markup('data-core="{:.6g}" data-cores="{}"').format(core.value, cores)
     return (
         core.decoder,

@@ -60,10 +60,7 @@ def page(runs: Sequence[RunView], verdicts: Verdicts) -> Page:
 
 
 def _repeating(runs: Sequence[RunView]) -> Iterator[tuple[RunView, pd.DataFrame]]:
-    """Of each machine and device the run that repeats most, with its contrasts; reference runs come first.
-
-    Runs are read, and contrasts made, only as far as they are asked for: both take a while.
-    """
+    """Of each machine and device the run that repeats most, with its contrasts; reference runs come first."""
     of_machine: dict[tuple[str, str], list[RunView]] = {}
     for view in runs:
         if MAIN in view.manifest.suites:
@@ -172,7 +169,7 @@ def _grid(name: str, title: str, note: str, found: pd.DataFrame, axis: str, miss
     for setting, ratios in analysis.by_batch(found, axis):
         counts = sorted({int(ratio["n"]) for ratio in ratios.values()})
         n = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-        cells = [estimate(ratios[batch], "") if batch in ratios else "–" for batch in batches]
+        cells = [estimate(ratios[batch], "number") if batch in ratios else "–" for batch in batches]
         rows.append((*_setting(setting), *cells, n))
     columns = ["What ran", "Setting", *(f"batch {batch}" for batch in batches), "n"]
     return {"name": name, "title": title, "note": note, "columns": columns, "rows": rows, "missing": missing}

@@ -57,8 +57,6 @@ RAN = {
 """What ran, which is never drawn together: name in links to words."""
 GIVEN = ("machine", "run", "tier", "device", "suite", "protocol_version", "workload_version", "ran")
 """What tells cells apart beside their axes."""
-SETTINGS = ("metric", "beside", "x", "colour", "facet", "y_scale", "sort")
-"""Names that links use for what is no axis; no axis may be called so (a test compares)."""
 _SERIES = 7
 _SEGMENTS = [name for phase in PHASES for name in ((phase, EMULATED) if phase == "forward" else (phase,))]
 """Of a stacked bar, in their order."""
@@ -166,10 +164,7 @@ def _coded(values: pd.Series) -> dict[str, Any]:
 
 
 def _measured(part: pd.DataFrame, measure: Measure) -> dict[str, Any]:
-    """Write a measure: means, the reach of their intervals, and n where it differs from that of throughput.
-
-    The reach is a factor where the mean is geometric and a difference where it is arithmetic: two numbers say three.
-    """
+    """Write a measure: means, their reach (a factor or a difference), and n where it differs from throughput's."""
     mean, low, high = (part[f"{measure.name}{end}"].to_numpy() for end in ("", "_lo", "_hi"))
     with np.errstate(invalid="ignore", divide="ignore"):
         reach = high / mean if measure.logs else np.maximum(mean - low, high - mean)

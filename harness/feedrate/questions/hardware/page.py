@@ -13,11 +13,11 @@ from typing import Any
 
 from markupsafe import Markup
 
+from feedrate.analysis.estimate import Estimate
 from feedrate.pages import descriptions, markup
 from feedrate.pages.markup import Page, Placed
 from feedrate.pages.selection import Selection
 from feedrate.pages.template import render
-from feedrate.schema import words
 from feedrate.schema.columns import PROTOCOL_VERSION
 from feedrate.store import compact
 
@@ -88,10 +88,7 @@ def _row(machine: Mapping[str, Any], pages: Mapping[str, str]) -> list[Cell]:
     named: list[Cell] = [
         (name, pages[name]) if name in pages else name for name in (machine["machine_id"], machine["run_id"])
     ]
-    rate = "–"
-    if machine["n"]:
-        spread = descriptions.spread(machine["lo"], machine["hi"])
-        rate = f"{words.number(machine['samples_per_s'])} ({spread}), n = {machine['n']}"
+    rate = Estimate.of_row(machine).text(n=machine["n"]) if machine["n"] else "–"
     hardware = (
         machine["gpu"] or "none",
         machine["cpu"],

@@ -8,24 +8,25 @@ does not depend on the answer. Each sentence names its machine, and the runs beh
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from feedrate.analysis.claim_values import label, settings_text
+from feedrate.analysis.estimate import RATIO, Estimate
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.estimators import frame, summary
 from feedrate.analysis.sentences import estimate, worst
 from feedrate.analysis.summary import EMULATED, TRAIN
 from feedrate.pages import descriptions
 from feedrate.pages.runs import RunView
-from feedrate.pages.tasks import gain_sentence, over_blocks
+from feedrate.pages.tasks import gain_sentence
 from feedrate.pages.verdicts import ClaimResult, Verdicts
 from feedrate.plan.claim import Effect, terms
 from feedrate.questions.accuracy import page as accuracy_page
 from feedrate.questions.claims import page as claims_page
 from feedrate.schema import words
 from feedrate.schema.axes import PHOTOGRAPHS
-from feedrate.schema.columns import OLDER_PROTOCOLS
 from feedrate.schema.metrics import METRICS
 from feedrate.store.bench_record import BenchRecord
 
@@ -83,37 +84,19 @@ def _from(text: str, page: str, views: Sequence[RunView]) -> Sentence:
 
 
 def findings(runs: Sequence[RunView], verdicts: Verdicts, benches: Sequence[BenchRecord]) -> list[Sentence]:
-    """Say what was found; what no record tells is left out.
-
-    Runs are of suites that ask which settings suit a machine, newest first.
-    """
+    """Say what was found by runs that ask which settings suit a machine, newest first, and by ``make bench``."""
     gain = next(filter(None, map(_gained, runs)), None)
     return [*([gain] if gain else []), *_claimed(verdicts), *_accurate(benches)]
 
 
-def protocol_notes(found: Sequence[Sentence], shown: Sequence[RunView]) -> list[str]:
-    """Say what older versions of the protocol did in another way: those that findings or the runs shown rest on."""
-    versions = {view.manifest.protocol_version for view in shown}
-    return [
-        words.protocol_note(version)
-        for version in OLDER_PROTOCOLS
-        if version in versions or any(words.protocol(version) in each.text for each in found)
-    ]
-
-
 def _gained(view: RunView) -> Sentence | None:
-    """What better settings of the loader gain before the first task of a run, in the order in which its page has them.
-
-    Tasks of a step alone: real training on an accelerator, where a CPU trains before an emulated one first. None where
-    the gain has no interval.
-    """
+    """What better settings gain before the first task of a run: on a CPU an emulated step, else real training."""
     kinds = (TRAIN, EMULATED) if view.manifest.device != "cpu" else (EMULATED, TRAIN)
     rows = [row for kind in kinds for row in rows_of(view.headlines) if row["kind"] == kind and row["gain"] is not None]
     if not rows or not words.known(rows[0]["gain"]["lo"]):
         return None
     where = descriptions.on(view.manifest.machine, view.manifest.device)
-    mark = words.protocol(view.manifest.protocol_version)
-    return _from(f"On {where}{mark}: {gain_sentence(rows[0])}. {_FIXED}.", view.page, [view])
+    return _from(f"On {where}: {gain_sentence(rows[0])}. {_FIXED}.", view.page, [view])
 
 
 def _claimed(verdicts: Verdicts) -> Iterator[Sentence]:
@@ -122,10 +105,7 @@ def _claimed(verdicts: Verdicts) -> Iterator[Sentence]:
     tested = max(own, key=lambda mine: (len(mine), max(map(_started, mine), default="")), default=[])
     if not tested:
         return
-    newest = max(each.view.manifest.protocol_version for each in tested)
-    tested = [each for each in tested if each.view.manifest.protocol_version == newest]
-    run = tested[0].view.manifest
-    where = f"On {descriptions.on(run.machine, tested[0].device)}{words.protocol(run.protocol_version)}"
+    where = f"On {descriptions.on(tested[0].view.manifest.machine, tested[0].device)}"
     for stored in tested:
         if stored.claim.id == STORED and words.known(stored.row["ratio"]):
             yield _from(f"{where}: {_stored(stored)}.", f"{claims_page.PATH}#claim-{STORED}", _views([stored]))
@@ -157,8 +137,8 @@ def _stored(result: ClaimResult) -> str:
     least = f", at worst {worst(result.row)}" if worst(result.row) else ""
     beside = [f"{aside['label']} {estimate(aside)}" for aside in result.asides if words.known(aside["ratio"])]
     return (
-        f"before an emulated step of 10 ms, training on decoded pixels in LMDB is {words.number(result.row['ratio'])} "
-        f"times as fast as on PNG files ({over_blocks(result.row)}; {_samples([result], '{}')}{mean}{least}), "
+        f"before an emulated step of 10 ms, training on decoded pixels in LMDB is {_ratio(result.row)} as fast as on "
+        f"PNG files ({_samples([result], '{}')}{mean}{least}), "
         f"{_SO[result.verdict]}{''.join(f'; {text}' for text in beside)}"
     )
 
@@ -185,13 +165,17 @@ def _refuting(result: ClaimResult) -> str:
     if result.claim.effect is None:
         return f"{words.plural(n, 'check')} saw otherwise"
     if fallen := [case for case in result.cases if case.get("role") == "also" and case["verdict"] == "refuted"]:
-        return f"{fallen[0]['case']}: {words.number(fallen[0]['ratio'])} times; {over_blocks(fallen[0])}"
+        return f"{fallen[0]['case']}: {_ratio(fallen[0])}"
     effect = result.claim.effect
     count, figure = len(effect.cases), None if effect.level else effect.figure
     several = "" if count < 2 else f", averaged over {words.plural(count, 'setting')}"
     several += f", at worst {worst(result.row)}" if worst(result.row) else ""
     several += f", where the source’s figure comes to {words.number(figure)}" if figure else ""
-    return f"{_compared(effect, words.number(result.row['ratio']))}{several}; {over_blocks(result.row)}"
+    return f"{_compared(effect, _ratio(result.row))}{several}"
+
+
+def _ratio(row: Mapping[str, Any]) -> str:
+    return Estimate.of_row(row, RATIO, "ratio").text(n=row["n"])
 
 
 def _compared(effect: Effect, ratio: str) -> str:
@@ -202,14 +186,14 @@ def _compared(effect: Effect, ratio: str) -> str:
         sides = [
             " or ".join(label(case, every) or "the default" for case in part) for part in (effect.cases, effect.against)
         ]
-        return f"the effect on {metric.noun} with {sides[0]} is {ratio} times that with {sides[1]}"
+        return f"the effect on {metric.noun} with {sides[0]} is {ratio} that with {sides[1]}"
     if effect.along:
         return f"{metric.noun} changes by a factor of {ratio} for every doubling of {effect.along}"
     if effect.level:
-        return f"{metric.noun} is {ratio} times the source’s figure of {words.number(effect.figure or 1)}"
+        return f"{metric.noun} is {ratio} the source’s figure of {words.number(effect.figure or 1)}"
     if metric.rate:
-        return f"{last} is {ratio} times as fast as {first}"
-    return f"with {last} {metric.noun} is {ratio} times what it is with {first}"
+        return f"{last} is {ratio} as fast as {first}"
+    return f"with {last} {metric.noun} is {ratio} what it is with {first}"
 
 
 def _accurate(benches: Sequence[BenchRecord]) -> Iterator[Sentence]:

@@ -15,7 +15,7 @@ from feedrate.pages.tasks import answer
 from feedrate.pages.template import render
 from feedrate.pages.verdicts import Verdicts
 from feedrate.plan.suite import MAIN, Suite
-from feedrate.questions.home.findings import findings, protocol_notes
+from feedrate.questions.home.findings import findings
 from feedrate.questions.runs import facts as runs_facts
 from feedrate.schema import words
 from feedrate.store.bench_record import BenchRecord
@@ -53,15 +53,7 @@ def page(
     known: int | None = None,
     benches: Sequence[BenchRecord] = (),
 ) -> Page:
-    """Write the home page.
-
-    Args:
-        runs: newest first; none is fine.
-        suites: name, page and content of each suite that has results.
-        verdicts: what the runs say of the claims.
-        known: how many machines there are, where that is more than have a run here.
-        benches: what ``make bench`` found.
-    """
+    """Write the home page; ``known`` is how many machines there are, where that is more than have a run here."""
     speaking = leading(runs)
     found = opening(speaking)
     placed = place(found[1], "opening", PATH, found[0].origin) if found else None
@@ -80,7 +72,6 @@ def page(
         figure=found and found[1],
         placed=placed,
         findings=told,
-        protocol_notes=protocol_notes(told, [*numbers, *([found[0]] if found else [])]),
         numbers=[_numbers(view) for view in numbers],
         machines=machines,
         suites=suites,
@@ -94,8 +85,7 @@ def _numbers(view: RunView) -> dict[str, Any]:
     run = view.manifest
     return {
         "view": view,
-        "origin": ", ".join((descriptions.day(run.started_at), words.plural(run.blocks, "block")))
-        + words.protocol(run.protocol_version),
+        "origin": ", ".join((descriptions.day(run.started_at), words.plural(run.blocks, "block"))),
         "badge": runs_facts.badge(PATH, view),
         "table": headline_table(view.headlines),
         "answer": answer(view.headlines),

@@ -42,9 +42,8 @@ MOST_FORMATS = len(SHAPES)
 CACHED = {
     "warm": "Samples lie in the page cache from the start: this is the cost of reading and decoding, not of a disk.",
     "cold": "At the start the page cache holds next to none of them, each is read once at most: the disk has its part.",
-    "": "Samples lie in the page cache after the first pass: this is the cost of reading and decoding, not of a disk.",
 }
-"""What a panel's page cache means; an older run did not say."""
+"""What a panel's page cache means."""
 
 
 @chart("Throughput by batch size", "How many samples a second come through, and do more workers help?", "cells")
@@ -109,11 +108,11 @@ def _tiles(frame: pd.DataFrame) -> list[dict[str, Any]]:
     rows = [point(cell) for cell in rows_of(frame.sort_values(["batch_size", "num_workers"]))]
     best = max(row["value"] for row in rows)
     for row in rows:
-        value, lo, hi = row["value"], row["lo"], row["hi"]
+        value = row["value"]
         row["share"] = value / best
         row["step"] = min(HEAT_STEPS - 1, int(HEAT_STEPS * value / best))
         row["text"] = words.number(value)
-        row["half"] = f"± {50 * (hi - lo) / value:.1f} %" if lo is not None and hi is not None else "± ?"
+        row["half"] = words.margin(row["lo"], row["hi"], "{:.1f} %".format, of=value / 100)
     return rows
 
 
@@ -155,7 +154,7 @@ def formats(sheet: Sheet, cells: pd.DataFrame) -> Figure:
         height = 92 + (14 + 9 * len(looks)) * len({row["setting"] for row in rows})
         panel = Panel.draw(part.title, part.subtitle, _formats_message(rows), _formats_layers(rows, looks), height)
         sheet.add(panel, listed(every, part.row(), columns), kept)
-        for state in sorted(set(frame["page_cache"].fillna(""))):
+        for state in sorted(set(frame["page_cache"].dropna())):
             sheet.note(CACHED[str(state)])
     legend = [Key(name, *pair) for name, pair in looks.items()]
     return sheet.figure(legend, "Nothing to compare: fewer than two storage formats ended well in one setting.")

@@ -17,6 +17,7 @@ from markupsafe import Markup
 from feedrate.analysis.blocks import KEYS
 from feedrate.analysis.ceilings import BALANCED_WITHIN, LAUNCH_BOUND, STAGES
 from feedrate.analysis.contrasts import grouping_keys
+from feedrate.analysis.estimate import Estimate
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.prediction import held_out
 from feedrate.charts.embed import csv_field
@@ -24,7 +25,7 @@ from feedrate.charts.figure import Row
 from feedrate.pages import descriptions, markup
 from feedrate.pages.headlines import RULE
 from feedrate.pages.runs import RunView
-from feedrate.pages.tasks import over_blocks, set_words, task_key
+from feedrate.pages.tasks import set_words, task_key
 from feedrate.pages.template import render
 from feedrate.schema import words
 from feedrate.schema.axes import AXES, BY_NAME, CONDITIONS, EMULATED_STEPS, PHOTOGRAPHS, SETTINGS
@@ -180,7 +181,7 @@ def _rows(task: Task, predicted: pd.DataFrame, *, alone: bool) -> Iterator[dict[
         prediction = ""
         if found:
             rate = words.number(found["predicted_samples_per_s"])
-            prediction = markup.two_lines(rate, descriptions.signed(found["error_pct"]))
+            prediction = markup.two_lines(rate, words.signed(found["error_pct"], 1))
         yield {
             "Setting": markup.two_lines(descriptions.knobs(cell), reason if alone else f"{_task(cell)}: {reason}"),
             "Samples/s": words.number(float(cell["samples_per_s"])),
@@ -206,9 +207,7 @@ def _lines(parts: Iterable[str]) -> Markup:
 def _efficiency(cell: Row) -> str:
     if not words.known(cell["efficiency"]):
         return ""
-    lo, hi = cell["efficiency_lo"], cell["efficiency_hi"]
-    known = words.known(lo) and words.known(hi)
-    spread = f"{100 * lo:.0f} – {100 * hi:.0f} %" if known else "one block"
+    spread = words.interval(cell["efficiency_lo"], cell["efficiency_hi"], write=words.percent)
     return markup.two_lines(words.percent(float(cell["efficiency"])), spread)
 
 
@@ -227,7 +226,7 @@ def _sentence(task: Task, best: Row | None) -> str:
     if best and best["cell_id"] == cell["cell_id"]:
         setting = ": ".join(filter(None, (setting, set_words(best))))
         if best["cross_fitted"]:
-            rate = f"{words.number(float(best['samples_per_s']))} samples a second (cross-fitted, {over_blocks(best)})"
+            rate = f"{Estimate.of_row(best).text(' samples a second', best['n'])}, cross-fitted"
     text = f"{what[:1].upper()}{what[1:]}: the fastest setting ({setting}) does {rate}"
     if words.known(cell["efficiency"]) and isinstance(cell["limit"], str):
         turns = cell["limit"] != "load" and words.known(cell["device_ceiling"])

@@ -17,6 +17,7 @@ import pandas as pd
 
 from feedrate.analysis.blocks import Blocks, blocks_of
 from feedrate.analysis.crossfit import LEAST_BLOCKS, cross_fitted
+from feedrate.analysis.estimate import Estimate
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.summary import EMULATED, TRAIN
 from feedrate.charts.figure import (
@@ -29,7 +30,6 @@ from feedrate.charts.figure import (
     Slice,
     chart,
     held,
-    interval,
     numbers,
     plain,
     slices,
@@ -190,8 +190,8 @@ class _Pair:
     """None where the defaults were not measured."""
     best: Row | None
     """None where nothing measured is faster than the defaults."""
-    ratio: Row
-    """Throughput of the best ÷ that of the defaults, cross-fitted (``Gain.interval``); empty without both."""
+    ratio: Estimate | None
+    """Throughput of the best ÷ that of the defaults, cross-fitted; None without both."""
 
 
 @chart("Where a sample’s time goes: PyTorch’s defaults and the best settings", _QUESTION)
@@ -231,18 +231,19 @@ def _pair(frame: pd.DataFrame, batch: int, blocks: Blocks) -> _Pair:
     cells = rows_of(frame.sort_values("samples_per_s", ascending=False, kind="stable"))
     usual = [all(plain(cell[name]) in (None, BY_NAME[name].default) for name in _OTHERS) for cell in cells]
     if not any(usual):
-        return _Pair(batch, None, cells[0], {})
+        return _Pair(batch, None, cells[0], None)
     defaults = usual.index(True)
     logs = blocks.logs([cell["run_id"] for cell in cells], [cell["cell_id"] for cell in cells])
     gain = cross_fitted(logs - logs[defaults])
     if gain.chosen == defaults:
-        return _Pair(batch, cells[defaults], None, {})
-    return _Pair(batch, cells[defaults], cells[gain.chosen], gain.interval())
+        return _Pair(batch, cells[defaults], None, None)
+    return _Pair(batch, cells[defaults], cells[gain.chosen], gain.ratio)
 
 
 def _pair_rows(part: Slice, pair: _Pair) -> list[dict[str, Any]]:
     """The segments of both bars; the ratio stands with the best."""
-    ratio = {f"ratio{end}": plain(pair.ratio.get(end[1:] or "ratio")) for end in ("", "_lo", "_hi")}
+    ends = (pair.ratio.value, pair.ratio.low, pair.ratio.high) if pair.ratio else (None,) * 3
+    ratio = dict(zip(("ratio", "ratio_lo", "ratio_hi"), map(plain, ends), strict=True))
     rows = []
     for which, cell in (("defaults", pair.defaults), ("best", pair.best)):
         if cell is not None:
@@ -290,9 +291,9 @@ def _waits(who: str, shares: Sequence[tuple[int, float]]) -> str:
 
 def _gain(pair: _Pair) -> str:
     """Say what the best of a batch size gains."""
-    if not words.known(pair.ratio["lo"]):
+    if not ((ratio := pair.ratio) and ratio.known):
         return f"what the best settings gain at batch {pair.batch} needs {LEAST_BLOCKS} blocks"
-    told = f"{pair.ratio['ratio']:.2f} times", f"cross-fitted, {interval(pair.ratio)}"
-    if pair.best is None or pair.ratio["lo"] <= CONFIRMED_OVER:
-        return f"at batch {pair.batch} nothing is clearly faster than the defaults ({', '.join(told)})"
-    return f"at batch {pair.batch} the best, {_setting(pair.best)}, feeds {told[0]} as many samples ({told[1]})"
+    text = ratio.text(n=ratio.n, write="{:.2f}".format)
+    if pair.best is None or ratio.low <= CONFIRMED_OVER:
+        return f"at batch {pair.batch} nothing is clearly faster than the defaults: cross-fitted {text}"
+    return f"at batch {pair.batch} the best, {_setting(pair.best)}, feeds {text} as many samples, cross-fitted"

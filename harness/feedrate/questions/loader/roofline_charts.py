@@ -224,10 +224,7 @@ def _reached(row: Row) -> str:
 
 
 def _ceiling_rows(frame: pd.DataFrame, kind: str) -> list[dict[str, Any]]:
-    """Ceilings and what was achieved by batch size, with the worker count that is fastest at the largest.
-
-    An emulated step's rate is declared, and has no blocks.
-    """
+    """Ceilings and what was achieved by batch size, with the worker count that is fastest at the largest."""
     best = frame.sort_values(["batch_size", "samples_per_s"])["num_workers"].iloc[-1]
     looks = {stage: (BOUND[stage], name) for stage, name in _ALONE.items()} | {"device": (IN_TURNS, IN_TURNS)}
     if kind == EMULATED:

@@ -1,8 +1,7 @@
 """The machines: one table of all, and a page each: what it is, what suits it, what holds it back, its runs.
 
 A task is what a user is given: the conditions of ``analysis.summary``. Of several runs on a device that have a task the
-newest speaks, never for the machine's other device; runs of another version of the protocol were measured in another
-way and are left out.
+newest speaks, never for the machine's other device.
 """
 
 from __future__ import annotations
@@ -115,20 +114,13 @@ Tasks = Mapping[tuple[str, Task], Best]
 """Device and task to its best, in the order of the headlines of the newest run that has it."""
 
 
-def tasks_of(own: Sequence[RunView], protocol: int | None = None) -> Tasks:
-    """Find the best setting of every task on each device of one machine, by one version of the protocol: its newest."""
-    found: dict[tuple[str, Task], Best] = {}
-    wanted = _newest_protocol(own) if protocol is None else protocol
-    for view in own:
-        if view.manifest.protocol_version == wanted:
-            for row in rows_of(view.headlines):
-                found.setdefault((view.manifest.device, task_key(row)), Best(view, row))
-    return found
-
-
-def _newest_protocol(runs: Sequence[RunView]) -> int:
-    """Of the runs that say which settings suit a machine."""
-    return max((view.manifest.protocol_version for view in runs if view.for_machines), default=0)
+def tasks_of(runs: Sequence[RunView]) -> Tasks:
+    """Find the best setting of every task on each device of one machine."""
+    best: dict[tuple[str, Task], Best] = {}
+    for view in runs:
+        for row in rows_of(view.headlines):
+            best.setdefault((view.manifest.device, task_key(row)), Best(view, row))
+    return best
 
 
 def shared_task(machines: Sequence[Tasks]) -> Task | None:
@@ -150,14 +142,9 @@ def _rate(best: Best) -> float:
 
 
 def index_page(runs: Sequence[RunView]) -> Page:
-    """Write the table of all machines, the fastest at the task that most of them have first.
-
-    Args:
-        runs: all runs, newest first; none is fine.
-    """
+    """Write the table of all machines, the fastest at the task that most of them have first; runs are newest first."""
     machines = by_machine(runs)
-    protocol = _newest_protocol(runs)
-    tasks = {name: tasks_of(own, protocol) for name, own in machines.items()}
+    tasks = {name: tasks_of(own) for name, own in machines.items()}
     task = shared_task(list(tasks.values()))
     best: dict[str, Best] = {}
     for name, found in tasks.items():
@@ -167,8 +154,6 @@ def index_page(runs: Sequence[RunView]) -> Page:
     body = render(
         "machines/index.md",
         task=task_words(next(iter(best.values())).row) if best else "",
-        protocol=protocol,
-        older=any(view.manifest.protocol_version < protocol for view in runs),
         several=any(len({view.manifest.device for view in own}) > 1 for own in machines.values()),
         rows=[_row(machines[name], best.get(name)) for name in ranked],
     )
@@ -189,7 +174,7 @@ def _row(own: Sequence[RunView], best: Best | None) -> tuple[object, ...]:
         storage([view.manifest.machine for view in own]),
         len(own),
         rate,
-        descriptions.spread(best.row["lo"], best.row["hi"]) if best else _NONE,
+        words.interval(best.row["lo"], best.row["hi"]) if best else _NONE,
         best.row["n"] if best else _NONE,
         runs_facts.badge(INDEX, best.view if best else own[0]),
         runs_facts.tiers(INDEX, own),
@@ -197,13 +182,7 @@ def _row(own: Sequence[RunView], best: Best | None) -> tuple[object, ...]:
 
 
 def page(own: Sequence[RunView], verdicts: Verdicts, questions: Mapping[str, str]) -> Page:
-    """Write a machine's page.
-
-    Args:
-        own: its runs, newest first; at least one.
-        verdicts: what all runs say of the claims.
-        questions: suite to the path of its page.
-    """
+    """Write a machine's page from its runs, newest first; ``questions`` is suite to the path of its page."""
     path, name = own[0].machine_page, descriptions.name_of(own[0].manifest.machine)
     found, by_device = tasks_of(own), _several_devices(own)
 
@@ -249,10 +228,7 @@ def _best(own: Sequence[RunView], found: Tasks, by_device: bool) -> Iterator[dic
 
 
 def _stages(found: Tasks, by_device: bool) -> tuple[list[str], list[list[str]]]:
-    """Columns and rows of the best setting of each training task and what each of its stages does alone.
-
-    Columns that no row has anything for are left out, and so is a task of which no stage was measured alone.
-    """
+    """What the best setting of each training task reaches, and each of its stages alone, without empty columns."""
     columns = ("Task, best setting", "All together", "Loader alone", "Copy alone", "Step alone", "Held back by")
     rows = []
     for best in found.values():
@@ -282,8 +258,7 @@ def _alone(best: Best) -> Iterator[str]:
 
 
 def _rate_and_spread(cell: Mapping[Any, Any]) -> str:
-    spread = descriptions.spread(cell["lo"], cell["hi"])
-    return markup.two_lines(words.number(float(cell["samples_per_s"])), f"{spread}, n = {cell['n']}")
+    return markup.two_lines(words.number(cell["samples_per_s"]), words.interval(cell["lo"], cell["hi"], cell["n"]))
 
 
 def _verdicts(verdicts: Verdicts, machine_id: str, path: str, by_device: bool) -> Iterator[dict[str, Any]]:
@@ -302,5 +277,4 @@ def _verdicts(verdicts: Verdicts, machine_id: str, path: str, by_device: bool) -
                 rows.append((claims_page.badge(each.verdict), link, effect, n))
             counts = words.listed(f"{count} {verdict}" for verdict, count in verdicts.tally(at).items())
             device = f" {descriptions.on_device(place.device)}" if by_device else ""
-            device += words.protocol(place.view.manifest.protocol_version)
             yield {"device": device, "counts": counts, "rows": rows}

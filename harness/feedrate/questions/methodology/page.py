@@ -14,11 +14,11 @@ from typing import Any
 from markupsafe import Markup
 
 from feedrate.analysis import (
-    blocks,
     ceilings,
     claims,
     crossfit,
     diagnosis,
+    estimate,
     loader,
     noise,
     pipeline,
@@ -51,7 +51,7 @@ from feedrate.sweep import run
 
 PATH = "methodology.md"
 _MODULES = (
-    *(blocks, ceilings, claim_selection, claims, crossfit, diagnosis, gpu, loader, metrics, noise, pipeline),
+    *(ceilings, claim_selection, claims, crossfit, diagnosis, estimate, gpu, loader, metrics, noise, pipeline),
     *(loop, plugins, prediction, profiler, run, schedule, search, simulations, telemetry, verdicts, window),
 )
 """Those whose constants the prose names."""

@@ -26,7 +26,8 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.special import fdtri, gammaincinv, nctdtrinc
 
-from feedrate.analysis.blocks import CONFIDENCE, Blocks, Floats, Moments, moments, successful, t_half_width
+from feedrate.analysis.blocks import Blocks, successful
+from feedrate.analysis.estimate import CONFIDENCE, RATIO, Floats, Moments, as_columns, moments, t_half_width
 from feedrate.analysis.machines import CELL, ROUNDING, SAME_IN_BOTH
 from feedrate.questions.compare.analysis import STAGES, Stage, cells_of, with_rate_of
 from feedrate.schema.axes import EMULATED_STEPS
@@ -90,11 +91,7 @@ class Found:
 
 
 def find(trials: pd.DataFrame) -> Found:
-    """Hold the nodes of a sweep against each other.
-
-    Args:
-        trials: rows of ``columns.TRIALS`` of all nodes, with their number in ``node``.
-    """
+    """Hold the nodes of a sweep against each other; ``trials`` of all nodes have their number in ``node``."""
     trials = trials[trials["node"].isin(successful(trials)["node"])]
     nodes = tuple(sorted(trials["node"].unique().tolist()))
     same = comparable(trials)
@@ -178,18 +175,14 @@ def judge(parts: Parts, asked: Collection[int] = ()) -> pd.DataFrame:
         level = 1 - FALSE_ALARMS / (len(parts) * may.sum())
         own = _of_blocks(part)
         log, error, df, outlying = _against_rest(own, may, level)
-        half = t_half_width(error, df, level)
-        ends = {"ratio": np.exp(log), "lo": np.exp(log - half), "hi": np.exp(log + half)}
-        row = {"part": name, "at": range(nodes), **ends, "n": own.n, "cells": part.shape[1], "outlying": outlying}
+        ends = as_columns(RATIO, Moments(log, None, own.n), half=t_half_width(error, df, level))
+        row = {"part": name, "at": range(nodes), **ends, "cells": part.shape[1], "outlying": outlying}
         found.append(pd.DataFrame({**row, "error": error, "df": df}))
     return pd.concat(found, ignore_index=True)
 
 
 def _of_blocks(part: Floats) -> Moments:
-    """Each node's mean over cells: its mean and spread over blocks, without what all nodes show in a block.
-
-    Blocks that one node alone measured are left out.
-    """
+    """Each node's mean over cells, by blocks that two nodes have, without what all nodes show in a block."""
     levels = np.median(moments(part).mean, axis=0)
     means = moments((part - levels[:, None]).swapaxes(1, 2)).mean
     means = means[:, np.isfinite(means).sum(axis=0) > 1]

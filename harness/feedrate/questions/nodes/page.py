@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
+import altair as alt
+import pandas as pd
 from markupsafe import Markup
 
 from feedrate.analysis.estimates import rows_of
+from feedrate.charts.figure import Figure, Key, Panel, Row, Sheet, data, listed, table
+from feedrate.charts.marks import BLOCKS, dots, height, hover, look, names, rate
+from feedrate.charts.theme import colour
 from feedrate.pages import markup
 from feedrate.pages.markup import Page
 from feedrate.pages.runs import RunView, place
 from feedrate.pages.template import render
-from feedrate.questions.nodes import chart, sentences
+from feedrate.questions.nodes import sentences
 from feedrate.questions.nodes.analysis import ALL, Found, find
 from feedrate.questions.nodes.sweep import origin, sweeps
+from feedrate.schema import words
+from feedrate.schema.metrics import CONFIRMED_OVER, REFUTED_UNDER
 
 PATH = "nodes.md"
 TITLE = "Are my nodes alike?"
@@ -28,7 +36,7 @@ def page(every: Sequence[RunView]) -> Page | None:
     sweep, views = found[0], {view.run.folder: view for view in every}
     own = {node: views[run.folder] for node, run in sorted(sweep.runs.items())}
     judged = find(sweep.trials())
-    figure = place(chart.draw(judged), "nodes", PATH, origin(list(own.values()), len(judged.nodes)))
+    figure = place(draw(judged), "nodes", PATH, origin(list(own.values()), len(judged.nodes)))
     parts = list(dict.fromkeys(judged.judged["part"]))
     body = render(
         "nodes/page.md",
@@ -57,6 +65,87 @@ def _rows(found: Found, parts: Sequence[str], own: Mapping[int, RunView]) -> Ite
 
 def _off(row: Mapping[str, Any]) -> Markup:
     """How far a node is off in a part, its interval below; bold where it is outlying."""
-    value, lo, hi = (sentences.signed(100 * (row[end] - 1)) for end in ("ratio", "lo", "hi"))
-    bold = Markup("<strong>{}\u00a0%</strong>").format(value)
-    return markup.two_lines(bold if row["outlying"] else f"{value}\u00a0%", f"{lo} to {hi}")
+    size, write = sentences.off(row), partial(words.signed, places=1)
+    value = write(size.value)
+    bold = Markup("<strong>{}</strong>").format(value) if row["outlying"] else value
+    return markup.two_lines(bold, words.interval(size.low, size.high, write=write))
+
+
+MOST = 32
+"""Nodes that are drawn: those farthest off in all cells, and all that are outlying."""
+LOOKS = {"not outlying": (colour("accent"), "circle"), "outlying": (colour("source"), "diamond")}
+_COLUMNS = {
+    "part": "part",
+    "node": "who",
+    "against the others (%)": "value",
+    "low": "lo",
+    "high": "hi",
+    "n": "n",
+    "outlying": "outlying",
+}
+
+
+def draw(found: Found) -> Figure:
+    """Draw a panel for all cells and one for each stage; of nothing that can be compared, say so."""
+    sheet = Sheet("Each node against the others", "Which node is slow, in which stage, and by how much?")
+    shown = _shown(found.judged)
+    order = [sentences.numbered(node) for node in shown]
+    rows = [_drawn(row) for row in rows_of(found.judged)]
+    drawn = [row for row in rows if row["who"] in order]
+    ends = [100 * (REFUTED_UNDER - 1), 100 * (CONFIRMED_OVER - 1), *(row[end] for row in drawn for end in ("lo", "hi"))]
+    for part in dict.fromkeys(row["part"] for row in rows):
+        panel = _panel(part, [row for row in drawn if row["part"] == part], order, [min(ends), max(ends)])
+        sheet.add(panel, listed((row for row in rows if row["part"] == part), {}, _COLUMNS))
+    sheet.note(
+        "The slowest node in all cells stands on top. Intervals hold for all nodes and panels at once, in 95\u00a0% of "
+        "sweeps. A node is outlying where its interval lies beyond ±1\u00a0%, which is shaded."
+    )
+    if len(shown) < len(found.nodes):
+        sheet.note(f"Of {len(found.nodes)} nodes {len(shown)} are drawn, those farthest off; the table has all.")
+    return sheet.figure([Key(name, *pair) for name, pair in LOOKS.items()], "No cell ended well on all nodes.")
+
+
+def _shown(judged: pd.DataFrame) -> list[int]:
+    """Numbers of the nodes that are drawn, the slowest first."""
+    every = judged[judged["part"].eq(ALL)].sort_values("ratio")
+    far = every.loc[(every["ratio"] - 1).abs().sort_values(ascending=False, kind="stable").index[:MOST], "node"]
+    off = judged.loc[judged["outlying"].astype(bool), "node"]
+    return [int(node) for node in every["node"] if node in {*far, *off}]
+
+
+def _drawn(row: Row) -> dict[str, Any]:
+    ends = {key: 100 * (row[name] - 1) for key, name in (("value", "ratio"), ("lo", "lo"), ("hi", "hi"))}
+    named = {"part": sentences.titled(row["part"]), "who": sentences.numbered(row["node"])}
+    return {**row, **ends, **named, "state": "outlying" if row["outlying"] else "not outlying"}
+
+
+def _panel(title: str, rows: Sequence[Row], order: Sequence[str], domain: list[float]) -> Panel:
+    """Draw a part; all panels have one scale."""
+    x: dict[str, Any] = {
+        "title": "throughput against the other nodes, %",
+        "axis": alt.Axis(format="+~g", domain=False, tickCount=6),
+        "scale": alt.Scale(domain=domain),
+    }
+    tone, shape = look("state", LOOKS, {row["state"] for row in rows})
+    base = alt.Chart(data(rows, "who", "state", "value", "lo", "hi", "n"))
+    base = base.encode(y=names("who", order), color=tone)
+    margin = table([{"from": 100 * (REFUTED_UNDER - 1), "to": 100 * (CONFIRMED_OVER - 1)}])
+    band = alt.Chart(margin).mark_rect(opacity=0.18, color=colour("accent"))
+    tooltip = hover({"who:N": "", **rate("against the others, %"), **BLOCKS})
+    layers = [
+        band.encode(x=alt.X("from:Q", **x), x2=alt.X2("to:Q")),
+        *dots(base, x, shape, tooltip),
+    ]
+    subtitle = words.plural(rows[0]["cells"], "cell")
+    return Panel.draw(title, subtitle, _message(title, rows), layers, height(len(rows)))
+
+
+def _message(title: str, rows: Sequence[Row]) -> str:
+    """The slowest and the fastest node of a panel, and those that are outlying."""
+    ordered = sorted(rows, key=lambda row: row["value"])
+    slowest, fastest = (
+        f"{row['who']}, {words.estimate((row['value'], row['lo'], row['hi']), 'change')}"
+        for row in (ordered[0], ordered[-1])
+    )
+    off = words.listed(row["who"] for row in rows if row["outlying"]) or "none"
+    return words.sentence(f"{title}: the slowest is {slowest}, the fastest {fastest}; outlying: {off}")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
+from feedrate.analysis.estimate import RATIO, Estimate
 from feedrate.analysis.estimates import rows_of
 from feedrate.questions.nodes.analysis import ALL, LEAST_NODES, STAMPED, Found, Spread
 from feedrate.schema import words
@@ -32,12 +34,12 @@ def titled(part: str) -> str:
 
 def percent(share: float) -> str:
     """Write a small share as per cent, with a decimal: ``5.1 %``."""
-    return f"{100 * share:.1f}\u00a0%"
+    return words.per_cent(100 * share, 1)
 
 
-def signed(pct: float) -> str:
-    """Write a distance in per cent with its sign, and without the sign of the unit: ``−4.9``, ``+0.0``."""
-    return f"{pct:+z.1f}".replace("-", "−")
+def off(row: Mapping[str, Any]) -> Estimate:
+    """How far a node is off, in per cent."""
+    return Estimate.of_row(row, RATIO).through(lambda ratio: 100 * (ratio - 1), "change")
 
 
 def numbered(node: int) -> str:
@@ -46,12 +48,11 @@ def numbered(node: int) -> str:
 
 
 def distance(row: Mapping[str, Any]) -> str:
-    """Write how far a node is off: ``5.1 % slower (3.9 to 6.2)``."""
-    ratio, lo, hi = (100 * (row[name] - 1) for name in ("ratio", "lo", "hi"))
-    word = "faster"
-    if ratio < 0:
-        ratio, lo, hi, word = -ratio, -hi, -lo, "slower"
-    return f"{ratio:.1f}\u00a0% {word} ({lo:z.1f} to {hi:z.1f})".replace("-", "−")
+    """Write how far a node is off: ``5.1 % slower (3.9–6.2 %)``."""
+    size, word = off(row), " faster"
+    if size.value < 0:
+        size, word = size.through(lambda pct: -pct, "change"), " slower"
+    return size.text(word, write=partial(words.per_cent, places=1))
 
 
 def answer(found: Found, naming: Naming = numbered) -> str:
@@ -101,7 +102,7 @@ def variation(found: Found) -> str:
 
 
 def _between(spread: Spread) -> str:
-    return f"{percent(spread.between)} (95\u00a0% interval {100 * spread.lo:.1f} to {percent(spread.hi)})"
+    return words.estimate((spread.between, spread.lo, spread.hi), write=percent)
 
 
 def absent(found: Found, nodes: int, naming: Naming = numbered) -> str:

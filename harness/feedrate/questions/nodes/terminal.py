@@ -12,14 +12,11 @@ from feedrate.pages.report import Cell, Section
 from feedrate.questions.nodes import sentences
 from feedrate.questions.nodes.analysis import ALL, find
 from feedrate.questions.nodes.sweep import Sweep, names
+from feedrate.schema import words
 
 
 def show(sweep: Sweep, results: Path, console: Console) -> None:
-    """Print what a sweep that lies under ``results`` says of its nodes.
-
-    Raises:
-        InputError: a table is damaged.
-    """
+    """Print what a sweep that lies under ``results`` says of its nodes."""
     called = names(sweep, results)
 
     def naming(node: int) -> str:
@@ -30,6 +27,7 @@ def show(sweep: Sweep, results: Path, console: Console) -> None:
         sentences.answer(found, naming),
         sentences.absent(found, sweep.nodes, naming),
         sentences.variation(found),
+        f"{words.INTERVALS} Those of nodes hold for all nodes and stages at once.",
     ]
     sections = [Section(f"Sweep {sweep.name}: are its nodes alike?", list(filter(None, lines)))]
     if off := list(sentences.reasons(found, naming)):
@@ -44,7 +42,6 @@ def show(sweep: Sweep, results: Path, console: Console) -> None:
         for row in every
     ]
     if rows:
-        said = ["In per cent, with intervals that hold for all nodes and stages at once (95 %)."]
         titles = ("node", "throughput", "blocks")
-        sections.append(Section("Each node against the others, in all cells", said, titles, rows))
+        sections.append(Section("Each node against the others, in all cells", (), titles, rows))
     report.show(sections, console)

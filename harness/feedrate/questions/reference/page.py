@@ -8,7 +8,6 @@ that they name against the Makefile, the command line and the folders.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
 from operator import itemgetter
@@ -72,14 +71,12 @@ def _unit(name: str) -> str:
 
 def page(runs: Sequence[RunView], benches: Sequence[BenchRecord], changes: str) -> Page:
     """Write the changelog of the data, with the text of ``CHANGELOG.md``; of very many runs it lists the newest."""
-    versions = Counter(view.manifest.protocol_version for view in runs)
     entries = sorted([*map(_run, runs[:_MOST]), *map(_bench, benches)], key=itemgetter(0, 1), reverse=True)
     body = render(
         "reference/releases.md",
         title=TITLE,
         runs=len(runs),
         most=_MOST,
-        versions=sorted(versions.items(), reverse=True),
         days={day: [row for *_, row in own] for day, own in groupby(entries, itemgetter(0))},
         # Its headings stand a level lower here, and its title is left out.
         changes=Markup(re.sub(r"^#", "##", re.sub(r"^#+ .*\n+", "", changes, count=1), flags=re.MULTILINE)),  # noqa: S704
@@ -97,7 +94,6 @@ def _run(view: RunView) -> tuple[str, str, tuple[object, ...]]:
         run.blocks,
         f"{sum(run.outcomes.values()):,}",
         run.feedrate_version,
-        run.protocol_version,
     )
     return run.started_at[:10], run.run_id, row
 
@@ -111,7 +107,6 @@ def _bench(bench: BenchRecord) -> tuple[str, str, tuple[object, ...]]:
         "–",
         f"{len(bench.witnessed):,}" if bench.witnessed else "–",
         bench.feedrate_version,
-        "–",
     )
     return bench.started_at.isoformat()[:10], bench.name, row
 

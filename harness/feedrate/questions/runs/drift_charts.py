@@ -13,15 +13,15 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from feedrate.analysis import noise
-from feedrate.analysis.blocks import Floats, successful
-from feedrate.analysis.contrasts import verdict
+from feedrate.analysis import estimates, noise
+from feedrate.analysis.blocks import successful
+from feedrate.analysis.contrasts import verdicts
+from feedrate.analysis.estimate import Estimate, Floats
 from feedrate.analysis.estimates import rows_of
-from feedrate.analysis.noise import Estimate, Trend, pooled_ratio, self_ratios
+from feedrate.analysis.noise import Trend, pooled_ratio, self_ratios
 from feedrate.charts.figure import Figure, Key, Panel, Row, Sheet, chart, listed, plain, table
 from feedrate.charts.marks import HEIGHT, hover, look, unit_of
 from feedrate.charts.theme import colour
-from feedrate.questions.accuracy.chart import signed
 from feedrate.questions.workers.charts import what, who
 from feedrate.schema import words
 from feedrate.schema.metrics import SAME
@@ -66,7 +66,7 @@ def drift(sheet: Sheet, trials: pd.DataFrame) -> Figure:
 def _add_trend(sheet: Sheet, own: pd.DataFrame, at: Floats, run_s: float) -> None:
     """Add the panel of throughput over time."""
     rates = own["samples_per_s"].to_numpy(dtype=np.float64)
-    found, trend = noise.mean_rate(own), noise.drift_trend(at, rates)
+    found, trend = Estimate.of_row(rows_of(estimates.cells(own))[0]), noise.drift_trend(at, rates)
     scale, unit = unit_of(run_s)
     rows = [
         {
@@ -90,7 +90,7 @@ def _add_trend(sheet: Sheet, own: pd.DataFrame, at: Floats, run_s: float) -> Non
             "flags:N": "",
         }
     )
-    mean = [_percent_off(end / found.value) for end in (found.value, found.lo, found.hi)]
+    mean = [_percent_off(end / found.value) for end in (found.value, found.low, found.high)]
     x = alt.X(
         "at:Q",
         title=f"{unit} since the run’s first trial",
@@ -109,7 +109,7 @@ def _slope(trend: Trend, at: Floats, rates: Floats, mean: float, scale: float) -
     middle, start = float(at[known].mean()), float(at[known].min())
     over = float(np.log(rates[known]).mean() - np.log(mean))
     rows = [
-        {"at": second / scale, "value": float(100 * np.expm1(over + trend.slope * (second - middle)))}
+        {"at": second / scale, "value": float(100 * np.expm1(over + trend.slope.value * (second - middle)))}
         for second in (start, start + trend.seconds)
     ]
     line = alt.Chart(table(rows)).mark_line(color=colour("muted"), strokeDash=[4, 3], strokeWidth=1.5)
@@ -131,22 +131,21 @@ def _listed(rows: Sequence[Row], found: Estimate, trend: Trend | None, unit: str
 
 def _trend_message(count: int, found: Estimate, trend: Trend | None, run_s: float) -> str:
     said = words.sentence(
-        f"The control cell ran {count} times in {words.plural(found.n, 'block')}: {words.number(found.value)} "
-        f"samples/s ({words.interval(found.lo, found.hi, found.n)})"
+        f"The control cell ran {count} times in {words.plural(found.n, 'block')}: {found.text(' samples/s', found.n)}"
     )
     if trend is None:
         return f"{said} {count} trials are too few for a trend."
     whole, (scale, unit) = trend.over(run_s), unit_of(run_s)
     told = f"over the run’s {words.number(run_s / scale, 2)} {unit} it changed by {_changed(whole)}"
-    told += ", which may be none" if whole.lo <= 1 <= whole.hi else ", which is not none"
+    told += ", which may be none" if whole.low <= 1 <= whole.high else ", which is not none"
     if run_s >= _LONG_S:
         told += f"; {_changed(trend.over(3600.0))} an hour"
     return f"{said} {words.sentence(told)}"
 
 
 def _changed(ratio: Estimate) -> str:
-    value, lo, hi = (signed(_percent_off(end)) for end in (ratio.value, ratio.lo, ratio.hi))
-    return f"{value} (95\u00a0% interval {lo} to {hi}, n = {words.plural(ratio.n, 'trial')})"
+    trials = words.plural(ratio.n, "trial")
+    return ratio.through(_percent_off, "change").text(n=trials, write=words.signed)
 
 
 def _add_self_comparison(sheet: Sheet, own: pd.DataFrame) -> None:
@@ -165,7 +164,7 @@ def _add_self_comparison(sheet: Sheet, own: pd.DataFrame) -> None:
     lines.append({"what": "A/A, all blocks", "B ÷ A": found.value, **_ends(found), "n": found.n})
     axis = alt.Axis(grid=False, tickMinStep=1, format="d", tickCount=6)
     x = alt.X("at:Q", title="block", axis=axis, scale=alt.Scale(nice=False, zero=False, padding=10))
-    mean = [_percent_off(end) for end in (found.value, found.lo, found.hi)]
+    mean = [_percent_off(end) for end in (found.value, found.low, found.high)]
     tooltip = hover({"at:Q": "block", "ratio:Q": ("B ÷ A", ".4~g"), "pairs:Q": ""})
     truth = alt.Chart(table([{"at": 0.0}])).mark_rule(color=colour("ink"), strokeDash=[2, 2])
     layers = [*_around_mean(rows, x, "B ÷ A − 1, %", mean, tooltip), truth.encode(y=alt.Y("at:Q"))]
@@ -179,17 +178,17 @@ def _add_self_comparison(sheet: Sheet, own: pd.DataFrame) -> None:
 
 def _self_message(found: Estimate) -> str:
     """Say whether the interval holds 1, as it should, and whether it is narrow enough to rule out a difference."""
-    text = f"Compared with itself, the control cell comes out {found.value:.3f} times as fast"
-    if not (words.known(found.lo) and words.known(found.hi)):
-        return words.sentence(f"{text} (n = {found.n}: no interval)")
-    text += f" (95\u00a0% interval {found.lo:.3f} to {found.hi:.3f}, n = {words.plural(found.n, 'block')})"
-    margin = f"{100 * (SAME[1] - 1):.0f}\u00a0%"
-    if not found.lo <= 1 <= found.hi:
+    ratio = found.text(n=found.n, write="{:.3f}".format)
+    text = f"Compared with itself, the control cell comes out {ratio} as fast"
+    if not found.known:
+        return words.sentence(text)
+    margin = words.per_cent(100 * (SAME[1] - 1), 0)
+    if not found.low <= 1 <= found.high:
         return words.sentence(
             f"{text}: the interval leaves out 1, which one run in twenty does by chance; if others of this machine do "
             "too, its small differences are not to be trusted"
         )
-    if verdict(found.value, found.lo, found.hi) == "no difference":
+    if verdicts(found.value, found.low, found.high) == "no difference":
         return words.sentence(f"{text}: the interval holds 1, as it should, and stays within {margin}")
     return words.sentence(f"{text}: the interval holds 1, as it should, but is too wide to rule out {margin}")
 
@@ -217,4 +216,4 @@ def _around_mean(
 
 def _ends(found: Estimate) -> dict[str, float | None]:
     """Give the ends of an interval as a figure's table has them."""
-    return {"low": plain(found.lo), "high": plain(found.hi)}
+    return {"low": plain(found.low), "high": plain(found.high)}

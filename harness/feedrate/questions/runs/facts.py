@@ -51,10 +51,7 @@ def badge(page: str, view: RunView) -> Markup:
 
 
 def tiers(page: str, runs: Sequence[RunView]) -> Markup:
-    """Write who vouches for some runs, one or more: one tier, or how many runs of each, as a link to the rules.
-
-    ``site/scripts/site/tiers.js`` finds tiers by the class of the link.
-    """
+    """Write who vouches for some runs: one tier, or how many of each; ``site/scripts/site/tiers.js`` finds the link."""
     held = [view.beside.tier for view in runs]
     counts = [(held.count(name), name) for name in reversed(TIERS) if name in held]
     text = counts[0][1] if len(counts) == 1 else ", ".join(f"{count:,} {name}" for count, name in counts)

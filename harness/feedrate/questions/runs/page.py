@@ -26,7 +26,8 @@ from feedrate.pages.runs import RunView, draw, place
 from feedrate.pages.template import render, table
 from feedrate.plan import suite
 from feedrate.questions.cite import page as cite_page
-from feedrate.questions.runs import facts, script, search
+from feedrate.questions.runs import facts, script
+from feedrate.questions.runs import search_charts as search
 from feedrate.schema import words
 from feedrate.schema.axes import AXES
 from feedrate.schema.window import STEADY
@@ -124,7 +125,7 @@ def _clocks(view: RunView) -> dict[str, list[Any]]:
             settings[row["cell_events"]],
             row["phase"],
             f"{row['ratio']:.2f}",
-            descriptions.spread(row["lo"], row["hi"]),
+            words.interval(row["lo"], row["hi"]),
             row["n"],
         )
         for row in rows_of(cross_check(view.trials))
@@ -260,9 +261,8 @@ def _cautions(view: RunView) -> Iterator[str]:
 
 
 def _disturbed(view: RunView) -> Iterator[tuple[str, ...]]:
-    """Which flags how many trials carry; nothing of a run from before flags were recorded."""
-    ended = successful(view.trials)
-    if not len(ended) or view.trials["role"].isna().all():
+    """Which flags how many trials carry."""
+    if not len(ended := successful(view.trials)):
         return
     for row in rows_of(noise.flagged(ended)):
         if row["watched"] or row["trials"]:

@@ -14,6 +14,7 @@ from typing import Any
 import altair as alt
 from markupsafe import Markup
 
+from feedrate.analysis.estimate import Estimate
 from feedrate.analysis.estimates import rows_of
 from feedrate.attach.report import ABOUT, SMALLEST
 from feedrate.charts.figure import Figure, Key, Panel, Sheet, listed, table
@@ -67,7 +68,7 @@ def _report(view: RunView) -> dict[str, Any] | None:
 def _facts(cells: Mapping[str, Mapping[Any, Any]]) -> list[tuple[str, str]]:
     """What the records alone say of a loop."""
     cell = cells["train"]
-    pace = f"{words.number(cell['samples_per_s'])} samples/s ({words.interval(cell['lo'], cell['hi'], cell['n'])})"
+    pace = Estimate.of_row(cell).text(" samples/s", cell["n"])
     told = {axis.name: cell[axis.name] for axis in AXES if axis.of_scripts}
     loader = descriptions.changed({name: value for name, value in told.items() if name not in ("workload", "script")})
     return [("Pace", pace), ("Loader", loader or "all at their defaults")]
@@ -100,8 +101,12 @@ def _settings(report: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _prediction(row: Mapping[str, Any]) -> tuple[object, ...]:
     measured = row["kind"] == "measured"
     count = f"{row['num_workers']} (now)" if measured else str(row["num_workers"])
-    spread = descriptions.spread(row["lo"], row["hi"])
-    return count, words.number(row["value"]), spread, "–" if measured else words.number(row["times"], 2)
+    return (
+        count,
+        words.number(row["value"]),
+        words.interval(row["lo"], row["hi"]),
+        "–" if measured else words.number(row["times"], 2),
+    )
 
 
 def _basis(report: Mapping[str, Any]) -> str:
@@ -141,10 +146,10 @@ def _message(rows: Sequence[Mapping[str, Any]]) -> str:
     measured = f"the {words.number(now['value'])} steps/s that were measured with {now['num_workers']}"
     if best["lo"] <= now["value"]:
         return f"By the model no other number of workers is clearly faster than {measured}."
-    interval = f"{words.number(best['lo'])} to {words.number(best['hi'])}"
     return (
-        f"By the model the loop does {words.number(best['value'])} steps/s with num_workers={best['num_workers']} "
-        f"({interval}), {words.times(best['times'])} {measured}; more workers give no more."
+        f"By the model the loop does {words.number(best['value'])} steps/s with num_workers={best['num_workers']}, "
+        f"{words.interval(best['lo'], best['hi'])} with its errors, {words.times(best['times'])} {measured}; more "
+        "workers give no more."
     )
 
 
@@ -153,7 +158,7 @@ def _alone(cells: Mapping[str, Mapping[Any, Any]]) -> Iterator[tuple[object, ...
     for mode, what in ALONE.items():
         if mode in cells and len(cells) > 1:
             cell = cells[mode]
-            yield what, words.number(cell["samples_per_s"]), descriptions.spread(cell["lo"], cell["hi"]), cell["n"]
+            yield what, words.number(cell["samples_per_s"]), words.interval(cell["lo"], cell["hi"]), cell["n"]
 
 
 def stretches(view: RunView) -> list[tuple[object, ...]]:

@@ -136,7 +136,7 @@ def telemetry(
     panel = Panel.draw(_TITLE, subtitle, message, layers, 100 + round(UNIT * whole))
     sheet.add(panel, _listed(rows, unit))
     script = bool(samples["suite"].eq(SCRIPT).all())
-    for note in (*_notes(step, bins, script), *_undrawn(ran)):
+    for note in (*_notes(step, script), *_undrawn(ran)):
         sheet.note(note)
     return sheet.figure([*_keys(bins, ran), *_trial_keys(ran)], _MISSING)
 
@@ -270,7 +270,7 @@ def _message(mean: Mapping[str, float], bins: pd.DataFrame, ran: pd.DataFrame, c
     return " ".join(words.sentence(text) for text in (*said, _count_marked(ran)))
 
 
-def _notes(step: str, bins: pd.DataFrame, script: bool) -> Iterator[str]:
+def _notes(step: str, script: bool) -> Iterator[str]:
     yield (
         f"Probes look ten times a second while a {'script' if script else 'trial'} runs. A point is the mean of {step} "
         "s of samples, the band around it their least and most; CPU shows means only. "
@@ -281,8 +281,6 @@ def _notes(step: str, bins: pd.DataFrame, script: bool) -> Iterator[str]:
         )
     )
     yield "It describes what was seen and estimates nothing: there is no interval. Every second block is shaded."
-    if _seen(bins, "main") and not _seen(bins, "others"):
-        yield "How many cores the machine has is not recorded, so that what everything else used is not known."
 
 
 def _axis(placed: Sequence[Track], whole: float) -> alt.Y:

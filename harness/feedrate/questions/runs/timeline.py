@@ -6,8 +6,7 @@ What is a stamp and what is laid out:
 - The training process' phases share their borders' stamps: each begins where the one before ended.
 - A worker's batch begins and ends with stamps of its own. Within it stages alternate sample by sample; only their sums
   are known, so they are drawn one after the other, in proportion. What no stage accounts for is spread over them.
-- A batch that the training process prepares by itself has such stamps too. In runs older than these stamps it is laid
-  out from the beginning of its fetch; a worker's cannot be placed there, and is left out.
+- A batch that the training process prepares by itself has such stamps too. One without stamps is left out.
 - The device's spans follow one another between events on one stream, so that adding up gives their distances. Where its
   clock stands against the host's is not recorded: it is put as early as possible without any step's first span
   beginning before the host had its batch, and had issued the copy of the next where copies have a stream of their own.
@@ -75,7 +74,7 @@ class Recorded:
     worker: Floats
     """Which worker prepared each step's batch; NaN: the training process, or it is not known."""
     begun: Floats
-    """When that began, ns; NaN in older runs."""
+    """When that began, ns; NaN where it was not stamped."""
     ended: Floats
     compute: Mapping[str, Floats]
     """Spans on the device's compute stream, ``IDLE`` first, ns; empty where they were not timed."""
@@ -88,11 +87,6 @@ class Recorded:
     def step_ns(self) -> float:
         """Mean wall clock of a step."""
         return float(self.borders[-1]) / len(self.places)
-
-    @property
-    def stamped(self) -> bool:
-        """Whether it is known when batches were prepared."""
-        return bool(np.isfinite(self.begun).any())
 
 
 def recorded(frame: pd.DataFrame) -> Recorded:
@@ -109,8 +103,7 @@ def recorded(frame: pd.DataFrame) -> Recorded:
     if prefetcher == "stream":
         copies, device["h2d"] = device["h2d"], exposed
     spans = {name: device[name] for name in (IDLE, *order) if name in device and np.isfinite(device[name]).all()}
-    # Old runs did not record what a copy on another stream was waited for: without it nothing adds up.
-    timed = IDLE in spans and (copies is None or "h2d" in spans)
+    timed = IDLE in spans
     return Recorded(
         places=[int(place) for place in frame["place"]],
         phases=phases,
@@ -161,11 +154,7 @@ def stretches(trials: Sequence[Recorded]) -> list[Stretch]:
 
 
 def _typical(trial: Recorded, count: int) -> int:
-    """Row of the first of so many steps whose wall clock and wait for data are nearest to the means; the earliest.
-
-    Steps so late that a worker's last recorded batch is behind it are passed over where others are left: what it
-    prepared then was fetched after the last recorded step.
-    """
+    """Row of the first of so many steps whose wall clock and wait are nearest to the means."""
     starts = np.arange(len(trial.places) - count + 1)
     waits = np.concatenate([[0.0], np.cumsum(trial.phases["fetch"])])
     far = np.zeros(len(starts))
@@ -197,16 +186,10 @@ def _loading(trial: Recorded) -> Iterator[Bar]:
     """Batches in the lanes of those who prepared them."""
     for row, place in enumerate(trial.places):
         spent = [float(times[row]) for times in trial.stages.values()]
-        if not np.isfinite(spent).all() or not sum(spent):
+        if not np.isfinite([*spent, trial.begun[row]]).all() or not sum(spent):
             continue
-        if np.isfinite(trial.begun[row]):
-            lane = f"{WORKER} {trial.worker[row]:.0f}" if np.isfinite(trial.worker[row]) else OWN
-            begin, scale = trial.begun[row], (trial.ended[row] - trial.begun[row]) / sum(spent)
-        elif not trial.workers:
-            lane, begin = OWN, trial.borders[row]
-            scale = min(1.0, trial.phases["fetch"][row] / sum(spent))
-        else:
-            continue
+        lane = f"{WORKER} {trial.worker[row]:.0f}" if np.isfinite(trial.worker[row]) else OWN
+        begin, scale = trial.begun[row], (trial.ended[row] - trial.begun[row]) / sum(spent)
         for stage, took in zip(trial.stages, spent, strict=True):
             yield Bar(lane, stage, place, begin, begin + took * scale)
             begin += took * scale

@@ -14,6 +14,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
+from feedrate.analysis.estimate import RATE, Estimate
 from feedrate.analysis.steps import WORKER_AXES
 from feedrate.analysis.summary import EMULATED, LOAD, TRAIN
 from feedrate.charts.figure import (
@@ -74,10 +75,6 @@ _LOWER = 4
 """Pixels by which bars lie below the middle of their lanes, to leave room for numbers."""
 _LANE, _HEAD = 21, 87
 """Pixels of a lane, and of titles and axis."""
-_OLDER = (
-    "Measured before workers stamped when they work: what they read, decoded, transformed and collated is known as "
-    "sums, but not when, so that their lanes are left out."
-)
 _PAIR = (
     "Shown are two settings that differ in their workers only, and of such pairs the one in which more workers give "
     "most samples a second; both over the same stretch of time."
@@ -156,7 +153,7 @@ def _trials(part: Slice) -> list[Trial]:
 
 
 def _name(cell: Any) -> str:
-    """Name a cell's workers; an axis that an older run lacks was at its default."""
+    """Name a cell's workers; an axis that does not apply is at its default."""
     values = {axis: BY_NAME[axis].default if pd.isna(cell[axis]) else cell[axis] for axis in WORKER_AXES}
     ahead = values["prefetch_factor"]
     return who(values) + ("" if ahead == BY_NAME["prefetch_factor"].default else f", prefetch_factor {ahead}")
@@ -283,16 +280,14 @@ def _notes(part: Slice, trials: Sequence[Trial]) -> Iterator[str]:
     yield _STRETCH if script else _SINGLE
     estimates = []
     for one in trials:
-        spread = words.interval(plain(one.cell["lo"]), plain(one.cell["hi"]), int(one.cell["n"]))
-        estimates.append(f"{one.name}, {words.number(float(one.cell['samples_per_s']))} samples/s ({spread})")
+        rate = Estimate.of_row({name: plain(one.cell[name]) for name in RATE})
+        estimates.append(f"{one.name}, {rate.text(' samples/s', rate.n)}")
     yield f"All {'stretches' if script else 'trials'} of {part.title}, {part.subtitle}: {'; '.join(estimates)}."
     drawn = [bar for one in trials for bar in one.bars]
     if any(bar.part in (*STAGE_COLOURS, GETITEM) for bar in drawn):
         yield _STAGES
     for one in trials:
-        if one.recorded.workers and not one.recorded.stamped:
-            yield _OLDER
-        if (more := one.recorded.workers - MOST_WORKERS) > 0 and one.recorded.stamped:
+        if (more := one.recorded.workers - MOST_WORKERS) > 0:
             yield f"{one.name}: the lanes of {words.plural(more, 'more worker')} are left out."
     if any(bar.lane == DEVICE for bar in drawn):
         yield _STARVED if script else _CLOCKS

@@ -17,12 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from feedrate.analysis.blocks import Blocks, Floats, half_width, memoized, moments, successful, t_half_width
+from feedrate.analysis.blocks import Blocks, memoized, successful
+from feedrate.analysis.estimate import Estimate, Floats, t_half_width
 from feedrate.analysis.estimates import AXIS_NAMES, cells, rows_of
 from feedrate.schema import words
 from feedrate.schema.metrics import REFUTED_UNDER
@@ -35,28 +36,18 @@ _SIZES = ("world_size", "nodes")
 Row = Mapping[Any, Any]
 
 
-class Value(NamedTuple):
-    """A number with its 95 % interval; the ends are NaN where fewer than two blocks have it."""
-
-    value: float
-    lo: float
-    hi: float
-    n: int
-    """Blocks."""
-
-
 @dataclass(frozen=True, slots=True)
 class Level:
     """Some nodes at once."""
 
     nodes: int
-    rate: Value
+    rate: Estimate
     """Samples a second: of one node where each loads by itself, else of the whole training."""
     processes: int = 1
     """That train one model."""
-    efficiency: Value | None = None
+    efficiency: Estimate | None = None
     """Throughput ÷ processes, against that of the fewest; None for those."""
-    exchange: Value | None = None
+    exchange: Estimate | None = None
     """Share of the time that exchanging gradients takes; None where it was not measured without."""
 
 
@@ -68,9 +59,9 @@ class Loading:
     """One of them."""
     levels: tuple[Level, ...]
     """By nodes, ascending; two or more."""
-    kept: Value
+    kept: Estimate
     """Throughput of a node with the most at once ÷ that with the fewest."""
-    knee: Value | None
+    knee: Estimate | None
     """Nodes that are fed at full pace; None where no fall is shown, or blocks are too few."""
 
 
@@ -85,11 +76,7 @@ class Training:
 
 @memoized
 def loading(trials: pd.DataFrame) -> list[Loading]:
-    """Find what was loaded by several numbers of nodes at once.
-
-    Args:
-        trials: of one run, or of all nodes of a sweep (``Sweep.joined``).
-    """
+    """Find what was loaded by several numbers of nodes at once, in a run or a joined sweep."""
     own = trials[trials["nodes"].notna() & ~_one_training(trials)]
     blocks = Blocks(own)
     found = []
@@ -97,9 +84,9 @@ def loading(trials: pd.DataFrame) -> list[Loading]:
         if len({row["nodes"] for row in group}) > 1:
             logs = _logs(blocks, group)
             at = np.array([row["nodes"] for row in group], dtype=np.float64)
-            kept = _value(logs[-1] - logs[0])
-            falls = kept.hi < REFUTED_UNDER
-            levels = tuple(Level(int(row["nodes"]), _rate(row)) for row in group)
+            kept = Estimate.of_logs(logs[-1] - logs[0], "share")
+            falls = kept.high < REFUTED_UNDER
+            levels = tuple(Level(int(row["nodes"]), Estimate.of_row(row)) for row in group)
             found.append(Loading(group[0], levels, kept, knee(logs, at) if falls else None))
     return found
 
@@ -119,10 +106,10 @@ def training(trials: pd.DataFrame) -> list[Training]:
         for row in exchanged:
             own_logs, first_logs = _logs(blocks, [row, first])
             more = np.log(row["world_size"] / first["world_size"])
-            efficiency = None if row is first else _value(own_logs - first_logs - more)
+            efficiency = None if row is first else Estimate.of_logs(own_logs - first_logs - more, "share")
             without = alone.get((row["nodes"], row["world_size"]))
-            exchange = None if without is None else _share(own_logs - _logs(blocks, [without])[0])
-            levels.append(Level(int(row["nodes"]), _rate(row), int(row["world_size"]), efficiency, exchange))
+            exchange = None if without is None else _missing(own_logs - _logs(blocks, [without])[0])
+            levels.append(Level(int(row["nodes"]), Estimate.of_row(row), int(row["world_size"]), efficiency, exchange))
         found.append(Training(first, tuple(levels)))
     return found
 
@@ -150,24 +137,12 @@ def _logs(blocks: Blocks, group: list[Row]) -> Floats:
     return blocks.logs([row["run_id"] for row in group], [row["cell_id"] for row in group])
 
 
-def _rate(row: Row) -> Value:
-    return Value(float(row["samples_per_s"]), float(row["lo"]), float(row["hi"]), int(row["n"]))
-
-
-def _value(logs: Floats) -> Value:
-    """A ratio by its logs in each block."""
-    mean, sd, n = moments(logs)
-    half = half_width(sd, n)
-    return Value(float(np.exp(mean)), float(np.exp(mean - half)), float(np.exp(mean + half)), int(n))
-
-
-def _share(logs: Floats) -> Value:
+def _missing(logs: Floats) -> Estimate:
     """What is missing of a ratio."""
-    ratio = _value(logs)
-    return Value(1 - ratio.value, 1 - ratio.hi, 1 - ratio.lo, ratio.n)
+    return Estimate.of_logs(logs).through(lambda ratio: 1 - ratio, "share")
 
 
-def knee(logs: Floats, nodes: Floats) -> Value | None:
+def knee(logs: Floats, nodes: Floats) -> Estimate | None:
     """How many nodes are fed at full pace.
 
     Args:
@@ -185,7 +160,7 @@ def knee(logs: Floats, nodes: Floats) -> Value | None:
     error = np.sqrt((count - 1) * without.var())
     half = t_half_width(error, count - 1) * np.array([0, -1, 1])
     value, lo, hi = np.clip(np.exp(_knee(whole.mean(axis=1), nodes) + half), nodes[0], nodes[-1])
-    return Value(float(value), float(lo), float(hi), count)
+    return Estimate(float(value), float(lo), float(hi), count)
 
 
 def _knee(levels: Floats, nodes: Floats) -> float:

@@ -8,11 +8,12 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from feedrate.charts.figure import ENDS, MOST_PANELS, Figure, Key, Panel, Row, Sheet, chart, data, listed, table
+from feedrate.analysis.estimate import Estimate
+from feedrate.charts.figure import ENDS, MOST_PANELS, Figure, Key, Panel, Row, Sheet, chart, data, listed, plain, table
 from feedrate.charts.marks import BLOCKS, HEIGHT, hover, lines, logarithmic, look, rate
 from feedrate.charts.theme import colour
 from feedrate.questions.scaling import sentences
-from feedrate.questions.scaling.analysis import Level, Loading, Training, Value, loading, training
+from feedrate.questions.scaling.analysis import Level, Loading, Training, loading, training
 
 LOOKS = {
     "measured": (colour("accent"), "circle"),
@@ -56,10 +57,9 @@ def _add(sheet: Sheet, found: Loading | Training, rows: Sequence[Row], message: 
 
 
 def _row(level: Level, series: str, found: Loading | Training) -> dict[str, Any]:
-    value, lo, hi, n = level.rate
     what = f"{sentences.titled(found.cell)}, {sentences.described(found.cell)}"
-    estimate = {"value": value, "lo": lo if n > 1 else None, "hi": hi if n > 1 else None, "n": n}
-    return {"what": what, "series": series, "nodes": level.nodes, "processes": level.processes, **estimate}
+    pace = {name: plain(end) for name, end in level.rate.row(("value", "lo", "hi", "n")).items()}
+    return {"what": what, "series": series, "nodes": level.nodes, "processes": level.processes, **pace}
 
 
 def _trained(level: Level, found: Training) -> list[dict[str, Any]]:
@@ -97,8 +97,8 @@ def _panel(found: Loading | Training, rows: Sequence[Row], message: str) -> Pane
     return Panel.draw(sentences.titled(found.cell), subtitle, message, layers, HEIGHT)
 
 
-def _knee(knee: Value, scale: alt.Scale) -> list[alt.Chart]:
+def _knee(knee: Estimate, scale: alt.Scale) -> list[alt.Chart]:
     """The knee as a line, its interval as a band."""
-    at, tone = alt.Chart(table([{"knee": knee.value, "lo": knee.lo, "hi": knee.hi}])), colour("source")
+    at, tone = alt.Chart(table([{"knee": knee.value, "lo": knee.low, "hi": knee.high}])), colour("source")
     band = at.mark_rect(opacity=0.18, color=tone).encode(x=alt.X("lo:Q", scale=scale), x2="hi:Q")
     return [band, at.mark_rule(color=tone, strokeWidth=1.5).encode(x=alt.X("knee:Q", scale=scale))]

@@ -8,13 +8,14 @@ from collections.abc import Iterator, Sequence
 import pandas as pd
 from markupsafe import Markup
 
+from feedrate.analysis.estimate import Estimate
 from feedrate.pages import markup
 from feedrate.pages.markup import Page
 from feedrate.pages.runs import RunView, place
 from feedrate.pages.template import render
 from feedrate.questions.nodes.sweep import origin, sweeps
 from feedrate.questions.scaling import charts, sentences
-from feedrate.questions.scaling.analysis import Level, Loading, Training, Value, loading, training
+from feedrate.questions.scaling.analysis import Level, Loading, Training, loading, training
 from feedrate.schema import words
 
 PATH = "scaling.md"
@@ -67,14 +68,11 @@ def _named(found: Loading | Training) -> Markup:
     return markup.two_lines(sentences.titled(found.cell), sentences.described(found.cell))
 
 
-def _rate(level: Level) -> Markup | str:
-    value, lo, hi, n = level.rate
-    return (
-        markup.two_lines(words.number(value), f"{words.number(lo)} to {words.number(hi)}")
-        if n > 1
-        else words.number(value)
-    )
+def _rate(level: Level) -> Markup:
+    return markup.two_lines(words.number(level.rate.value), words.interval(level.rate.low, level.rate.high))
 
 
-def _share(share: Value | None) -> Markup | str:
-    return markup.two_lines(words.percent(share.value), words.share_interval(*share[1:])) if share else "–"
+def _share(share: Estimate | None) -> Markup | str:
+    if not share:
+        return "–"
+    return markup.two_lines(words.percent(share.value), words.interval(share.low, share.high, share.n, words.percent))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from feedrate.questions.scaling.analysis import Level, Loading, Training, Value
+from feedrate.analysis.estimate import Estimate
+from feedrate.questions.scaling.analysis import Level, Loading, Training
 from feedrate.schema import words
 from feedrate.schema.metrics import CONFIRMED_OVER, SAME
 
@@ -52,13 +53,12 @@ def _few(nodes: int) -> str:
 def _knee(found: Loading) -> str:
     if found.knee:
         knee, most = found.knee, found.levels[-1].nodes
-        lo, hi = (f"{end:.1f}" for end in (knee.lo, knee.hi))
-        beyond = " or more" if knee.hi >= most else ""
-        ends = f"95\u00a0% interval {lo} to {hi}{beyond}, n = {knee.n}"
-        return f"up to {knee.value:.1f} nodes are fed at full pace ({ends}), more share what there is"
-    if found.kept.lo > CONFIRMED_OVER:
+        fed = knee.text(" nodes", knee.n, write="{:.1f}".format)
+        beyond = "; the upper end may lie beyond those measured" if knee.high >= most else ""
+        return f"up to {fed} are fed at full pace, more share what there is{beyond}"
+    if found.kept.low > CONFIRMED_OVER:
         return "together they are faster"
-    if found.kept.lo > SAME[0]:
+    if found.kept.low > SAME[0]:
         return "they do not slow each other: what they share is not full"
     return "whether that is a fall more blocks would tell"
 
@@ -76,9 +76,9 @@ def of_training(found: Training) -> str:
     return words.sentence(f"{what}: {'; '.join(parts)}")
 
 
-def _exchange(share: Value) -> str:
-    if share.value <= 0 or share.lo <= 0:
-        interval = words.share_interval(*share[1:])
+def _exchange(share: Estimate) -> str:
+    if share.value <= 0 or share.low <= 0:
+        interval = words.interval(share.low, share.high, share.n, words.percent)
         return f"the share of time that exchanging gradients takes cannot be told from none ({interval})"
     return f"exchanging gradients takes {_percent(share)} of the time"
 
@@ -89,5 +89,5 @@ def placed(level: Level) -> str:
     return f"{level.processes} {'process' if level.processes == 1 else 'processes'}{where}"
 
 
-def _percent(share: Value) -> str:
-    return f"{words.percent(share.value)} ({words.share_interval(*share[1:])})"
+def _percent(share: Estimate) -> str:
+    return share.text(n=share.n)

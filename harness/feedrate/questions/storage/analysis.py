@@ -22,9 +22,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from feedrate.analysis.blocks import Blocks, Floats, blocks_of, half_width, moments
+from feedrate.analysis.blocks import Blocks, blocks_of
 from feedrate.analysis.contrasts import grouping_keys, verdicts
 from feedrate.analysis.crossfit import Gain, cross_fitted
+from feedrate.analysis.estimate import RATE, RATIO, Estimate, Floats, moments
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.storage import OWN, QUESTION, credible, format_costs, plainest
 from feedrate.schema.axes import AXES
@@ -33,12 +34,10 @@ CONTAINER, PIXELS, NEITHER = "container", "pixels", "neither"
 REFERENCE = "files"
 """Other containers are compared with a folder of files, where the same is stored in one."""
 GIVEN = tuple(axis.name for axis in AXES if axis.name not in ("storage_format", *OWN))
-_RATIO = ("ratio", "lo", "hi", "n")
-_RATE = ("samples_per_s", "lo", "hi", "n")
-EFFECT_COLUMNS = ("run_id", *GIVEN, "effect", "a_format", "b_format", "same", "lossy", *_RATIO, "verdict")
+EFFECT_COLUMNS = ("run_id", *GIVEN, "effect", "a_format", "b_format", "same", "lossy", *RATIO, "verdict")
 LARGER_COLUMNS = (
-    *("run_id", *GIVEN, *(f"pixels_{name}" for name in _RATIO), "pixels_pairs"),
-    *(*(f"container_{name}" for name in _RATIO), "container_a", "container_b", "container_same"),
+    *("run_id", *GIVEN, *(f"pixels_{name}" for name in RATIO), "pixels_pairs"),
+    *(*(f"container_{name}" for name in RATIO), "container_a", "container_b", "container_same"),
     *("times", "times_lo", "times_hi", "n", "larger"),
 )
 SPEED, SPACE, LOSSY = "speed", "space", "lossy"
@@ -140,25 +139,18 @@ def _larger(group: list[Row], blocks: Blocks) -> Row | None:
     pixels = np.mean([logs[pair.b["cell_id"]] - logs[pair.a["cell_id"]] for pair in exact], axis=0)
     containers = np.stack([logs[fast["cell_id"]] - logs[slow["cell_id"]] for slow, fast in ends])
     sign = -1.0 if moments(pixels).mean < 0 else 1.0
-    container, times = cross_fitted(containers), cross_fitted(containers, of=sign * pixels - containers).interval()
-    if np.isnan(times["ratio"]):
+    container, times = cross_fitted(containers), cross_fitted(containers, of=sign * pixels - containers).ratio
+    if np.isnan(times.value):
         return None
     slow, fast = ends[container.chosen]
     values = (
         *(group[0][name] for name in ("run_id", *GIVEN)),
-        *_interval(pixels),
+        *Estimate.of_logs(pixels).row().values(),
         ", ".join(f"{pair.a['storage_format']} → {pair.b['storage_format']}" for pair in exact),
-        *(*container.interval().values(), slow["storage_format"], fast["storage_format"], slow["stores"]),
-        *(*times.values(), PIXELS if times["lo"] > 1 else CONTAINER if times["hi"] < 1 else NEITHER),
+        *(*container.ratio.row().values(), slow["storage_format"], fast["storage_format"], slow["stores"]),
+        *(*times.row().values(), PIXELS if times.low > 1 else CONTAINER if times.high < 1 else NEITHER),
     )
     return dict(zip(LARGER_COLUMNS, values, strict=True))
-
-
-def _interval(logs: Floats) -> tuple[float, float, float, int]:
-    """A ratio with its interval from log ratios by block."""
-    mean, sd, n = moments(logs)
-    half = half_width(sd, n)
-    return float(np.exp(mean)), float(np.exp(mean - half)), float(np.exp(mean + half)), int(n)
 
 
 def choices(trials: pd.DataFrame) -> pd.DataFrame:
@@ -173,7 +165,7 @@ def choices(trials: pd.DataFrame) -> pd.DataFrame:
     table = format_costs(trials)
     blocks = blocks_of(credible(trials))
     known = table[table["samples_per_s"].notna() & ~table["replica"].fillna(0).gt(0)]
-    columns = ["run_id", "cell_id", "storage_format", "stores", "lossy", *_RATE, "num_workers", "sample_bytes"]
+    columns = ["run_id", "cell_id", "storage_format", "stores", "lossy", *RATE, "num_workers", "sample_bytes"]
     cells = known[columns].assign(at=known.index)
     found = []
     for _, group in cells.groupby(grouping_keys(known, ("run_id", "device", *QUESTION)), dropna=False, sort=False):
@@ -185,7 +177,7 @@ def choices(trials: pd.DataFrame) -> pd.DataFrame:
     if not found:
         return table.iloc[:0].reindex(columns=[*table.columns, *CHOICE_COLUMNS])
     every = pd.concat(found, ignore_index=True)
-    chosen = table.loc[every["at"]].reset_index(drop=True).assign(**{name: every[name] for name in _RATE})
+    chosen = table.loc[every["at"]].reset_index(drop=True).assign(**{name: every[name] for name in RATE})
     return pd.concat([chosen, every[list(CHOICE_COLUMNS)]], axis=1)
 
 
@@ -205,11 +197,11 @@ def _best_set(part: pd.DataFrame, against: pd.DataFrame, blocks: Blocks) -> pd.D
     ordered: pd.DataFrame = members.sort_values(["num_workers", "sample_bytes", "slowness"], kind="stable")
     own, others = (blocks.logs(list(cells["run_id"]), list(cells["cell_id"])) for cells in (part, against))
     ratios = [_to_best(own if row == best else own[[row]], others) for row in ordered.index]
-    to_best = pd.DataFrame([ratio.interval() for ratio in ratios], ordered.index)
-    fitted = cross_fitted(own - _most_known(own), of=own).interval()
-    if np.isfinite(fitted["ratio"]):
-        rate = dict(zip(_RATE, fitted.values(), strict=True))
-        ordered = ordered.assign(**{name: ordered[name].mask(ordered["is_best"], rate[name]) for name in _RATE})
+    to_best = pd.DataFrame([gain.ratio.row() for gain in ratios], ordered.index)
+    fitted = cross_fitted(own - _most_known(own), of=own).ratio
+    if np.isfinite(fitted.value):
+        rate = fitted.row(RATE)
+        ordered = ordered.assign(**{name: ordered[name].mask(ordered["is_best"], rate[name]) for name in RATE})
     return ordered.assign(
         place=range(len(ordered)),
         ratio_to_best=to_best["ratio"],

@@ -168,11 +168,7 @@ def _keys(rows: Sequence[Row]) -> list[Key]:
 def _draw_formats(
     sheet: Sheet, found: Sequence[Part], column: str, title: str, columns: Mapping[str, str], message: _Message
 ) -> list[Row]:
-    """Add a panel a part: a line a format, a mark for each state of the page cache with its interval, joined.
-
-    Formats are sorted by their warm value, or the cold one where there is none: the largest throughput comes first, and
-    the least of any other ``column`` of ``format_costs``. Returns the rows that were drawn.
-    """
+    """Add a panel a part: a line a format, the best warm value first, a mark with its interval for each state."""
     shown: list[Row] = []
     for part in found:
         if not (rows := _drawn(part, column)):

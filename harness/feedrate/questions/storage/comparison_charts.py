@@ -142,7 +142,8 @@ def _effect_message(rows: Sequence[Row]) -> str:
         for effect, name in ((PIXELS, "decoded pixels"), (CONTAINER, "another container")):
             if part := [row for row in own if row["effect"] == effect]:
                 most = max(part, key=lambda row: max(row["value"], 1 / row["value"]))
-                parts.append(f"{name} × {words.number(most['value'])} ({most['pair']}, {interval(most)})")
+                ratio = words.estimate((most["value"], most["lo"], most["hi"]), "ratio", n=most["n"])
+                parts.append(f"{name} {ratio}, {most['pair']}")
         sentences.append(words.sentence(f"largest effects, {state}: {words.listed(parts)}"))
     return " ".join(sentences)
 
@@ -178,7 +179,6 @@ def _scaling_rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
     for cell in rows_of(ordered.drop_duplicates(["storage_format", "num_workers"])):
         times, lo, hi = (plain(cell[name]) for name in ("speedup", "speedup_lo", "speedup_hi"))
         first = cell["num_workers"] == cell["base_workers"]
-        half = f" ± {(hi - lo) / 2:.2f}" if lo is not None and hi is not None and not first else ""
         rows.append(
             {
                 "format": str(cell["storage_format"]),
@@ -190,7 +190,7 @@ def _scaling_rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
                 "base": plain(cell["base_workers"]),
                 "step": min(HEAT_STEPS - 1, sum((times or 0.0) >= edge for edge in EDGES)),
                 "text": words.number(float(cell["samples_per_s"])),
-                "small": "" if times is None or first else f"× {times:.2f}{half}",
+                "small": "" if times is None or first else f"{times:.2f}× {words.margin(lo, hi, '{:.2f}'.format)}",
             }
         )
     return rows

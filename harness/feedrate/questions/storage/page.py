@@ -13,6 +13,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from feedrate.analysis.contrasts import contrasts
+from feedrate.analysis.estimate import RATIO, Estimate, columns_of
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.storage import OWN, count_doubtful, credible, format_costs
 from feedrate.analysis.summary import LOAD
@@ -161,23 +162,21 @@ def _effect(row: Row) -> str:
     ordered = "" if row["access"] == "random" else ", in the order of the disk"
     step = f", {_step(row)}" if row["mode"] != LOAD else ""
     pixels, container = (
-        words.interval(*(row[f"{name}_{end}"] for end in ("lo", "hi", "n"))) for name in (PIXELS, CONTAINER)
+        Estimate.of_row(row, [f"{name}_{end}" for end in RATIO], "ratio") for name in (PIXELS, CONTAINER)
     )
     what = words.sized(row["workload"], row["patch_size"], " at ")
     text = (
-        f"{what}, {row['page_cache']}{ordered}{step}: decoded pixels × "
-        f"{words.number(row['pixels_ratio'])} ({row['pixels_pairs']}; {pixels}); another container at most × "
-        f"{words.number(row['container_ratio'])} ({row['container_a']} → {row['container_b']}; {container})."
+        f"{what}, {row['page_cache']}{ordered}{step}: decoded pixels {pixels.text(n=pixels.n)}, "
+        f"{row['pixels_pairs']}; another container at most {container.text(n=container.n)}, "
+        f"{row['container_a']} → {row['container_b']}."
     )
-    times, low, high = (row[name] for name in ("times", "times_lo", "times_hi"))
+    times = Estimate.of_row(row, columns_of("times"), "ratio")
     if row["larger"] == NEITHER:
-        return f"{text} Which is larger cannot be told ({words.interval(low, high, row['n'])})."
+        return f"{text} Which is larger cannot be told ({words.interval(times.low, times.high, times.n)})."
     what = "What is stored"
     if row["larger"] == CONTAINER:
-        what, times, low, high = "The container", 1 / times, 1 / high, 1 / low
-    return (
-        f"{text} {what} is the larger effect, {words.times(times)} the other ({words.interval(low, high, row['n'])})."
-    )
+        what, times = "The container", times.through(lambda ratio: 1 / ratio, "ratio")
+    return f"{text} {what} is the larger effect, {times.text(n=times.n)} the other."
 
 
 def _step(row: Row) -> str:
@@ -203,9 +202,7 @@ def _uses(chosen: pd.DataFrame, disk: Storage | None) -> Iterator[tuple[bool, li
             f"{int(row['n_samples']):,} samples" if several else "",
         ]
         where = "warm, from memory" if row["page_cache"] == "warm" else f"cold, from {disk_words(disk)}"
-        spread = Markup('<br><span class="fr-kind fr-whole">{},</span>').format(
-            descriptions.spread(float(row["lo"]), float(row["hi"]))
-        )
+        spread = Markup('<br><span class="fr-kind fr-whole">{},</span>').format(words.interval(row["lo"], row["hi"]))
         cells = [
             _lines(name, ", ".join(filter(None, kind))),
             _lines(where, "in any order" if row["access"] == "random" else "in the order of the disk"),
@@ -282,9 +279,8 @@ def _compare(part: Sequence[Row] | None, best: Row, *, batches: bool) -> str:
         return f"the same: {row['storage_format']}"
     rate = f"{words.number(float(row['samples_per_s']))}\u00a0samples/s"
     if words.known(row["ratio_to_best"]):
-        rate += f", ×\u00a0{row['ratio_to_best']:.2f}"
-    if words.known(row["ratio_lo"]):
-        rate += f" ({row['ratio_lo']:.2f}\u00a0–\u00a0{row['ratio_hi']:.2f})"
+        ends = row["ratio_to_best"], row["ratio_lo"], row["ratio_hi"]
+        rate += f", {words.estimate(ends, 'ratio', write='{:.2f}'.format)}"
     first = f"{row['storage_format']}{' (lossy)' if row['lossy'] else ''}, {_settings(row, batches=batches)}"
     return _lines(first, rate, ", ".join(_size(row)), _shuffling(row))
 
@@ -327,7 +323,7 @@ def knob_effects(trials: pd.DataFrame) -> Iterator[list[str]]:
             str(row["storage_format"]),
             f"{where}, {words.plural(workers, 'worker')}",
             f"{row['ratio']:.2f}",
-            f"{row['lo']:.2f}\u00a0–\u00a0{row['hi']:.2f}" if words.known(row["lo"]) else "one block: none",
+            words.interval(row["lo"], row["hi"], write="{:.2f}".format),
             str(row["n"]),
             str(row["verdict"]),
         ]

@@ -25,7 +25,7 @@ from feedrate.questions.loader import page as loader_page
 from feedrate.questions.runs import facts as runs_facts
 from feedrate.questions.storage.page import StorageSection
 from feedrate.questions.workers import page as workers_page
-from feedrate.schema import plugins, words
+from feedrate.schema import plugins
 from feedrate.schema.axes import SCRIPT, TUNE
 
 CHARTED = 2
@@ -71,8 +71,7 @@ def page(name: str, path: str, content: Suite, runs: Sequence[RunView], verdicts
                 placed = place(figure, f"{markup.slug(name)}-{chart}-{view.mark}", path, view.origin)
                 figures[placed.name] = placed
                 charts.append((figure.title, f"{chart}-{view.mark}", placed.name))
-        version = view.manifest.protocol_version
-        notes = [*map(descriptions.note, view.manifest.substitutions), *filter(None, [words.protocol_note(version)])]
+        notes = [*map(descriptions.note, view.manifest.substitutions)]
         part = {"view": view, "badge": runs_facts.badge(path, view), "notes": notes, "charts": charts}
         parts.append({**part, "before": before, "after": after})
     body = render(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -12,6 +11,7 @@ from rich.console import Console
 
 from feedrate.analysis.ceilings import cells_with_ceilings
 from feedrate.analysis.contrasts import contrasts
+from feedrate.analysis.estimate import Estimate
 from feedrate.analysis.estimates import cells, rows_of
 from feedrate.analysis.noise import CRITERIA, grade
 from feedrate.pages import descriptions
@@ -40,6 +40,7 @@ def show(run: StoredRun, console: Console) -> None:
     trials = run.table("trials")
     _quality(run, trials, console)
     if (trials["outcome"] == "ok").any():
+        _say(console, words.INTERVALS)
         if run.manifest.tuned and not run.manifest.search:
             _tuned(run, trials, console)
             _next(run, console)
@@ -89,15 +90,6 @@ def task(row: Row) -> str:
     return f"{mode} · {words.sized(row['workload'], row['patch_size'], ' ')}{''.join(more)}"
 
 
-def rate(value: float, lo: float, hi: float, n: int) -> str:
-    """Samples a second with the half-width of the 95 % interval and its blocks; one has none, and that is said."""
-    if not math.isfinite(lo):
-        return f"{value:,.0f} samples/s (one block: no interval)"
-    half = (hi - lo) / 2 / value
-    spread = f"± {100 * half:.1f} %" if half < 1 else "± over 100 %"
-    return f"{value:,.0f} samples/s ({spread}, {n} blocks)"
-
-
 def _tasks(trials: pd.DataFrame, console: Console) -> None:
     """Per task: the best cell, what holds it back, how many are as good, what loader knobs gain over the defaults."""
     asked = cells_with_ceilings(trials)
@@ -106,7 +98,7 @@ def _tasks(trials: pd.DataFrame, console: Console) -> None:
         bound = f"; {row['bound']}{reached}" if row["mode"] == "train" else ""
         gain = ", ".join(filter(None, gain_words(row["gain"])))
         _say(console, f"\n{task(row)}", "bold")
-        best = rate(row["samples_per_s"], row["lo"], row["hi"], row["n"])
+        best = Estimate.of_row(row).text(" samples/s", row["n"])
         fitted = ", cross-fitted" if row["cross_fitted"] else ""
         _say(console, f"  best: {descriptions.knobs(row)}: {best}{fitted}{bound}")
         if others := set_words(row):
@@ -119,7 +111,7 @@ def _tuned(run: StoredRun, trials: pd.DataFrame, console: Console) -> None:
     rows = {row["cell_id"]: row for row in rows_of(cells(trials))}
     for found in run.manifest.tuned:
         row = rows[found.recommended]
-        reached = rate(row["samples_per_s"], row["lo"], row["hi"], row["n"])
+        reached = Estimate.of_row(row).text(" samples/s", row["n"])
         bound = f"at most {found.bound_pct:.1f} % faster, with 95 % confidence"
         if found.bound_pct is None:
             bound = "faster by an unknown factor"

@@ -16,7 +16,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from feedrate.analysis.blocks import KEYS, half_width, moments, successful
+from feedrate.analysis.blocks import KEYS, by_block, over_blocks, successful
 from feedrate.analysis.estimates import AXIS_NAMES, IDENTITY, cells, rows_of
 from feedrate.analysis.summary import EMULATED, TRAIN
 from feedrate.charts.figure import ENDS, Figure, Key, Panel, Row, Sheet, chart, data, held, interval, listed, plain
@@ -44,7 +44,8 @@ _COLUMNS = {
     "GB per s": "value",
     **ENDS,
 }
-ADDED = ("gb_per_s", "gb_lo", "gb_hi", "gb_n", "batch_bytes")
+_GB = ("gb_per_s", "gb_lo", "gb_hi", "gb_n")
+ADDED = (*_GB, "batch_bytes")
 _MISSING = "Nothing was copied to a device in this run: without a CUDA device batches stay where they are."
 _UNTIMED = "No copy to the device was timed in this run."
 
@@ -59,12 +60,8 @@ def transfers(trials: pd.DataFrame) -> pd.DataFrame:
         return pd.DataFrame(columns=[*IDENTITY, *AXIS_NAMES, *ADDED])
     ended, rate = ended[timed], (size * steps / span)[timed]
     table = cells(ended)
-    keys = [ended[key] for key in KEYS]
-    blocks = pd.Series(np.log(rate), rate.index).groupby([*keys, ended["block"]]).mean().unstack("block")
-    mean, sd, n = moments(blocks.to_numpy(dtype=np.float64))
-    half = half_width(sd, n)
-    columns = {"gb_per_s": np.exp(mean), "gb_lo": np.exp(mean - half), "gb_hi": np.exp(mean + half), "gb_n": n}
-    found = pd.DataFrame(columns, index=blocks.index).assign(batch_bytes=size[timed].groupby(keys).median())
+    sizes = size[timed].groupby([ended[key] for key in KEYS]).median()
+    found = over_blocks(by_block(ended, pd.Series(np.log(rate), rate.index)), _GB, np.exp).assign(batch_bytes=sizes)
     return table.merge(found.reset_index(), on=list(KEYS), how="inner")
 
 

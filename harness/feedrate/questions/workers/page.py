@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from feedrate.analysis import loader
+from feedrate.analysis.estimate import Estimate, columns_of
 from feedrate.analysis.estimates import rows_of
 from feedrate.pages import descriptions, markup
 from feedrate.pages.runs import RunView
@@ -55,14 +56,7 @@ class Cost:
 
 
 def section(view: RunView, suite: str, mark: str = "", place: str = "") -> str:
-    """Write what trials of a suite say of the costs of workers; nothing where they have nothing to say of it.
-
-    Args:
-        view: a run.
-        suite: whose trials; those of other suites choose workers for another question.
-        mark: makes the heading's id differ from that of another run; the mark of its machine and device if not given.
-        place: machine and device in words, where the page does not name them.
-    """
+    """Write what trials of a suite say of the costs of workers; ``mark`` and ``place`` tell it from other runs'."""
     trials = view.trials_of(suite)
     limit = view.manifest.machine.shared_memory_bytes
     costs = (
@@ -94,9 +88,7 @@ def _number(row: Row, name: str, unit: Callable[[float], str] = words.number) ->
     """A number and, below it, its interval."""
     if not words.known(row[name]):
         return "–"
-    low, high = row.get(f"{name}_lo"), row.get(f"{name}_hi")
-    known = words.known(low) and words.known(high)
-    ends = f"{unit(float(low or 0.0))} to {unit(float(high or 0.0))}" if known else "one block: no interval"
+    ends = words.interval(row.get(f"{name}_lo"), row.get(f"{name}_hi"), write=unit)
     return markup.two_lines(unit(float(row[name])), ends)
 
 
@@ -160,11 +152,11 @@ def _respawn(rows: Sequence[Row]) -> Cost:
     sentence = ""
     shortest = min(rows, key=lambda row: int(row["epoch_steps"]), default=None)
     if shortest and words.known(shortest["respawn_ms_lo"]) and shortest["respawn_ms_lo"] > 0:
-        spread = words.interval(shortest["respawn_ms_lo"], shortest["respawn_ms_hi"], int(shortest["n"]))
-        share = words.percent(shortest["respawn_ms"] / shortest["anew_ms"])
+        took = Estimate.of_row(shortest, columns_of("respawn_ms"))
+        share = words.percent(took.value / shortest["anew_ms"])
         sentence = (
-            f"Starting workers anew ({who(shortest)}) takes {words.number(shortest['respawn_ms'])} ms of an "
-            f"epoch ({spread}), {share} of one of {int(shortest['epoch_steps'])} steps."
+            f"Starting workers anew ({who(shortest)}) takes {took.text(' ms', took.n)} of an epoch, {share} of one of "
+            f"{int(shortest['epoch_steps'])} steps."
         )
     return Cost("Starting workers anew every epoch", columns, 3, lines, sentence)
 

@@ -17,13 +17,13 @@ from typing import Any
 from pydantic_core import from_json
 
 from feedrate.schema.axes import FREE_NAME
-from feedrate.schema.columns import OUTCOMES
+from feedrate.schema.columns import OUTCOMES, PROTOCOL_VERSION, SCHEMA_VERSION
 from feedrate.schema.errors import InputError
 from feedrate.schema.redaction import INVISIBLE
 from feedrate.share.validation import caps, findings
 from feedrate.share.validation.findings import CELL_ID, NAME, Refused, Rule, quote
-from feedrate.store import migration
 from feedrate.store.manifest import RunManifest
+from feedrate.store.manifest import read_manifest as read_stored
 
 MANIFEST = Rule("manifest", "The manifest is one that feedrate wrote: every field there, of its type, none besides.")
 VERSION = Rule("version", "Its schema version is this feedrate's or an earlier one.")
@@ -117,20 +117,22 @@ def _read(text: bytes) -> tuple[dict[str, Any], RunManifest]:
     caps.MANIFEST_BYTES.check(len(text), where)
     try:
         fields = from_json(text, allow_inf_nan=False)
-        manifest = migration.manifest(text, where)
+        manifest = read_stored(text, where)
     except ValueError as error:
         got = quote(str(error)) if text else "none in its metadata"
         raise MANIFEST.refused(where, got, "a manifest as JSON under the key 'feedrate'") from error
     except InputError as error:
-        new = isinstance(fields, dict) and fields.get("schema_version") not in migration.READ
+        new = isinstance(fields, dict) and (fields.get("schema_version"), fields.get("protocol_version")) != (
+            SCHEMA_VERSION,
+            PROTOCOL_VERSION,
+        )
         got = quote(str(error).removeprefix(f"{where}: "), 400)[1:-1]
         raise (VERSION if new else MANIFEST).refused(where, got, "a manifest that this feedrate reads") from error
     recorded = fields["machine"].get("machine_id")
     if recorded != manifest.machine.machine_id:
         expected = f"{quote(manifest.machine.machine_id)} by its hardware facts"
         raise MACHINE_ID.refused(where, quote(recorded), expected)
-    version = fields["schema_version"]
-    _compare(migration.current_fields(fields, version), migration.fields_of(manifest, version), version > 1, where)
+    _compare(fields, manifest.model_dump(mode="json"), True, where)
     check_fields(fields, where)
     return fields, manifest
 

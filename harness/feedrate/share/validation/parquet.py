@@ -28,9 +28,9 @@ from feedrate.schema.columns import TABLES
 from feedrate.share.validation import caps
 from feedrate.share.validation.findings import Rule, quote
 from feedrate.share.validation.manifest import read_manifest
-from feedrate.store import migration
 from feedrate.store.manifest import RunManifest
 from feedrate.store.runs import CHECKED
+from feedrate.store.tables import MANIFEST_KEY, arrow_schema
 
 MAGIC = b"PAR1"
 BATCH_ROWS = 16_384
@@ -40,7 +40,6 @@ _TAIL = 8
 _CHECKED_PAGE = re.compile(rb"(?:\x15[\x80-\xff]{0,9}[\x00-\x7f]){4}")
 """How the header of a page with a checksum begins: its kind, two sizes and the checksum, fields 1 to 4 of a struct of
 numbers (0x15) in Thrift's compact protocol. Source: ``parquet.thrift``, PageHeader."""
-CHECKSUMS_SINCE = 3
 """Schema version from which every page carries a checksum of its bytes (CRC-32)."""
 _OPTIONS: dict[str, Any] = {
     **CHECKED,
@@ -55,7 +54,7 @@ PLAIN_FILE = Rule("plain_file", "It is a plain file, neither a link nor a device
 PARQUET = Rule("parquet", "It is a parquet file from its first byte to its last, and not encrypted.")
 COLUMN = Rule("column", "Its columns are those of the data dictionary, once each, flat and of the type stated there.")
 DECODES = Rule("decodes", "Every value of it can be decoded, no page fails its checksum, and texts are UTF-8.")
-CHECKSUMS = Rule("checksums", f"From schema version {CHECKSUMS_SINCE} on its pages carry checksums.")
+CHECKSUMS = Rule("checksums", "Its pages carry checksums.")
 CHUNKS = Rule(
     "chunks", "Every column chunk lies within the file, apart from all others, and holds a value a row of its group."
 )
@@ -149,8 +148,7 @@ class Opened:
             yield self._rows(held, first)
 
     def _rows(self, held: list[pa.RecordBatch], first: int) -> Rows:
-        table = migration.current_table(pa.Table.from_batches(held), self.fields["schema_version"])
-        return Rows(self.table, table, self.manifest, first)
+        return Rows(self.table, pa.Table.from_batches(held), self.manifest, first)
 
 
 def read(path: Path, most: caps.Cap = caps.FILE_BYTES) -> bytes:
@@ -192,22 +190,17 @@ def open_table(data: bytes, table: str, where: str) -> Opened:
         chunks = _check_chunks(metadata, len(data) - _TAIL - size, where)
         texts = [name for name in there if _types(table)[name] == pa.string()]
         file = pq.ParquetFile(pa.BufferReader(data), metadata=metadata, read_dictionary=texts, **_OPTIONS)
-        text = (metadata.metadata or {}).get(migration.MANIFEST_KEY, b"")
+        text = (metadata.metadata or {}).get(MANIFEST_KEY, b"")
     except (OSError, ValueError, pa.ArrowException) as error:
         if isinstance(error, MemoryError):
             raise
         raise PARQUET.refused(where, _first_line(error), "a parquet file as feedrate writes it") from error
-    if text != (plain.schema_arrow.metadata or {}).get(migration.MANIFEST_KEY, b""):  # Arrow keeps a copy of its own
+    if text != (plain.schema_arrow.metadata or {}).get(MANIFEST_KEY, b""):  # Arrow keeps a copy of its own
         raise PARQUET.refused(where, "two manifests", "the same in its metadata and in Arrow's schema")
     fields, manifest = read_manifest(text, where)
-    version = fields["schema_version"]
-    if version >= CHECKSUMS_SINCE and not all(_CHECKED_PAGE.match(data, begin) for begin in chunks):
+    if not all(_CHECKED_PAGE.match(data, begin) for begin in chunks):
         raise CHECKSUMS.refused(where, "a page without a checksum", "pages as feedrate writes them")
-    current = {migration.current_column(name, version) for name in there}
-    if len(current) < len(there) or not current <= _types(table).keys() - {migration.RENAMED[0]}:
-        raise COLUMN.refused(where, f"column {quote(migration.RENAMED[0])}", "columns of its schema version alone")
-    lacking = (column.name for column in TABLES[table] if column.name not in current)
-    if missing := migration.missing(lacking, version):
+    if missing := [column.name for column in TABLES[table] if column.name not in there]:
         raise COLUMN.refused(f"{where} column '{missing[0]}'", "no such column", "every column of its schema version")
     return Opened(where, table, manifest, fields, metadata.num_rows, file)
 
@@ -235,9 +228,7 @@ def _check_columns(schema: pa.Schema, table: str, where: str) -> set[str]:
 
 @cache
 def _types(table: str) -> dict[str, pa.DataType]:
-    types = {field.name: field.type for field in migration.arrow_schema(TABLES[table])}
-    earlier, now, _ = migration.RENAMED
-    return types | ({earlier: types[now]} if now in types else {})
+    return {field.name: field.type for field in arrow_schema(TABLES[table])}
 
 
 def _check_chunks(metadata: pq.FileMetaData, end: int, where: str) -> list[int]:

@@ -23,9 +23,8 @@ import os
 import select
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from itertools import islice
+from collections.abc import Iterator, Sequence
+from itertools import islice, takewhile
 from pathlib import Path
 
 import h5py
@@ -36,10 +35,8 @@ from feedrate.trial.job import Job
 
 REQUIRES: dict[str, str] = {"h5py": "h5py"}
 PROCESSES = 4
-READS = 60
-"""Of each forked process; the thread reads until they are done."""
-ROUNDS = 5
-"""Times that processes are forked: each is a chance to fork in the middle of a read."""
+READS, ROUNDS = 60, 5
+"""Of each forked process, while the thread reads; times that processes are forked, perhaps in the middle of a read."""
 SAMPLES = 128
 """About 25 MB."""
 HANG_S = 5.0
@@ -50,19 +47,19 @@ _SHAPE = (3, 256, 256)
 def check(job: Job) -> Finding:
     """Write the file, read it in five processes at once, and count what went wrong."""
     guarded = job.value("guarded")
-    seen: Counter[str] = Counter()
+    outcomes: Counter[str] = Counter()
     with scratch(job) as folder:
         path = folder / "noise.h5"
         sums = write(path, job.seed)
         for turn in range(ROUNDS):
-            seen += read_at_once(path, sums, job.seed + turn * (PROCESSES + 1), guarded=guarded)
-    bad, total = seen.total() - seen["right"], seen.total()
+            outcomes += read_at_once(path, sums, job.seed + turn * (PROCESSES + 1), guarded=guarded)
+    bad, total = outcomes.total() - outcomes["right"], outcomes.total()
     way = "each through a handle of its own" if guarded else "through one inherited handle"
     return Finding(
         bad > 0,
         bad / total,
-        f"Of {total} reads of {PROCESSES} forked processes and their parent at once, {way}, {seen['failed']} failed, "
-        f"{seen['wrong']} gave other bytes than were written, and {seen['lost']} did not return.",
+        f"Of {total} reads of {PROCESSES} forked processes and their parent at once, {way}, {outcomes['failed']} "
+        f"failed, {outcomes['wrong']} gave other bytes than were written, and {outcomes['lost']} did not return.",
     )
 
 
@@ -78,49 +75,37 @@ def read_at_once(path: Path, sums: Sequence[int], seed: int, *, guarded: bool) -
     """Fork processes that read while a thread of this one does; says how many reads were right, wrong, failed, lost."""
     shared = None if guarded else h5py.File(path, "r")
     here: Counter[str] = Counter()
-    over = threading.Event()
+    ended = threading.Event()
 
     def read_on() -> None:
-        for outcome in _reads(path, shared, sums, seed):
-            here[outcome] += 1
-            if over.is_set():
-                return
+        here.update(takewhile(lambda _: not ended.is_set(), _reads(path, shared, sums, seed)))
 
-    def report(number: int, pipe: int) -> None:
+    def report(number: int) -> None:
         for outcome in islice(_reads(path, shared, sums, seed + number), READS):
-            os.write(pipe, f"{outcome} ".encode())
+            os.write(writing, f"{outcome} ".encode())
 
     thread = threading.Thread(target=read_on, daemon=True)
     if shared:
         thread.start()
-    with _forked(report) as pipe:
-        if not shared:
-            thread.start()
-        seen = _reported(pipe)
-        over.set()
-        thread.join(HANG_S)
-    seen["lost"] = PROCESSES * READS - seen.total() + thread.is_alive()
-    if shared and not thread.is_alive():
-        shared.close()
-    return seen + here
-
-
-@contextmanager
-def _forked(report: Callable[[int, int], None]) -> Iterator[int]:
-    """Fork processes, each with its number from 1 and the same pipe to write to; gives its other end."""
     reading, writing = os.pipe()
     fork = multiprocessing.get_context("fork").Process
-    processes = [fork(target=report, args=(number, writing), daemon=True) for number in range(1, PROCESSES + 1)]
+    processes = [fork(target=report, args=(number,), daemon=True) for number in range(1, PROCESSES + 1)]
     for process in processes:
         process.start()
     os.close(writing)
-    try:
-        yield reading
-    finally:
-        os.close(reading)
-        for process in processes:
-            process.kill()
-            process.join()
+    if not shared:
+        thread.start()
+    outcomes = _reported(reading)
+    ended.set()
+    thread.join(HANG_S)
+    os.close(reading)
+    for process in processes:
+        process.kill()
+        process.join()
+    outcomes["lost"] = PROCESSES * READS - outcomes.total() + thread.is_alive()
+    if shared and not thread.is_alive():
+        shared.close()
+    return outcomes + here
 
 
 def _reported(reading: int) -> Counter[str]:

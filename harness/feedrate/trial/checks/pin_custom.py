@@ -56,12 +56,10 @@ def check(_job: Job) -> Finding:
     pinned = {kind: _is_pinned(*ways) for kind, ways in _KINDS.items()}
     if not pinned["tensor"]:
         raise TrialError("pin_memory pinned nothing at all; expected a CUDA device")
-    came, left = ([kind for kind in pinned if pinned[kind] is wanted] for wanted in (True, False))
-    return Finding(
-        left == [_CUSTOM],
-        float(len(left)),
-        f"Pinned came: {', '.join(came)}; left in pageable memory: {', '.join(left) or 'none'}.",
-    )
+    unpinned = [kind for kind in pinned if not pinned[kind]]
+    others = ", ".join(kind for kind in pinned if pinned[kind])
+    evidence = f"Pinned came: {others}; left in pageable memory: {', '.join(unpinned) or 'none'}."
+    return Finding(unpinned == [_CUSTOM], float(len(unpinned)), evidence)
 
 
 def _is_pinned(wrap: Callable[[torch.Tensor], Any], unwrap: Callable[[Any], torch.Tensor]) -> bool:

@@ -47,8 +47,7 @@ SEEN_S = 0.1
 START_S = 90.0
 """Most time until the script trains; importing torch takes 2.5 to 5 s of it from a warm page cache."""
 _LOOK_S = 0.01
-WORKERS = 2
-STEP_S = 0.01
+WORKERS, STEP_S = 2, 0.01
 """A step's length: workers wait for the training process more than they work, as they should."""
 _READY_AFTER = 5
 """Steps until every worker has delivered."""
@@ -185,9 +184,9 @@ def _await_ready(main: subprocess.Popen[bytes]) -> None:
         output += more
 
 
-def _look_until(over: Callable[[], bool], workers: Sequence[Worker], deadline: float) -> float:
-    """Look at the workers until something is over, or its time is up; gives when that was."""
-    while not over() and time.monotonic() < deadline:
+def _look_until(ended: Callable[[], bool], workers: Sequence[Worker], deadline: float) -> float:
+    """Look at the workers until something has ended, or its time is up; gives when that was."""
+    while not ended() and time.monotonic() < deadline:
         for worker in workers:
             worker.look()
         time.sleep(_LOOK_S)

@@ -33,7 +33,7 @@ def build(*, norm: str = "none", conv_bias: bool = True) -> nn.Module:
 
 def _convolution(inputs: int, outputs: int, kernel: int, *, bias: bool) -> nn.Module:
     """A convolution that keeps the image's size; a bias is drawn in any case, so that all weights stay the same."""
-    made = nn.Conv2d(inputs, outputs, kernel_size=kernel, padding=kernel // 2)
+    layer = nn.Conv2d(inputs, outputs, kernel_size=kernel, padding=kernel // 2)
     if not bias:
-        made.register_parameter("bias", None)
-    return made
+        layer.register_parameter("bias", None)
+    return layer

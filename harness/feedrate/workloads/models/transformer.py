@@ -32,10 +32,10 @@ class Block(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Change states, batch × tokens × ``WIDTH``."""
-        parts = self.project(self.before_attention(x)).chunk(3, dim=-1)
-        query, key, value = (part.unflatten(-1, (HEADS, -1)).transpose(1, 2) for part in parts)
-        seen = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
-        x = x + self.merge(seen.transpose(1, 2).flatten(2))
+        projected = self.project(self.before_attention(x)).chunk(3, dim=-1)
+        query, key, value = (third.unflatten(-1, (HEADS, -1)).transpose(1, 2) for third in projected)
+        attended = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        x = x + self.merge(attended.transpose(1, 2).flatten(2))
         changed: torch.Tensor = x + self.layers(self.before_layers(x))
         return changed
 
@@ -45,15 +45,15 @@ class Transformer(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.tokens, self.places = nn.Embedding(VOCABULARY, WIDTH), nn.Embedding(CONTEXT, WIDTH)
+        self.tokens, self.positions = nn.Embedding(VOCABULARY, WIDTH), nn.Embedding(CONTEXT, WIDTH)
         self.blocks = nn.Sequential(*(Block() for _ in range(LAYERS)))
         self.last = nn.LayerNorm(WIDTH)
-        for table in (self.tokens, self.places):
+        for table in (self.tokens, self.positions):
             nn.init.normal_(table.weight, std=SPREAD)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         """Give scores, batch × tokens × ``VOCABULARY``, for int64 tokens, batch × at most ``CONTEXT``."""
-        x = self.tokens(tokens) + self.places.weight[: tokens.shape[1]]
+        x = self.tokens(tokens) + self.positions.weight[: tokens.shape[1]]
         return functional.linear(self.last(self.blocks(x)), self.tokens.weight)
 
 

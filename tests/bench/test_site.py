@@ -1,0 +1,168 @@
+"""What the website costs: its build is watched to its end, its pages are seen by a browser."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from beside import tried
+
+from feedrate.bench import site
+from feedrate.bench.session import Ended
+from feedrate.bench.site import Chromium, PageCost
+from feedrate.schema.errors import EnvironmentFault, FeedrateError
+
+PAGE = '<!doctype html><link rel="icon" href="data:,"><p>text</p>'
+CHART = '<div class="fr-chart" tabindex="0">a chart</div>'
+WORK = "let sum = 0; for (let k = 0; k < 6e7; k += 1) sum = (sum * 31 + k) % 1000003; window.sum = sum;"
+BUSY = f"{PAGE}<script>setTimeout(() => {{ {WORK} }}, 200)</script>"
+"""A page that rests after loading for less than it must, and then works for some tenths of a second."""
+
+
+def event(name: str, at: int, **more: Any) -> dict[str, Any]:
+    """An event of a trace, at a millisecond."""
+    return {"name": name, "pid": 1, "tid": 1, "ts": 1000 * at, **more}
+
+
+def task(start: int, took: int, thread: int = 1) -> dict[str, Any]:
+    """A task of the page, in milliseconds."""
+    return event("ThreadControllerImpl::RunTask", start, dur=1000 * took, tid=thread)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """Where Chromium is."""
+    executable = site.browser_path()
+    if executable is None:
+        pytest.fail(site.MISSING)
+    return executable
+
+
+def cost(chromium: str, folder: Path, html: str) -> PageCost:
+    """What a page costs, loaded slowly once."""
+    (folder / "index.html").write_text(html, encoding="utf-8")
+    with Chromium.started(chromium, folder) as browser:
+        return browser.cost("index.html", 1)
+
+
+def test_only_what_is_beyond_fifty_milliseconds_after_the_first_paint_blocks() -> None:
+    """Tasks before the paint are free, the one that it falls into counts from there, and each has its 50 ms."""
+    tasks = [task(0, 400), task(900, 300), task(2000, 50), task(3000, 51), task(4000, 250), task(5000, 900, thread=2)]
+    assert site.blocking_ms([event("firstContentfulPaint", 1000), *tasks]) == 150 + 0 + 1 + 200
+    assert site.blocking_ms([event("firstContentfulPaint", 1160), task(900, 300)]) == 0
+
+
+@pytest.mark.slow
+@tried
+def test_bytes_are_those_of_every_answer(tmp_path: Path, chromium: str) -> None:
+    """Compressed, each address once, until the page rests: also what is asked for late, before and after a touch."""
+    script = (
+        "const read = (name) => fetch(name).then((answer) => answer.text());"
+        "const again = () => { read('late.txt'); read('last.txt'); };"
+        "setTimeout(() => read('late.txt').then(() => setTimeout(again, 50)), 50);"
+        "document.querySelector('.fr-chart').addEventListener('focus', (event) => {"
+        'event.target.innerHTML = \'<div class="fr-live"><svg width="9" height="9"></svg></div>\';'
+        "setTimeout(() => read('more.txt'), 50); }, { once: true })"
+    )
+    html = f"{PAGE}{CHART}<script>{script}</script>"
+    made: dict[str, bytes] = {}
+    for name in ("late.txt", "last.txt", "more.txt"):
+        made[name] = np.random.default_rng(len(made)).bytes(10_000).hex().encode()
+        (tmp_path / name).write_bytes(made[name])
+    seen = cost(chromium, tmp_path, html)
+    before, late, last, more = (len(gzip.compress(body, 6)) for body in (html.encode(), *made.values()))
+    assert seen.before_bytes == before + late + last
+    assert seen.after_bytes == before + late + last + more
+    assert 0 < seen.paints_ms[0] < 5000
+
+
+@pytest.mark.slow
+@tried
+def test_work_takes_longer_on_the_slow_cpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, chromium: str) -> None:
+    """Work that is done late blocks, for longer than at full speed: four times, less what other work holds up."""
+    slow = cost(chromium, tmp_path, BUSY).blocks_ms[0] + 50
+    monkeypatch.setattr(site, "SLOWER", 1)
+    fast = cost(chromium, tmp_path, BUSY).blocks_ms[0] + 50
+    assert fast > 50
+    assert 1.6 < slow / fast < 6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("html", "problem"),
+    [
+        ('<!doctype html><link rel="icon" href="data:,">', "index.html paints nothing"),
+        (f"{PAGE}{CHART}", "index.html failed in the browser: .*[Tt]imeout"),
+        (f"{PAGE}<script>setInterval(() => fetch('index.html?' + Math.random()), 100)</script>", "index.html failed"),
+    ],
+)
+def test_a_page_that_fails_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, chromium: str, html: str, problem: str
+) -> None:
+    """Nothing painted, a chart that is not drawn, a page that never rests: it is said which page, and nothing hangs."""
+    monkeypatch.setattr(site, "_MOST_MS", 4000)
+    with pytest.raises(FeedrateError, match=problem):
+        cost(chromium, tmp_path, html)
+
+
+@pytest.mark.slow
+def test_a_browser_that_does_not_start_is_said(tmp_path: Path) -> None:
+    """It is the machine's fault, not the page's, and the message names the program."""
+    with pytest.raises(EnvironmentFault, match="/bin/false did not start"):
+        cost("/bin/false", tmp_path, PAGE)
+
+
+@pytest.mark.slow
+def test_every_change_of_a_filter_is_timed(sites: dict[str, Any], chromium: str) -> None:
+    """Taking formats away from Explore and bringing them back; each takes some time, and less than a second."""
+    with Chromium.started(chromium, sites["main"].folder) as browser:
+        took_ms = browser.filter_explore()
+    assert len(took_ms) == site.CHANGES
+    assert 0 < min(took_ms) < 1000
+
+
+@pytest.mark.slow
+def test_a_build_is_watched_to_its_end(tmp_path: Path) -> None:
+    """The site is built by the command that people type, and its memory is seen; a build that fails says why."""
+    built = site.build_site(tmp_path / "results", tmp_path / "build")
+    assert (tmp_path / "build" / "site" / "index.html").is_file()
+    assert built.took_s > 1
+    assert 5e7 < (built.peak_bytes or 0) < 4e9
+    precious = tmp_path / "mine" / "site" / "precious.txt"
+    precious.parent.mkdir(parents=True)
+    precious.write_text("mine")
+    with pytest.raises(FeedrateError, match=r"the site was not built.*did not make"):
+        site.build_site(tmp_path / "results", tmp_path / "mine")
+
+
+def page(path: str, **changed: object) -> PageCost:
+    """A page that meets every target."""
+    loads = {"paints_ms": (400.0, 500.0, 900.0), "blocks_ms": (0.0, 100.0, 250.0)}
+    return PageCost(path, **{"before_bytes": 100_000, "after_bytes": 400_000, **loads, **changed})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("missed", "changed", "measured"),
+    [
+        (None, {"before_bytes": 149_000}, "149 kB (b.html; lightest 100 kB, n = 2 pages)"),
+        (None, {"paints_ms": (300.0, 510.0, 5000.0)}, "510 ms (300–5000, n = 3 loads) of b.html; best page 500 ms"),
+        (0, {"before_bytes": 151_000}, "151 kB (b.html"),
+        (1, {"after_bytes": 501_000}, "501 kB (b.html"),
+        (2, {"paints_ms": (1001.0, 1001.0, 1.0)}, "1001 ms (1–1001, n = 3 loads) of b.html"),
+        (3, {"blocks_ms": (301.0, 302.0, 1.0)}, "301 ms"),
+    ],
+)
+def test_the_worst_page_decides_by_its_median(missed: int | None, changed: dict[str, object], measured: str) -> None:
+    """One page too heavy, too late or too busy misses the target, and is named; one bad load decides nothing."""
+    figures = list(site.judge_pages([page("a.html"), page("b.html", **changed)], "results"))
+    assert [figure.met for figure in figures] == [at != missed for at in range(4)]
+    assert any(measured in figure.measured for figure in figures)
+
+
+@pytest.mark.parametrize(("took_s", "peak", "met"), [(19.9, 1.9e9, [True, True]), (20.1, 2.1e9, [False, False])])
+def test_a_build_is_judged_by_time_and_memory(took_s: float, peak: float, met: list[bool]) -> None:
+    """Both have a target of their own."""
+    assert [figure.met for figure in site.judge_build("runs", Ended(0, took_s, int(peak), "", ""))] == met
