@@ -8,9 +8,9 @@ import pytest
 from real_slurm import Slurm, missing
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
-    """A new Slurm of four nodes."""
+    """A Slurm of four nodes, which each test leaves as it was."""
     if why := missing():
         pytest.skip(f"a real Slurm cannot run here: {why}")
     cluster = Slurm(tmp_path_factory.mktemp("slurm"), 4)

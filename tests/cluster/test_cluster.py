@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 from threading import Timer
 from types import SimpleNamespace
@@ -163,24 +162,29 @@ def test_what_cannot_be_used_is_refused_before_anything_starts(
 
 
 @pytest.mark.slow
-def test_slurm_sweeps_on_four_nodes(slurm: Slurm, tmp_path: Path) -> None:
-    """Four machines, one plan, one order, and no job is left."""
+def test_slurm_sweeps_on_its_nodes(slurm: Slurm, tmp_path: Path) -> None:
+    """Several machines, one plan, one order, and no job is left.
+
+    More nodes than there are, by partition and feature, are refused, and nothing is submitted.
+    """
     matrix(tmp_path, blocks=1)
-    done = sweep(tmp_path, "--on", "slurm", "--nodes", "4", environment=slurm.environment)
+    for words, count in (((), 4), (("--partition", "small"), 1), (("--constraint", "fast"), 1)):
+        done = sweep(tmp_path, "--on", "slurm", "--nodes", "5", *words, environment=slurm.environment)
+        assert done.returncode == 2
+        assert f"Slurm has {count} such node" in done.stderr
+    assert slurm.ask("squeue", "-h") == ""
+    done = sweep(tmp_path, "--on", "slurm", "--nodes", "3", environment=slurm.environment)
     assert done.returncode == 0, done.stdout + done.stderr
-    found = orders(tmp_path)
-    assert found == [found[0]] * 4
-    assert len(found[0]) == 4
-    assert sorted(names(tmp_path / "results").values()) == slurm.names
+    ran = orders(tmp_path)
+    assert ran == [ran[0]] * 3
+    assert len(ran[0]) == 4
+    assert sorted(names(tmp_path / "results").values()) == slurm.names[:3]
     assert slurm.ask("squeue", "-h") == ""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("happens", [Slurm.restart, Slurm.kill_daemon])
-def test_a_node_that_is_taken_away_loses_no_trial(
-    happens: Callable[[Slurm, str], None], slurm: Slurm, tmp_path: Path
-) -> None:
-    """A job that starts anew goes on where it was; where a node's daemon is killed, its sweep is whole all the same."""
+def test_a_node_whose_daemon_dies_loses_no_trial(slurm: Slurm, tmp_path: Path) -> None:
+    """Its sweep is whole all the same; tests/cluster/test_together.py has the job of a node start anew."""
     matrix(tmp_path, blocks=2)
     words = ("--on", "slurm", "--nodes", "2", "--partition", "main")
     with subprocess.Popen(command(tmp_path, *words), cwd=tmp_path, env=slurm.environment, text=True) as process:
@@ -188,11 +192,12 @@ def test_a_node_that_is_taken_away_loses_no_trial(
         until(lambda: folder.statuses()[1].trials >= 5)
         (journal,) = tmp_path.glob(f"results/{folder.statuses()[1].machine_id}/*/journal.jsonl")
         before = journal.read_bytes().splitlines()
-        happens(slurm, "node1")
+        slurm.kill_daemon("node1")
         assert process.wait(240) == 0
-    found = orders(tmp_path)
-    assert found == [found[0]] * 2
-    assert len(found[0]) == 8
+    slurm.ask("slurmd", "-N", "node1")
+    ran = orders(tmp_path)
+    assert ran == [ran[0]] * 2
+    assert len(ran[0]) == 8
     trials = runs.find(journal.parent.name, tmp_path / "results").table("trials").set_index("trial_id")
     assert trials.index.is_unique
     assert len(before) >= 5
@@ -215,14 +220,3 @@ def test_ctrl_c_cancels_all_and_keeps_what_was_measured(slurm: Slurm, tmp_path: 
     assert [each.manifest.stop_reason for each in stored] == ["interrupted"] * 2
     assert all(len(each.table("trials")) >= 2 for each in stored)
     until(lambda: slurm.ask("squeue", "-h") == "")
-
-
-@pytest.mark.slow
-def test_nodes_that_slurm_does_not_have_are_refused(slurm: Slurm, tmp_path: Path) -> None:
-    """With how many there are, by partition and feature; nothing is submitted."""
-    matrix(tmp_path)
-    for words, count in (((), 4), (("--partition", "small"), 1), (("--constraint", "fast"), 1)):
-        done = sweep(tmp_path, "--on", "slurm", "--nodes", "5", *words, environment=slurm.environment)
-        assert done.returncode == 2
-        assert f"Slurm has {count} such node" in done.stderr
-    assert slurm.ask("squeue", "-h") == ""

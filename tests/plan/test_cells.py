@@ -224,9 +224,9 @@ def test_time_comes_from_earlier_runs_and_cuts_make_room(tmp_path: Path) -> None
 
 
 def test_planning_loads_neither_torch_nor_pandas(tmp_path: Path) -> None:
-    """`make plan` imports no heavy library."""
+    """`feedrate plan`, and the parent of a sweep with its probes, import no heavy library."""
     code = (
-        "import sys; from feedrate.cli import app\n"
+        "import sys; from feedrate.cli import app; from feedrate.sweep import screen, sweep\n"
         f"try: app(['plan', '--results', {str(tmp_path)!r}])\n"
         "except SystemExit: pass\n"
         "bad = {'torch', 'pandas', 'numpy', 'pyarrow', 'scipy'} & set(sys.modules)\n"

@@ -177,7 +177,7 @@ def test_slices_are_the_cells_of_all_effects() -> None:
 def test_a_cuda_device_may_have_effects_of_its_own() -> None:
     """Small cells run on a CPU only, large ones and what only CUDA can tell there, and each decides where it runs."""
     large, pinned = pair(NONE, {"num_workers": 8}, LOAD), Part("pinning, too", PINNING, device="cuda")
-    both = claim(on_cuda=large, also=(Part("it is slow", WORKERS), pinned))
+    both = claim(on_cuda=large, also=(Part("it is slow", pair(NONE, TWO, LOAD)), pinned))
     validate(both, "suites/x.py")
     workers = [(part.get("device"), part["num_workers"]) for part in slices_of([both]) if "pin_memory" not in part]
     assert workers == [("cpu", 0), ("cpu", 2), ("cuda", 0), ("cuda", 8), (None, 0), (None, 2)]

@@ -87,12 +87,52 @@ def ignored(_sample: dict[str, Any]) -> None:
     """Nobody looks at the telemetry."""
 
 
-def test_energy_comes_with_the_time_between_its_readings(machine: Machine, trial: int) -> None:
-    """The counter is read beside the window, not at its borders: the row says how long apart."""
-    observer = Observer(machine.probe, gpu(1, 0, 0), 0, ignored)
-    row = watched(observer, machine, trial, answered(), idle=200)["trial"]
-    assert row["gpu_energy_j"] == 2.5
-    assert 0.1e9 <= row["gpu_energy_ns"] < 10e9
+IDLE = {"idle": 200}
+DISTURBED = {"busy": 100, "idle": 80, "steal": 20, "memory_us": 10**9, "throttled_us": 70_000}
+
+
+@pytest.mark.parametrize(
+    ("device", "says", "columns", "flags"),
+    [
+        (None, IDLE, {"foreign_cpu_pct": 0, "steal_pct": 0, "throttled_ns": 0, "memory_pressure_pct": 0}, None),
+        (None, IDLE, {"io_pressure_pct": None}, None),
+        (gpu(0, None, 0x01), IDLE, {"gpu_foreign_processes": None, "gpu_throttle_reasons": 1}, None),
+        (gpu(1, 0, 0), IDLE, {"gpu_energy_j": 2.5}, None),
+        (
+            gpu(before=2, foreign=2, bits=0x09),
+            DISTURBED,
+            {"steal_pct": 10, "throttled_ns": 70_000_000, "memory_pressure_pct": 100, "gpu_foreign_processes": 2},
+            "foreign_cpu,steal,throttled,pressure,gpu_throttled,gpu_shared,unsteady",
+        ),
+    ],
+)
+def test_a_trial_has_columns_and_flags(
+    device: Any, says: dict[str, int], columns: dict[str, Any], flags: str | None, machine: Machine, trial: int
+) -> None:
+    """Zeros where the machine tells, null where it does not; each disturbance is in its column and among the flags.
+
+    Unknown is null and flags nothing; an idle GPU's clocks are no disturbance.
+    """
+    answer = answered(steady=False, half_ratio=0.7) if flags else answered()
+    entry = watched(Observer(machine.probe, device, 0, ignored), machine, trial, answer, **says)
+    row = entry["trial"]
+    assert {name: row[name] for name in columns} == columns
+    assert row["flags"] == flags
+    assert row.keys() <= {column.name for column in TRIALS}
+    assert entry["telemetry"][0].keys() <= {column.name for column in TELEMETRY}
+    if flags:
+        assert row["foreign_cpu_pct"] == pytest.approx(100, abs=20)
+    if "gpu_energy_j" in columns:  # the counter is read beside the window, not at its borders
+        assert 0.1e9 <= row["gpu_energy_ns"] < 10e9
+
+
+def test_stolen_time_is_seen_in_telemetry(machine: Machine, trial: int) -> None:
+    """From sample to sample, beside the busy share."""
+    observer = Observer(machine.probe, None, 0, ignored)
+    observer("tick", trial, {})
+    entry = watched(observer, machine, trial, answered(), busy=10, idle=70, steal=20)
+    assert [sample["steal_pct"] for sample in entry["telemetry"]] == [None, 20]
+    assert [sample["cpu_util_pct"] for sample in entry["telemetry"]] == [None, 10]
 
 
 def test_a_check_has_nothing_but_its_finding(machine: Machine, trial: int) -> None:
@@ -105,50 +145,6 @@ def test_a_check_has_nothing_but_its_finding(machine: Machine, trial: int) -> No
     row = observer.entry(answer, {"run_id": "r", "trial_id": "t"}, {"mode": "check"})["trial"]
     measured = {column.name for column in MEASURED} & {name for name, value in row.items() if value is not None}
     assert measured == {"fact", "fact_value", "evidence", "trial_wall_ns", "left_processes", "left_shm_segments"}
-
-
-def test_a_quiet_trial_has_its_columns_and_no_flag(machine: Machine, trial: int) -> None:
-    """Idle cores, no pressure, no quota: zeros where the machine tells, null where it does not, flags null."""
-    entry = watched(Observer(machine.probe, None, 0, ignored), machine, trial, answered(), idle=200)
-    row = entry["trial"]
-    zeros = ("foreign_cpu_pct", "steal_pct", "throttled_ns", "memory_pressure_pct")
-    assert {name: row[name] for name in zeros} == dict.fromkeys(zeros, 0)
-    assert row["io_pressure_pct"] is None
-    assert row["flags"] is None
-    assert row.keys() <= {column.name for column in TRIALS}
-    assert entry["telemetry"][0].keys() <= {column.name for column in TELEMETRY}
-
-
-def test_a_disturbed_trial_says_by_what(machine: Machine, trial: int) -> None:
-    """Each disturbance is in its column, and its name among the flags, in the record's order."""
-    says = {"busy": 100, "idle": 80, "steal": 20, "memory_us": 10**9, "throttled_us": 70_000}
-    observer = Observer(machine.probe, gpu(before=2, foreign=2, bits=0x09), 0, ignored)
-    answer = answered(steady=False, half_ratio=0.7)
-    row = watched(observer, machine, trial, answer, **says)["trial"]
-    assert row["foreign_cpu_pct"] == pytest.approx(100, abs=20)
-    assert row["steal_pct"] == 10
-    assert row["throttled_ns"] == 70_000_000
-    assert row["memory_pressure_pct"] == 100
-    assert row["gpu_foreign_processes"] == 2
-    assert row["flags"] == "foreign_cpu,steal,throttled,pressure,gpu_throttled,gpu_shared,unsteady"
-
-
-def test_stolen_time_is_seen_in_telemetry(machine: Machine, trial: int) -> None:
-    """From sample to sample, beside the busy share."""
-    observer = Observer(machine.probe, None, 0, ignored)
-    observer("tick", trial, {})
-    entry = watched(observer, machine, trial, answered(), busy=10, idle=70, steal=20)
-    assert [sample["steal_pct"] for sample in entry["telemetry"]] == [None, 20]
-    assert [sample["cpu_util_pct"] for sample in entry["telemetry"]] == [None, 10]
-
-
-def test_a_gpu_that_hides_its_processes_raises_no_flag(machine: Machine, trial: int) -> None:
-    """Unknown is null and flags nothing; an idle GPU's clocks are no disturbance."""
-    observer = Observer(machine.probe, gpu(before=0, foreign=None, bits=0x01), 0, ignored)
-    row = watched(observer, machine, trial, answered(), idle=200)["trial"]
-    assert row["gpu_foreign_processes"] is None
-    assert row["gpu_throttle_reasons"] == 1
-    assert row["flags"] is None
 
 
 def test_a_trial_that_failed_before_its_window_has_nothing_to_flag(machine: Machine, trial: int) -> None:

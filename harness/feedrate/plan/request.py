@@ -108,7 +108,7 @@ def make(options: SweepOptions, part: NodePart | None = None) -> LocalPlan:
     nearest = next(path for path in (options.data_root, *options.data_root.absolute().parents) if _is_folder(path))
     read_ahead.restore(nearest)
     machine = describe(gpu.installed(), nearest).model_copy(update={"node": part.label if part else None})
-    asked = {axis for part in wanted.slices for axis in part.axes}
+    asked = {axis for suite_slice in wanted.slices for axis in suite_slice.axes}
     seconds, spread = _earlier(options.results, machine.machine_id, device, wanted.protocol)
     place = schedule.Place(
         device=device,

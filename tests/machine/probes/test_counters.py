@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from feedrate.machine.probes.host import (
     disturbance,
     pressure_pct,
 )
+from feedrate.schema.columns import TELEMETRY
 
 S = 1_000_000_000
 PSI = "some avg10=0.00 avg60=0.12 avg300=0.30 total={}\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=5\n"
@@ -140,10 +142,14 @@ def test_closing_leaves_no_file_open(tmp_path: Path) -> None:
 
 
 def test_this_machine_is_read_without_an_error() -> None:
-    """Whatever this kernel offers: counters only grow, and cores are those of /proc/stat."""
-    probe = HostProbe()
-    before, after = probe.machine(), probe.machine()
-    probe.close()
+    """Whatever this kernel offers: counters only grow, cores are those of /proc/stat, samples the record's columns."""
+    with HostProbe() as probe:
+        before, after = probe.machine(), probe.machine()
+        sample = probe.sample(os.getpid())
+    others = ("run_id", "trial_id", "t_ns", "in_window")
+    assert list(sample) == [c.name for c in TELEMETRY if c.name not in others and not c.name.startswith("gpu_")]
+    assert sample["load_1m"] >= 0  # type: ignore[operator]
+    assert 2**20 < sample["mem_available_bytes"] < 2**50  # type: ignore[operator]
     assert probe.cpus == Path("/proc/stat").read_text().count("\ncpu")
     for name in PRESSURES:
         if (first := before.pressure_us[name]) is not None:
