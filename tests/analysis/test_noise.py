@@ -77,9 +77,9 @@ def test_a_quiet_run_is_an_a(trials_of: Trials) -> None:
     assert len(found.reasons) == len(CRITERIA)
     assert all(reason.endswith(": A.") for reason in found.reasons)
     assert found.blocks == 8
-    assert "0.0 % of 48 trials carry a flag; " in found.reasons[0]
+    assert "0.0\u00a0% of 48 trials carry a flag; " in found.reasons[0]
     assert (
-        "Half of the cells vary by 1.0 % or more between blocks; the control cell's trials by 1.0 %: A."
+        "Half of the cells vary by 1.0\u00a0% or more between blocks; the control cell's trials by 1.0\u00a0%: A."
         in found.reasons
     )
 
@@ -109,11 +109,11 @@ def test_at_a_limit_the_better_letter_beyond_it_the_next(
     if criterion == "drift":
         assert change_pct(found) == pytest.approx(value, abs=0.5)
     elif criterion == "flagged":
-        share = f"{100 * value / 48:.1f} %"
+        share = f"{100 * value / 48:.1f}\u00a0%"
         names = f" (foreign_cpu {share})" if value else ""
         assert f"{share} of 48 trials carry a flag{names}; " in reasons
     else:
-        assert f"measured in {value} blocks" in reasons or f"vary by {value:.1f} %" in reasons
+        assert f"measured in {value} blocks" in reasons or f"vary by {value:.1f}\u00a0%" in reasons
 
 
 def test_drift_that_noise_may_have_made_is_not_held_against_a_run(trials_of: Trials) -> None:
@@ -133,8 +133,8 @@ def test_the_worst_criterion_is_the_grade_and_comes_first(trials_of: Trials) -> 
     assert found.letter == "D"
     assert found.letters == {**dict.fromkeys(LIMITS, "A"), "flagged": "D", "spread": "B"}
     assert found.reasons[:2] == (
-        "62.5 % of 48 trials carry a flag (foreign_cpu 62.5 %); not told here: throttled, pressure: D.",
-        "Half of the cells vary by 4.0 % or more between blocks; the control cell's trials by 3.9 %: B.",
+        "62.5\u00a0% of 48 trials carry a flag (foreign_cpu 62.5\u00a0%); not told here: throttled, pressure: D.",
+        "Half of the cells vary by 4.0\u00a0% or more between blocks; the control cell's trials by 3.9\u00a0%: B.",
     )
     assert [reason[-2] for reason in found.reasons] == ["D", "B", "A", "A", "A", "A", "A"]
 

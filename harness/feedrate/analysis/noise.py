@@ -37,6 +37,7 @@ from feedrate.analysis.estimates import cells, rows_of
 from feedrate.machine.probes import noise
 from feedrate.schema.axes import SCRIPT, TUNE
 from feedrate.schema.columns import FLAGS
+from feedrate.schema.words import per_cent, signed
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,10 +320,10 @@ def _flags(ended: pd.DataFrame, summary: pd.DataFrame, unwatched: tuple[str, ...
         return None, f"No trial ended well{blind}"
     pct = float(100 * ended["flags"].notna().mean())
     raised = summary[summary["trials"] > 0]
-    shares = [f"{row['flag']} {100 * row['trials'] / len(ended):.1f} %" for row in rows_of(raised)]
+    shares = [f"{row['flag']} {per_cent(100 * row['trials'] / len(ended), 1)}" for row in rows_of(raised)]
     names = f" ({', '.join(shares)})" if shares else ""
     unknown = f"; not told here: {', '.join(unwatched)}" if unwatched else ""
-    return pct, f"{pct:.1f} % of {len(ended):,} {noun} carry a flag{names}{unknown}{blind}"
+    return pct, f"{per_cent(pct, 1)} of {len(ended):,} {noun} carry a flag{names}{unknown}{blind}"
 
 
 def _spread(measured: pd.DataFrame, own: pd.DataFrame) -> _Judged:
@@ -331,8 +332,12 @@ def _spread(measured: pd.DataFrame, own: pd.DataFrame) -> _Judged:
     if np.isnan(spread):
         return None, "How trials vary between blocks is not known (no cell was measured in two)"
     rates = own["samples_per_s"].to_numpy(dtype=np.float64)
-    control = f"; the control cell's trials by {100 * rates.std(ddof=1) / rates.mean():.1f} %" if len(rates) > 1 else ""
-    return spread, f"Half of the cells vary by {spread:.1f} % or more between blocks{control}"
+    control = (
+        f"; the control cell's trials by {per_cent(100 * rates.std(ddof=1) / rates.mean(), 1)}"
+        if len(rates) > 1
+        else ""
+    )
+    return spread, f"Half of the cells vary by {per_cent(spread, 1)} or more between blocks{control}"
 
 
 def _drift(ended: pd.DataFrame, own: pd.DataFrame, what: str) -> _Judged:
@@ -363,7 +368,7 @@ def _shape(found: Diagnosis) -> dict[str, _Judged]:
             "shift": (None, f"How far such trials move the mean is {unknown}"),
         }
     lag1, lo = (f"{each:.2f}".replace("-", "−") for each in (found.lag1, found.lag1_lo))
-    shown = f"{100 * found.dependence:.0f} % of a deviation is found again" if found.dependence else "not shown"
+    shown = f"{per_cent(100 * found.dependence, 0)} of a deviation is found again" if found.dependence else "not shown"
     return {
         "dependence": (
             100 * found.dependence,
@@ -372,12 +377,12 @@ def _shape(found: Diagnosis) -> dict[str, _Judged]:
         ),
         "tails": (
             100 * found.tails,
-            f"{100 * found.far_share:.1f} % of trials lie far from the others of their setting (normal noise: "
-            f"{100 * found.far_normal:.1f} %)",
+            f"{per_cent(100 * found.far_share, 1)} of trials lie far from the others of their setting (normal noise: "
+            f"{per_cent(100 * found.far_normal, 1)})",
         ),
         "shift": (
             100 * found.shift,
-            f"Such trials move the mean of all by {100 * found.far_shift:+.1f} %".replace("-", "−")
+            f"Such trials move the mean of all by {signed(100 * found.far_shift, 1)}"
             + ("" if found.shift else " (not certain)"),
         ),
     }

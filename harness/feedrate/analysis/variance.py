@@ -18,6 +18,7 @@ import pandas as pd
 from feedrate.analysis.blocks import KEYS, successful
 from feedrate.analysis.estimate import blocks_for, t_half_width
 from feedrate.analysis.estimates import rows_of
+from feedrate.schema.words import per_cent
 
 PARTS = ("within", "between", "drift")
 ADVICE = {"within": "longer windows", "between": "more blocks", "drift": "a quieter machine"}
@@ -108,7 +109,7 @@ def _advice(row: dict[str, Any], ci_target_pct: float) -> str | None:
     if row["blocks"] <= row["n"]:
         return f"enough: {row['n']:.0f} blocks reach ±{ci_target_pct:g} %"
     if row["largest"] == "drift":
-        return f"{ADVICE['drift']}: the trend alone spreads trials by {100 * row['drift_sd']:.1f} %"
+        return f"{ADVICE['drift']}: the trend alone spreads trials by {per_cent(100 * row['drift_sd'], 1)}"
     blocks = f"{row['blocks']:.0f} instead of {row['n']:.0f}"
     if row["largest"] == "between":
         return f"{ADVICE['between']}: {blocks}"

@@ -16,7 +16,7 @@ from feedrate.attach import loop, profiler
 from feedrate.attach.loop import FED, Cause, Pacing, Prediction, Predictions
 from feedrate.attach.profiler import HotLine, Stack
 from feedrate.attach.records import Loader, Process, loaders
-from feedrate.schema.words import number, percent, plural, times
+from feedrate.schema.words import number, per_cent, percent, plural, times
 
 WORTH = 1.05
 """A prediction below so many times the present pace is no advice."""
@@ -97,9 +97,9 @@ def usage(samples: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 def usage_line(means: Mapping[str, float]) -> str:
     """Say what the machine was used."""
-    said = ["CPU: " + ", ".join(f"{words} {means[name]:.0f} %" for name, words in USED.items() if name in means)]
+    said = ["CPU: " + ", ".join(f"{words} {per_cent(means[name], 0)}" for name, words in USED.items() if name in means)]
     if "gpu_util_pct" in means:
-        said.append(f"GPU: {means['gpu_util_pct']:.0f} %")
+        said.append(f"GPU: {per_cent(means['gpu_util_pct'], 0)}")
     if "gpu_mem_bytes" in means:
         said.append(f"{means['gpu_mem_bytes'] / 2**30:.1f} GiB of its memory")
     return "; ".join(said)

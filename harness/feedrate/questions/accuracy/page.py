@@ -244,7 +244,7 @@ def _paces(scripts: Sequence[WatchedScript]) -> Iterator[tuple[object, ...]]:
             each.costs,
             f"{each.num_workers} {each.start_method or ''}",
             f"{each.steps_per_s:.1f} ({each.script_steps_per_s:.1f})",
-            *(f"{100 * ours:.1f}\u00a0% ({100 * own:.1f}\u00a0%)" for ours, own in shares),
+            *(f"{words.per_cent(100 * ours, 1)} ({words.per_cent(100 * own, 1)})" for ours, own in shares),
             "yes" if each.hot_first else Markup("<strong>no</strong>"),
         )
 
@@ -255,7 +255,7 @@ def _predicted(scripts: Sequence[WatchedScript]) -> dict[str, Any]:
     numbers = sorted({workers for _, _, workers in found})
 
     def said(each: PredictedPace | None) -> str:
-        return f"{each.predicted:.1f} ({each.measured:.1f}, {each.error_pct:+.0f}\u00a0%)" if each else "–"
+        return f"{each.predicted:.1f} ({each.measured:.1f}, {words.signed(each.error_pct, 0)})" if each else "–"
 
     rows = [
         (costs, seen, *(said(found.get((costs, seen, workers))) for workers in numbers))
@@ -281,7 +281,7 @@ def _advised(workload: TunedWorkload, advice: Advice | None) -> str:
     if advice is None:
         return "–"
     regret = regret_pct(workload.steps_per_s, advice.setting)
-    return markup.two_lines(advice.setting, f"{regret:.1f}\u00a0%, {advice.took_s:.0f}\u00a0s")
+    return markup.two_lines(advice.setting, f"{words.per_cent(regret, 1)}, {advice.took_s:.0f}\u00a0s")
 
 
 def _promises(newest: Mapping[str, BenchRecord]) -> dict[str, Any]:

@@ -38,8 +38,8 @@ def show(trials: pd.DataFrame, console: Console) -> None:
     console.print(_printed(costs))
     for row in rows_of(analysis.summary(costs)):
         say(
-            f"  {row['quantity']}: median error {row['median_pct']:.2f} %, worst {row['worst_pct']:+.2f} % "
-            f"({words.plural(row['cells'], 'cell')}, n ≥ {row['n']})"
+            f"  {row['quantity']}: median error {words.per_cent(row['median_pct'], 2)}, worst "
+            f"{words.signed(row['worst_pct'], 2)} ({words.plural(row['cells'], 'cell')}, n ≥ {row['n']})"
         )
     say(answer(costs, analysis.effects(trials), analysis.same_pairs(trials), analysis.bottlenecks(trials)))
 

@@ -23,7 +23,7 @@ from feedrate.questions.compare.comparison import Comparison, Side
 from feedrate.questions.explore.page import RAN
 from feedrate.questions.machines import page as machines_page
 from feedrate.questions.summary.terminal import task
-from feedrate.schema.words import estimate, interval, known, number, percent, plural
+from feedrate.schema.words import estimate, interval, known, number, per_cent, percent, plural
 
 MOST_CELLS = 8
 """Cells that a list shows unless all are asked for."""
@@ -197,7 +197,7 @@ def _cautions(found: Comparison) -> Iterator[str]:
     if _repeats(found):
         again = repeated(found.found.cells)
         if several:
-            yield f"Half of the cells agree within {again.half_within_pct:.1f} %."
+            yield f"Half of the cells agree within {per_cent(again.half_within_pct, 1)}."
         if again.cells:
             yield (
                 f"A ratio of one lies in {again.hold} of {plural(again.cells, 'interval')}; in 95 % of them it "

@@ -41,7 +41,7 @@ def page(runs: Sequence[RunView], verdicts: Verdicts) -> Page:
             f"{minutes:g} min",
             f"{SPOKEN_MINUTES[batch]:g} min" if batch in SPOKEN_MINUTES else "–",
             words.number(minutes / MINUTES[8]),
-            f"{UTILIZATION[batch]}\u00a0%",
+            words.percent(UTILIZATION[batch] / 100),
         )
         for batch, minutes in MINUTES.items()
     ]

@@ -90,11 +90,11 @@ def tables() -> dict[str, Any]:
         "criteria": list(_criteria()),
         "spreads": words.listed([f"{100 * spread:g}" for spread in simulations.SPREADS]),
         "worth": [
-            (_capital(name), *(f"{100 * share:.1f} %" for share in shares))
+            (_capital(name), *(words.per_cent(100 * share, 1) for share in shares))
             for name, shares in simulations.SIMULATED.items()
         ],
         "faults": [
-            (_capital(name), blocks, *(f"{100 * share:.1f} %" for share in shares))
+            (_capital(name), blocks, *(words.per_cent(100 * share, 1) for share in shares))
             for (name, blocks), shares in simulations.FAULTS_SIMULATED.items()
         ],
         "flag_rules": list(_flags()),

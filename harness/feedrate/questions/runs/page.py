@@ -220,7 +220,7 @@ def _summary(view: RunView) -> dict[str, str]:
         "Stopped": short["Stopped"],
         "Profile": run.profile,
         "Suites": short["Suites"],
-        "Parent’s CPU": f"{run.parent_cpu_pct:.1f} % of one core",
+        "Parent’s CPU": f"{words.per_cent(run.parent_cpu_pct, 1)} of one core",
         "Version": short["Version"],
     }
 
@@ -309,8 +309,8 @@ def _spread(found: Mapping[str, float]) -> Iterator[tuple[str, ...]]:
     whole = sum(found[f"{part}_sd"] ** 2 for part in variance.PARTS)
     for part in variance.PARTS:
         share = words.percent(found[f"{part}_sd"] ** 2 / whole) if whole else "–"
-        yield PARTS[part].capitalize(), f"{100 * found[f'{part}_sd']:.1f} %", share
-    yield Markup("<strong>All</strong>"), f"{100 * found['total_sd']:.1f} %", ""
+        yield PARTS[part].capitalize(), words.per_cent(100 * found[f"{part}_sd"], 1), share
+    yield Markup("<strong>All</strong>"), words.per_cent(100 * found["total_sd"], 1), ""
 
 
 def _text(value: object) -> str:

@@ -112,7 +112,7 @@ def _tuned(run: StoredRun, trials: pd.DataFrame, console: Console) -> None:
     for found in run.manifest.tuned:
         row = rows[found.recommended]
         reached = Estimate.of_row(row).text(" samples/s", row["n"])
-        bound = f"at most {found.bound_pct:.1f} % faster, with 95 % confidence"
+        bound = f"at most {words.per_cent(found.bound_pct, 1)} faster, with 95 % confidence"
         if found.bound_pct is None:
             bound = "faster by an unknown factor"
         more = "" if found.known else f"; more blocks narrow that to {found.within_pct:g} %"
@@ -146,8 +146,8 @@ def _next(run: StoredRun, console: Console) -> None:
     parent = run.manifest.parent_cpu_pct
     _say(
         console,
-        f"Files: {run.folder}/ (trials.parquet holds the whole result). The harness itself used {parent:.1f} % "
-        "of one core.",
+        f"Files: {run.folder}/ (trials.parquet holds the whole result). The harness itself used "
+        f"{words.per_cent(parent, 1)} of one core.",
     )
     if run.manifest.stop_reason == "interrupted":
         _say(console, "What had ended is written; make sweep begins a new run.")
