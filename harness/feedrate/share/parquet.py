@@ -80,7 +80,6 @@ _FORMS = {
 }
 """Pattern of fields to the pattern of their texts; the first that fits counts."""
 _WORDS = {_LINE: "one short line of plain text", _COMMAND: "feedrate sweep, run or tune as runs record it"}
-_ADVICE = "Update feedrate, or measure the run again with this one"
 
 
 @dataclass(frozen=True, slots=True)
