@@ -24,7 +24,8 @@ from feedrate.analysis.blocks import Blocks
 from feedrate.analysis.pipeline import Pipeline, simulate
 from feedrate.attach.space import Asked, Machine, Setting, settings
 from feedrate.attach.trials import WINDOW_S, Trial, expected, lengthened, rooms
-from feedrate.plan.search import GRID_BLOCKS, ROOM_SD, Search
+from feedrate.plan.evidence import ROOM_SD
+from feedrate.plan.search import GRID_BLOCKS, Search
 from feedrate.schema.plugins import ROOT
 from feedrate.store import runs
 

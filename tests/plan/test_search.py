@@ -103,7 +103,7 @@ def test_two_settings_that_share_trials_are_told_apart_by_none() -> None:
     for block, took in enumerate((0.0, 0.4)):
         search.add(block, "short", took)
         search.add(block, "lasting", took - 0.01)
-    assert search.bound("short", "lasting") == pytest.approx(0.01)
+    assert search.evidence.bound("short", "lasting") == pytest.approx(0.01)
     assert search.outcome().settled
 
 

@@ -19,7 +19,8 @@ import pandas as pd
 from feedrate.analysis.pipeline import Pipeline, simulate
 from feedrate.attach.records import Loader
 from feedrate.attach.space import Machine, Setting
-from feedrate.plan.search import PARTS_ERROR, Parts, Search
+from feedrate.plan.evidence import PARTS_ERROR, Parts
+from feedrate.plan.search import Search
 
 WINDOW_S = (0.6, 2.4)
 """Least and longest window."""
@@ -88,7 +89,7 @@ def lengthened(window_s: float, search: Search[Setting]) -> float:
         window_s: how long they last, in seconds.
         search: knows the trials.
     """
-    spread = search.spread
+    spread = search.evidence.spread
     return min(2 * window_s, WINDOW_S[1]) if spread.freedom >= SEEN and spread.sd > VARIED else window_s
 
 

@@ -124,7 +124,8 @@ def _said_gain(found: Result) -> str:
     if found.present not in found.search.measured:
         return f"not known: the present {found.present} never ended well"
     if found.gain is None or not found.gain.ratio.known:
-        ratio = math.exp(found.search.difference(found.present, found.outcome.recommended))
+        means = found.search.evidence.means
+        ratio = math.exp(means[found.present] - means[found.outcome.recommended])
         return f"about {times(ratio)} over the present {found.present}; too few blocks ran with both for an interval"
     gain = found.gain.ratio.text(write="{:.2f}".format)
     return f"{gain} over the present {found.present}; in brackets the 95 % interval"

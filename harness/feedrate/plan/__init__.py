@@ -4,6 +4,7 @@ __all__ = [
     "claim",
     "claim_selection",
     "duration",
+    "evidence",
     "matrix",
     "options",
     "request",

@@ -23,8 +23,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from feedrate.plan.evidence import Parts, Setting
 from feedrate.plan.schedule import Plan, PlannedCell
-from feedrate.plan.search import Parts, Search, Setting
+from feedrate.plan.search import Search
 from feedrate.schema.axes import BY_NAME, KNOBS, Value
 from feedrate.schema.columns import WORKER_STAGES
 from feedrate.schema.errors import InputError

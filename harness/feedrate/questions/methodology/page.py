@@ -33,7 +33,7 @@ from feedrate.machine.probes import noise as probed
 from feedrate.pages import markup
 from feedrate.pages.markup import Page
 from feedrate.pages.template import render
-from feedrate.plan import claim_selection, schedule, search
+from feedrate.plan import claim_selection, evidence, schedule, search
 from feedrate.plan.matrix import DEFAULT_PROTOCOL
 from feedrate.questions.methodology import simulations
 from feedrate.questions.runs import telemetry
@@ -49,8 +49,21 @@ from feedrate.sweep import run
 
 PATH = "methodology.md"
 _MODULES = (
-    *(ceilings, claim_selection, claims, crossfit, diagnosis, estimate, gpu, loader, metrics, noise, pipeline),
-    *(loop, plugins, prediction, profiler, run, schedule, search, simulations, telemetry, verdicts, window),
+    *(
+        ceilings,
+        claim_selection,
+        claims,
+        crossfit,
+        diagnosis,
+        estimate,
+        evidence,
+        gpu,
+        loader,
+        metrics,
+        noise,
+        pipeline,
+    ),
+    *(loop, pipeline, plugins, prediction, profiler, run, schedule, search, simulations, telemetry, verdicts, window),
 )
 """Those whose constants the prose names."""
 _CAUSES = {
