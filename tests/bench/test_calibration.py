@@ -4,34 +4,16 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
-from types import ModuleType
 
 import pandas as pd
 import pytest
+from fake_run import Fake, witnessed, write
 from rich.console import Console
 
 from feedrate.bench import accuracy, calibration
 from feedrate.bench.session import Session
 from feedrate.schema.axes import cell_id
 from feedrate.store import runs
-from feedrate.store.bench_record import WitnessedTrial
-
-
-def trial(ours: float, cell: str = "a") -> WitnessedTrial:
-    """A trial of 1 s by the witness, whose throughput by feedrate is ``ours`` times the truth."""
-    wall_ns = round(1e9 / ours)
-    return WitnessedTrial(
-        cell_id=cell,
-        cell={},
-        repeat=0,
-        samples=1000,
-        wall_ns=wall_ns,
-        witness_ns=10**9,
-        epoch_steps=8,
-        epochs_samples=100,
-        epochs_witness_ns=10**9,
-        estimates={"wall_clock": 1000 * 1e9 / wall_ns},
-    )
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
@@ -49,17 +31,17 @@ def test_the_planted_cells_cover_what_a_loader_can_be(device: str) -> None:
 
 def test_accuracy_is_judged_by_the_worst_trial() -> None:
     """One trial that is off by more than one per cent misses the target, however good the others are."""
-    fine = accuracy.judge([trial(1.001), trial(0.995, "b")])
+    fine = accuracy.judge([witnessed(1_001_000_000), witnessed(995_000_000, "b")])
     assert fine.met
     assert "-0.500 %" in fine.measured
     assert "n = 2 trials of 2 planted cells" in fine.measured
-    assert not accuracy.judge([trial(1.001)] * 20 + [trial(0.985)]).met
+    assert not accuracy.judge([*[witnessed(1_001_000_000)] * 20, witnessed(985_000_000)]).met
 
 
-def test_without_a_calibration_run_its_command_is_said(tmp_path: Path, fake_run: ModuleType) -> None:
+def test_without_a_calibration_run_its_command_is_said(tmp_path: Path) -> None:
     """Runs of other suites, and other machines' calibration, are none: what to type is said, and nothing is judged."""
-    fake_run.write(tmp_path, fake_run.Fake(run_id="20260102T030405Z-mine", cores=2))
-    fake_run.write(tmp_path, fake_run.Fake(run_id="20260103T030405Z-other", cores=4, suites=("calibration",)))
+    write(tmp_path, Fake(run_id="20260102T030405Z-mine", cores=2))
+    write(tmp_path, Fake(run_id="20260103T030405Z-other", cores=4, suites=("calibration",)))
     mine, other = (run.manifest.machine.machine_id for run in runs.runs(tmp_path))
     session = Session(Console(file=io.StringIO()), tmp_path, tmp_path, "cpu", mine)
     (figure,) = calibration.measure(session)

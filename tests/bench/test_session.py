@@ -58,18 +58,6 @@ def test_an_interrupt_ends_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert not (tmp_path / "build").exists()
 
 
-@pytest.mark.slow
-def test_what_it_says_and_how_it_ends_is_known() -> None:
-    """What is printed and what is complained of are told apart, and the status is that of the command."""
-    refused = session.run_command("validate", "there-is-nothing-here")
-    assert (refused.status, refused.peak_bytes) == (2, None)
-    assert "no such file" in refused.stdout
-    ended = session.run_command("bench", "--only", "nothing", memory=True)
-    assert (ended.status, ended.stdout) == (2, "")
-    assert "no section 'nothing'" in ended.stderr
-    assert 0 < (ended.peak_bytes or 0) < 1e9
-
-
 @tried
 def test_memory_is_that_of_all_processes() -> None:
     """What a child of a child holds is counted, with what its parents hold."""

@@ -16,7 +16,7 @@ from torch.utils.data import default_collate
 from feedrate.loaders import Batch, Fields, Transform
 from feedrate.schema import plugins
 from feedrate.trial import collate as collation
-from feedrate.trial import feed, stages
+from feedrate.trial import stages
 from feedrate.trial.job import Job
 from feedrate.workloads._crops import Crop, Decoded
 
@@ -29,12 +29,6 @@ def job(root: str = "", **cell: object) -> Job:
     """A trial that drains its loader on a CPU."""
     defaults = {"workload": "synthetic", "mode": "load", "batch_size": 4, "n_samples": COUNT, "patch_size": SIZE}
     return Job("trial", cell=defaults | cell, packed=root, seed=3)
-
-
-@pytest.fixture(scope="module")
-def root(pack: Callable[..., str]) -> str:
-    """Packed synthetic samples."""
-    return pack("png", COUNT, SIZE)
 
 
 def fast(workload: str, place: str, **cell: object) -> tuple[Transform, Any, Any]:
@@ -88,13 +82,18 @@ def test_totensor_is_torchvisions_and_pytorchs_own() -> None:
 
 
 def test_pixels_stay_bytes_until_they_are_normalised() -> None:
-    """For the device a quarter of the bytes leaves the worker: uint8, channels first, the samples' own pixels."""
-    samples = drawn("synthetic", 0, 3, 5, 7)
-    each, together, _ = fast("synthetic", "device")
-    fields = together([each(sample) for sample in samples])
-    for place, field in enumerate(fields):
+    """For the device a quarter of the bytes leaves the worker: uint8, channels first, the samples' own pixels.
+
+    A payload rides along behind them, and stays the bytes that it was.
+    """
+    samples, payload = drawn("synthetic", 0, 3, 5, 7), torch.arange(10, dtype=torch.uint8)
+    prepare, together, finish = fast("synthetic", "device", payload_bytes=10)
+    *images, carried = fields = together([(*prepare(sample), payload) for sample in samples])
+    for index, field in enumerate(images):
         assert (field.dtype, tuple(field.shape)) == (torch.uint8, (3, 3, 5, 7))
-        assert np.array_equal(field.permute(0, 2, 3, 1).numpy(), np.stack([sample[place] for sample in samples]))
+        assert np.array_equal(field.permute(0, 2, 3, 1).numpy(), np.stack([sample[index] for sample in samples]))
+    assert [field.dtype for field in finish(fields)] == [torch.float32, torch.float32, torch.uint8]
+    assert finish(fields)[2].tolist() == carried.tolist() == [list(range(10))] * 3
 
 
 @pytest.mark.parametrize(
@@ -126,17 +125,6 @@ def test_cuda_finishes_behind_the_copy() -> None:
     same(copied, finish(batch.fields))
     plain = stages.copy_stage(torch.device("cpu"), False, collation.normalizer(job(), "cuda")).run(batch)
     assert [field.dtype for field in plain] == [torch.uint8] * 2
-
-
-@pytest.mark.parametrize("place", PLACES)
-def test_a_payload_rides_along(place: str) -> None:
-    """It stays the bytes that it was, behind the workload's own fields."""
-    each, together, finish = fast("synthetic", place, payload_bytes=10)
-    payload = torch.arange(10, dtype=torch.uint8)
-    fields = together([(*each(sample), payload) for sample in drawn("synthetic", 0, 3, 5, 7)])
-    fields = finish(fields) if finish else fields
-    assert [field.dtype for field in fields] == [torch.float32, torch.float32, torch.uint8]
-    assert fields[2].tolist() == [list(range(10))] * 3
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -172,10 +160,3 @@ def test_a_loader_delivers_the_same_either_way(
         batches = fetch(job(root, collate="fast", normalize_on=place, **cell), 2 * COUNT // 4)
         for one, other in zip(batches, expected, strict=True):
             same(one.fields, other.fields)
-
-
-def test_batch_bytes_are_those_that_a_step_gets(root: str) -> None:
-    """On a CPU the floats, wherever they were made."""
-    for cell in ({}, {"collate": "fast"}, {"collate": "fast", "normalize_on": "device"}):
-        opened = feed.open_feed(job(root, **cell), torch.device("cpu"))
-        assert opened.batch_bytes == 2 * 4 * 4 * 3 * SIZE * SIZE

@@ -365,15 +365,3 @@ def test_pinned_buffers_are_not_overwritten_too_soon(monkeypatch: pytest.MonkeyP
     assert [buffer.tolist() for buffer in buffers] == [[2.0, 2.0], [1.0, 1.0]]
     pinned.copy(torch.zeros(3))
     assert len(buffers) == 4
-
-
-@pytest.mark.slow
-def test_axes_together() -> None:
-    """A step with many axes at once still trains all of its samples: its loss falls."""
-    many = {"amp": "bf16", "memory_format": "channels_last", "zero_grad": "memset", "sync_every_step": True}
-    training = built(**many, norm="batch", conv_bias=False, debug="anomaly")
-    (fields,) = batches(1)
-    losses = [run(training.step, fields).item() for _ in range(8)]
-    assert losses[-1] < losses[0]
-    assert training.overflows is not None
-    assert training.overflows.count() == 0

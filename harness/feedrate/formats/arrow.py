@@ -19,7 +19,6 @@ import os
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -83,20 +82,15 @@ def _file_arrays(samples: Iterable[Sample]) -> Iterator[pa.Array]:
         yield pa.array(batch, pa.binary())
 
 
-class _Batch(NamedTuple):
-    """A record batch, inside the map."""
-
-    pixels: memoryview
-    """Of all its samples, one after the other."""
-    ends: memoryview
-    """Where the first begins and each ends, int32; empty where all have one size."""
-
-
 class _Mapped:
-    """A mapped file and those of its batches that were read."""
+    """A mapped file and those of its batches that were read.
+
+    Of a batch: the pixels of its samples, one after the other; where the first begins and each ends, int32, which is
+    empty where all have one size.
+    """
 
     def __init__(self, root: Path, count: int, size: int) -> None:
-        self._batches: dict[int, _Batch] = {}
+        self._batches: dict[int, tuple[memoryview, memoryview]] = {}
         self._root = root
         self._count = count
         self._size = size
@@ -111,7 +105,7 @@ class _Mapped:
             problem = f"{batches} batches of {self._file.schema.types}, expected {expected} of [{column}]"
             raise damaged(path, problem, root)
 
-    def batch(self, batch: int) -> _Batch:
+    def batch(self, batch: int) -> tuple[memoryview, memoryview]:
         """Find a batch."""
         if batch in self._batches:
             return self._batches[batch]
@@ -124,7 +118,7 @@ class _Mapped:
         _, *offsets, data = (memoryview(buffer or b"").cast("B") for buffer in read.column(0).buffers())
         if read.num_rows != expected or len(data) < expected * self._size:
             raise damaged(path, f"batch {batch}: {read.num_rows} rows, expected {expected}", self._root)
-        self._batches[batch] = _Batch(data, offsets[0].cast("i") if offsets else memoryview(b""))
+        self._batches[batch] = data, offsets[0].cast("i") if offsets else memoryview(b"")
         return self._batches[batch]
 
 
@@ -148,7 +142,7 @@ class ArrowReader(PixelReader):
         """Copy sample ``index`` out of its batch."""
         batch, row = divmod(index, self._per_batch)
         size = self.size
-        pixels = self._mapped().batch(batch).pixels[row * size : row * size + size]
+        pixels = self._mapped().batch(batch)[0][row * size : row * size + size]
         if len(pixels) != len(buffer):
             raise damaged(self.root / _NAME, f"{len(pixels)} bytes, expected {len(buffer)}", self.root, index)
         buffer[:] = pixels

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,17 @@ from typing import Any
 import h5py
 import numpy as np
 
-from feedrate.formats import Buffer, PerProcess, PixelReader, ReadOptions, Sample, damaged, flattened
+from feedrate.formats import (
+    Buffer,
+    PerProcess,
+    PixelReader,
+    ReadOptions,
+    Sample,
+    batches,
+    damaged,
+    flattened,
+    map_on_all_cores,
+)
 
 REQUIRES: dict[str, str] = {"h5py": "h5py", "numpy": "numpy"}
 VERSION: int = 1
@@ -49,31 +59,35 @@ _FAILURES = (OSError, RuntimeError, ValueError, KeyError)
 """What h5py raises on files that are damaged."""
 
 
-def pack(samples: Iterable[Sample], root: Path) -> None:
-    """Write samples as raw pixels into ``root/pixels.h5``."""
-    size, values = flattened(samples)
-    pack_chunks(((1, value) for value in values), root, size, 1)
-
-
 def pack_chunks(
-    chunks: Iterable[tuple[int, bytes | memoryview]], root: Path, size: int, samples: int, **filters: Any
+    samples: Iterable[Sample],
+    root: Path,
+    per_chunk: int,
+    compress: Callable[[bytes], bytes] | None = None,
+    **filters: Any,
 ) -> None:
-    """Write chunks, each a number of samples and its bytes, already filtered, into ``root/pixels.h5``.
+    """Write samples as pixels into ``root/pixels.h5``, so many a chunk; the last one is filled with zeros.
 
-    A sample has ``size`` bytes, a full chunk so many ``samples``, and the data set says of its filters what is given.
+    Chunks are compressed on all cores, and the data set says of its filters what is given.
     """
+    size, values = flattened(samples)
+
+    def chunk(batch: tuple[int, bytes]) -> tuple[int, bytes]:
+        count, pixels = batch[0], batch[1].ljust(per_chunk * size, b"\0")
+        return count, compress(pixels) if compress else pixels
+
+    chunks = (map_on_all_cores if compress else map)(chunk, batches(values, per_chunk))
     path = root / _NAME
     try:
         with h5py.File(path, "w", libver=_LIBVER, locking=False) as file:
-            pixels = file.create_dataset(
-                "pixels", (0, size), np.uint8, chunks=(samples, size), maxshape=(None, size), **filters
-            )
+            shapes = {"shape": (0, size), "maxshape": (None, size), "chunks": (per_chunk, size)}
+            pixels = file.create_dataset("pixels", dtype=np.uint8, **shapes, **filters)
             end = room = 0
-            for count, chunk in chunks:
+            for count, data in chunks:
                 if end + count > room:
-                    room += _GROW_CHUNKS * samples
+                    room += _GROW_CHUNKS * per_chunk
                     pixels.resize(room, axis=0)
-                pixels.id.write_direct_chunk((end, 0), chunk)
+                pixels.id.write_direct_chunk((end, 0), data)
                 end += count
             pixels.resize(end, axis=0)
     except (OSError, RuntimeError) as error:  # h5py says what the system said only in words when a file is closed
@@ -81,6 +95,9 @@ def pack_chunks(
             raise
         code = int(number[1])
         raise OSError(code, os.strerror(code), os.fspath(path)) from error
+
+
+pack = partial(pack_chunks, per_chunk=1)
 
 
 class _Opened:

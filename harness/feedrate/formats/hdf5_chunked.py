@@ -14,11 +14,8 @@ The pitfalls of the container are in ``feedrate.formats.hdf5``.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable
 from functools import partial
-from pathlib import Path
 
-from feedrate.formats import Sample, batches, flattened, map_on_all_cores
 from feedrate.formats.hdf5 import Hdf5Reader, pack_chunks
 
 REQUIRES: dict[str, str] = {"h5py": "h5py", "numpy": "numpy"}
@@ -30,17 +27,11 @@ COMPRESS_LEVEL = 4
 """zlib level (0 to 9): h5py's default for gzip."""
 CACHED_CHUNKS = 2
 
-
-def pack(samples: Iterable[Sample], root: Path) -> None:
-    """Write samples as chunks of compressed pixels into ``root/pixels.h5``."""
-    size, values = flattened(samples)
-
-    def compress(batch: tuple[int, bytes]) -> tuple[int, bytes]:
-        count, pixels = batch
-        return count, zlib.compress(pixels.ljust(CHUNK_SAMPLES * size, b"\0"), COMPRESS_LEVEL)
-
-    chunks = map_on_all_cores(compress, batches(values, CHUNK_SAMPLES))
-    pack_chunks(chunks, root, size, CHUNK_SAMPLES, compression="gzip", compression_opts=COMPRESS_LEVEL)
-
-
+pack = partial(
+    pack_chunks,
+    per_chunk=CHUNK_SAMPLES,
+    compress=partial(zlib.compress, level=COMPRESS_LEVEL),
+    compression="gzip",
+    compression_opts=COMPRESS_LEVEL,
+)
 open = partial(Hdf5Reader, cached_samples=CACHED_CHUNKS * CHUNK_SAMPLES)

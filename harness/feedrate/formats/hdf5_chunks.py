@@ -9,11 +9,8 @@ The pitfalls of the container are in ``feedrate.formats.hdf5``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import partial
-from pathlib import Path
 
-from feedrate.formats import Sample, batches, flattened
 from feedrate.formats.hdf5 import Hdf5Reader, pack_chunks
 
 REQUIRES: dict[str, str] = {"h5py": "h5py", "numpy": "numpy"}
@@ -23,12 +20,5 @@ CHUNK_SAMPLES: int = 8
 """Samples that are read together; a plan reads this without importing the file."""
 CACHED_CHUNKS = 2
 
-
-def pack(samples: Iterable[Sample], root: Path) -> None:
-    """Write samples as chunks of pixels into ``root/pixels.h5``."""
-    size, values = flattened(samples)
-    chunks = ((count, pixels.ljust(CHUNK_SAMPLES * size, b"\0")) for count, pixels in batches(values, CHUNK_SAMPLES))
-    pack_chunks(chunks, root, size, CHUNK_SAMPLES)
-
-
+pack = partial(pack_chunks, per_chunk=CHUNK_SAMPLES)
 open = partial(Hdf5Reader, cached_samples=CACHED_CHUNKS * CHUNK_SAMPLES)

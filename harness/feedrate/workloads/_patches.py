@@ -78,6 +78,12 @@ def evenly(count: int, wanted: int) -> list[int]:
     return [k * count // wanted for k in range(wanted)]
 
 
+def evenly_first(count: int, wanted: int) -> list[int]:
+    """Those numbers, and then all others, which stand in for what cannot be used."""
+    chosen = evenly(count, wanted)
+    return [*chosen, *sorted(set(range(count)) - set(chosen))]
+
+
 def pairs(pictures: Sequence[Picture], spec: DataSpec) -> Source:
     """Cut ``spec.n_samples`` (input, target) pairs, each field uint8, patch_size × patch_size × 3.
 

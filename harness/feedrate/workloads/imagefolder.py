@@ -26,7 +26,7 @@ from feedrate.schema.errors import InputError
 from feedrate.workloads import DataSpec, Source
 from feedrate.workloads._crops import augment, pack, visit
 from feedrate.workloads._labelled import loss, normalize, transform
-from feedrate.workloads._patches import evenly
+from feedrate.workloads._patches import evenly_first
 from feedrate.workloads._photos import DAMAGE, Notes, list_images, reason
 
 __all__ = ["CLASSES", "REQUIRES", "SAMPLES", "TASK", "VERSION", "augment", "loss", "normalize", "samples"]
@@ -64,8 +64,7 @@ def samples(spec: DataSpec) -> Source:
 
 def _draw(spec: DataSpec, source: Path, files: list[tuple[Path, int]], notes: Notes) -> Iterator[Sample]:
     """Spread evenly; those that were not chosen stand in for those that cannot be used, then all again."""
-    chosen = evenly(len(files), min(spec.n_samples, len(files)))
-    order = [*chosen, *sorted(set(range(len(files))) - set(chosen))]
+    order = evenly_first(len(files), spec.n_samples)
 
     def read(number: int) -> Sample | str:
         file, label = files[number]

@@ -51,10 +51,8 @@ def samples(spec: DataSpec) -> Source:
 
 def _draw(photographs: OxfordIIITPet, spec: DataSpec, notes: Notes) -> Iterator[Sample]:
     """One at a time, spread evenly; those that were left out stand in for those that cannot be used."""
-    chosen = _patches.evenly(len(photographs), spec.n_samples)
-    others = sorted(set(range(len(photographs))) - set(chosen))
     left = spec.n_samples
-    for number in (*chosen, *others):
+    for number in _patches.evenly_first(len(photographs), spec.n_samples):
         if left == 0:
             break
         try:
