@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from html import unescape
 from typing import Any
 
 import pytest
+import reading
 
 from feedrate.analysis.claims import NOT_TESTABLE
 from feedrate.analysis.sentences import estimate, worst
@@ -26,8 +26,7 @@ TESTED = ("workers", "collate")
 
 
 def plain(html: str) -> str:
-    linked = re.sub(r"</?a\b[^>]*>", "", html)
-    return " ".join(unescape(re.sub(r"<[^>]+>", " ", linked)).split())
+    return reading.plain(re.sub(r"</?a\b[^>]*>", "", html))
 
 
 def run(show: Show, **what: Any) -> RunView:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from reading import plain
 
 from feedrate.pages.runs import RunView
 from feedrate.pages.verdicts import load_verdicts
@@ -23,10 +24,6 @@ BATCHES = (8, 16, 32, 64, 128)
 
 def page(*runs: RunView) -> str:
     return experiment_page.page(runs, load_verdicts(runs)).body
-
-
-def plain(text: str) -> str:
-    return " ".join(re.sub(r"<[^>]+>", " ", text).split())
 
 
 def log_rates(trials: pd.DataFrame, **cell: object) -> pd.Series:

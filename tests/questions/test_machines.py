@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from html import unescape
 from typing import Any
 
 import pytest
+from reading import table_rows
 
 from feedrate.pages.runs import RunView
 from feedrate.pages.verdicts import load_verdicts
@@ -17,14 +17,6 @@ from feedrate.questions.suites import page as suites_page
 from feedrate.schema import words
 
 Show = Callable[..., RunView]
-
-
-def rows(text: str) -> list[list[str]]:
-    """The cells of every row of a page's tables as text."""
-    lines = re.findall(r"<tr[^>]*>(.*?)</tr>", text, re.DOTALL)
-    return [
-        [re.sub(r"<[^>]+>", "", cell) for cell in re.findall(r"<td[^>]*>(.*?)</td>", line, re.DOTALL)] for line in lines
-    ]
 
 
 def page(*runs: RunView) -> str:
@@ -39,7 +31,7 @@ def test_machines_are_compared_by_a_task_that_most_have(show: Show) -> None:
     odd = show(formats=("png", "lmdb"), suites=("storage",), cores=4, run_id="20260104T030405Z-fake")
     text = machines_page.index_page([odd, gpu, cpu]).body
     assert "Samples/s are those of real training on div2k_standin at 16 px" in text
-    found = [row for row in rows(text) if row]
+    found = [row for row in table_rows(text) if row]
     assert [row[1] for row in found] == ["GPU", "CPU", "CPU"]
     assert found[2][6] == "not measured"
     best = machines_page.tasks_of([gpu])
@@ -78,14 +70,14 @@ def test_a_task_is_kept_for_each_device(both: tuple[RunView, RunView]) -> None:
     for view, named in ((cpu, "CPU"), (gpu, "GPU")):
         heading = next(line for line in text.splitlines() if f"{{ #best-{view.slug} }}" in line)
         assert f", on {named} {{" in heading
-        (listed,) = (row for row in rows(text.partition("{ #runs }")[2]) if row and row[0] == view.manifest.run_id)
+        (listed,) = (row for row in table_rows(text.partition("{ #runs }")[2]) if row[0] == view.manifest.run_id)
         assert listed[3] == named
-    staged = [row[0] for row in rows(text.partition("{ #stages }")[2].partition("## ")[0]) if row]
+    staged = [row[0] for row in table_rows(text.partition("{ #stages }")[2].partition("## ")[0])]
     counts = [sum(f", on {named}" in name for name in staged) for named in ("CPU", "GPU")]
     assert min(counts) > 0
     assert sum(counts) == len(staged)
     assert ", on GPU" not in page(gpu)
-    everywhere = {row[0]: row[3] for row in rows(reference_page.runs_page(both).body) if row}
+    everywhere = {row[0]: row[3] for row in table_rows(reference_page.runs_page(both).body) if row}
     assert unescape(everywhere[cpu.manifest.run_id]) == f"{unescape(everywhere[gpu.manifest.run_id])}, on CPU"
 
 
@@ -99,9 +91,9 @@ def test_the_faster_device_speaks_for_a_machine(both: tuple[RunView, RunView], s
     rates = {device: tasks[device, task].row["samples_per_s"] for device in ("cpu", "cuda")}
     assert rates["cuda"] > rates["cpu"]
     text = machines_page.index_page([cpu, other, gpu]).body
-    first, second = (row for row in rows(text) if row)
+    first, second = (row for row in table_rows(text) if row)
     assert first[1] == "CPU, GPU"
-    assert first[6] == f"{words.number(rates['cuda'])}on GPU"
+    assert first[6] == f"{words.number(rates['cuda'])} on GPU"
     assert second[6] == words.number(machines_page.tasks_of([other])["cpu", task].row["samples_per_s"])
     assert "Of a machine’s two devices the faster speaks." in text
     assert "two devices" not in machines_page.index_page([other, gpu]).body
@@ -111,7 +103,7 @@ def test_stages_alone_are_those_of_the_same_run(show: Show) -> None:
     """Each stage's own throughput stands beside the whole with interval and n; an emulated step's is declared."""
     text = page(show(fails="none"))
     section = text.partition("{ #stages }")[2].partition("## ")[0]
-    found = [row for row in rows(section) if row]
+    found = [row for row in table_rows(section) if row]
     assert any(row[0].startswith("Real training") for row in found)
     emulated = next(row for row in found if "emulated step" in row[0])
     assert "declared" in emulated[3]
@@ -129,7 +121,7 @@ def test_verdicts_of_the_machine_are_listed(show: Show) -> None:
     for at, place in enumerate(verdicts.places):
         text = machines_page.page([place.view], verdicts, {}).body.partition("{ #claims }")[2].partition("## ")[0]
         count = sum(part[at].tested for part in verdicts.results.values())
-        assert len([row for row in rows(text) if row]) == count > 0
+        assert len([row for row in table_rows(text) if row]) == count > 0
         assert text.count('href="../claims.html#claim-') == count
     unasked = show(suites=("calibration",), plants=True, cores=2, run_id="20260106T030405Z-other")
     assert "{ #claims }" not in machines_page.page([unasked], verdicts, {}).body

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from html import unescape
 
 import numpy as np
 import pandas as pd
 import pytest
+from reading import plain, table_rows
 
 from feedrate.analysis import noise
 from feedrate.analysis.blocks import successful
@@ -75,22 +75,11 @@ def test_both_clocks_are_compared(show: Show) -> None:
     assert "50" in text.partition("What overlap hides of a step in which nothing overlaps: ")[2][:200]
 
 
-def plain(html: str) -> str:
-    """Text of a piece of a page; cells and lines apart."""
-    return unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", html))).replace("\u00a0", " ")
-
-
 def part(view: RunView, title: str) -> str:
     """What stands on the page of a run below a heading; nothing where it has no such heading."""
     heading = rf"^#+ {re.escape(title)} \{{ #.*?\n"
     found = re.search(rf"{heading}(.*?)(?=^#)", runs_page.page(view).body, re.DOTALL | re.MULTILINE)
     return found[1] if found else ""
-
-
-def rows(html: str) -> list[list[str]]:
-    """Cells of a table's body as text."""
-    lines = re.findall(r"<tr.*?</tr>", html)
-    return [[plain(cell).strip() for cell in re.findall(r"<td.*?</td>", line)] for line in lines]
 
 
 @pytest.fixture
@@ -115,7 +104,7 @@ def test_the_letter_comes_with_its_reasons(busy: RunView, show: Show) -> None:
 def test_disturbed_trials_are_counted(busy: RunView) -> None:
     """The table's count of each flag is that of the records; what the machine does not tell is named, not zero."""
     flags = successful(busy.trials)["flags"].fillna("").str.split(",")
-    view = {row[0]: row[1] for row in rows(part(busy, "What disturbed trials")) if row}
+    view = {row[0]: row[1] for row in table_rows(part(busy, "What disturbed trials")) if row}
     assert view["foreign_cpu"] == str(sum("foreign_cpu" in names for names in flags))
     assert view["steal"] == str(sum("steal" in names for names in flags))
     assert int(view["foreign_cpu"]) > int(view["steal"]) > 0
@@ -130,7 +119,7 @@ def test_contrasts_add_up(busy: RunView) -> None:
     html = part(busy, "Why it stopped")
     assert f"Of {len(contrasts)} contrasts, {narrow} became narrow enough" in plain(html)
     assert "the time that it was given was used up" in html
-    counted = [sum(int(row[at]) for row in rows(html) if row) for at in (1, 2, 3, 4)]
+    counted = [sum(int(row[at]) for row in table_rows(html) if row) for at in (1, 2, 3, 4)]
     assert counted == [len(contrasts), narrow, len(contrasts) - narrow, 0]
 
 
@@ -139,5 +128,5 @@ def test_spread_is_split_and_advice_given(busy: RunView) -> None:
     found, html = busy.spread, part(busy, "Longer windows or more blocks?")
     assert found
     assert found["advice"] in html
-    shares = [int(row[2].removesuffix(" %")) for row in rows(html) if row and row[2]]
+    shares = [int(row[2].removesuffix(" %")) for row in table_rows(html) if row and row[2]]
     assert sum(shares) == pytest.approx(100, abs=1)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from reading import plain, table_rows
 
 from feedrate.pages.runs import RunView
 from feedrate.plan.suite import Suite
@@ -18,15 +19,6 @@ from feedrate.questions.suites import page as suites_page
 
 Show = Callable[..., RunView]
 FEW = ("png", "jpeg", "npy", "lmdb", "lmdb_png", "zarr", "webdataset")
-
-
-def plain(html: str) -> str:
-    return " ".join(unescape(re.sub(r"<[^>]+>", " ", html)).split())
-
-
-def cells(html: str) -> list[list[str]]:
-    """Rows of the tables, headings left out, as plain text."""
-    return [[plain(cell) for cell in re.findall(r"<td.*?</td>", row)] for row in re.findall(r"<tr.*?</tr>", html)]
 
 
 def knob_rows(trials: pd.DataFrame) -> list[list[str]]:
@@ -64,7 +56,7 @@ def test_the_answer_is_made_from_the_numbers(compared: RunView, answers: str) ->
 
 def test_what_to_use_is_what_the_analysis_chose(compared: RunView, answers: str) -> None:
     """A row names the cheapest of the set that cannot be told from the best, its rate, its bytes, and the disk."""
-    rows = [row for row in cells(answers) if len(row) > 4]
+    rows = [row for row in table_rows(answers) if len(row) > 4]
     chosen = choices(compared.trials)
     first = chosen[chosen["purpose"].eq("speed") & chosen["place"].eq(0) & chosen["mode"].eq("load")]
     for row in first.to_dict("records"):
@@ -80,7 +72,7 @@ def test_loss_is_never_recommended_silently(show: Show) -> None:
     """Where JPEG is the fastest of all it stands under its own heading, marked, and never under what to use."""
     view = show(suites=("storage",), formats=("png", "jpeg", "lmdb_png"), blocks=4)
     html = section(view).answers("suites/storage.md")
-    rows = [row for row in cells(html) if row]
+    rows = table_rows(html)
     assert rows
     assert not any("jpeg" in cell for row in rows for cell in row[:-1])
     assert any("jpeg (lossy)" in row[-1] for row in rows)
@@ -89,7 +81,7 @@ def test_loss_is_never_recommended_silently(show: Show) -> None:
 def test_sizes_packing_and_what_is_missing_are_told(compared: RunView) -> None:
     """Every format has a line with its bytes and what packing took; what was left out has its reason."""
     text = section(compared).details()
-    rows = [row for row in cells(text.partition("Knobs of single")[0]) if row]
+    rows = table_rows(text.partition("Knobs of single")[0])
     assert {row[0].split()[0] for row in rows} == set(FEW)
     png = next(row for row in rows if row[0] == "png PNG")
     assert png[1:3] == ["34.3 kB", "0.62"]

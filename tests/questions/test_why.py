@@ -9,6 +9,7 @@ from collections.abc import Callable
 from html import unescape
 
 import pytest
+from reading import plain
 
 from feedrate.analysis.prediction import held_out
 from feedrate.pages.runs import RunView
@@ -27,7 +28,7 @@ def cuda(show: Show) -> RunView:
 
 
 def said(section: loader_cells.Why) -> str:
-    return unescape(re.sub(r"<[^>]+>", " ", section.html)).replace("\u00a0", " ")
+    return plain(section.html)
 
 
 def test_the_fastest_cell_is_told_as_it_was_measured(cuda: RunView, show: Show) -> None:

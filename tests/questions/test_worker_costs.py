@@ -8,6 +8,7 @@ from html import unescape
 
 import pandas as pd
 import pytest
+from reading import plain, table_rows
 
 from feedrate.analysis import loader as costs
 from feedrate.analysis.estimates import rows_of
@@ -25,20 +26,10 @@ Show = Callable[..., RunView]
 GIB, MIB = 2**30, 2**20
 
 
-def plain(html: str) -> str:
-    return " ".join(unescape(re.sub(r"<[^>]+>", " ", html)).split())
-
-
-def cells(html: str) -> list[list[str]]:
-    """Rows of a table, headings left out, as plain text."""
-    rows = ([plain(cell) for cell in re.findall(r"<td.*?</td>", row)] for row in re.findall(r"<tr.*?</tr>", html))
-    return [row for row in rows if row]
-
-
 def tables(body: str) -> dict[str, list[list[str]]]:
     """The section's tables by what they hold."""
     found = re.findall(r"<details[^>]*><summary>([^<]*)</summary>(.*?)</details>", body, re.DOTALL)
-    return {unescape(title).partition(",")[0]: cells(html) for title, html in found}
+    return {unescape(title).partition(",")[0]: table_rows(html) for title, html in found}
 
 
 def has(trials: pd.DataFrame, axis: str, value: Value) -> pd.Series:

@@ -130,9 +130,13 @@ class Estimate:
         """Whether there is an interval."""
         return math.isfinite(self.low) and math.isfinite(self.high)
 
-    def text(self, unit: str = "", n: int | str | None = None, write: Callable[[float], str] | None = None) -> str:
+    def text(self, unit: str = "", write: words.Write | None = None, n: int | str | None = None) -> str:
         """Write it as its kind is written; arguments as of ``words.estimate``."""
         return words.estimate((self.value, self.low, self.high), self.kind, unit, n, write)
+
+    def with_n(self, unit: str = "", write: words.Write | None = None) -> str:
+        """Write it with the number of values that it rests on."""
+        return self.text(unit, write, self.n)
 
     def through(self, turn: Callable[[float], float], kind: Kind) -> Estimate:
         """Put value and ends through a function that always rises, or always falls."""

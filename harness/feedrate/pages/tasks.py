@@ -126,7 +126,7 @@ def gain_words(gain: Mapping[Any, Any] | None) -> tuple[str, str]:
     if gain["verdict"] != "faster":
         return "none that is clear", ""
     return (
-        Estimate.of_row(gain, RATIO, "ratio").text(n=gain["n"]),
+        Estimate.of_row(gain, RATIO, "ratio").with_n(),
         f"{gain['storage_format']}, batch {gain['batch_size']}: {gain_settings(gain)}",
     )
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from html import unescape
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from reading import plain
 
 from feedrate.analysis.noise import OF_SCRIPTS
 from feedrate.pages.markup import Page
@@ -34,8 +34,7 @@ def show_script(fake_script: ModuleType, tmp_path: Path) -> Show:
 
 def text(page: Page) -> str:
     """What a page says, its figures included."""
-    html = page.body + "".join(placed.html for placed in page.figures.values())
-    return unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", html))).replace("\u00a0", " ")
+    return plain(page.body + "".join(placed.html for placed in page.figures.values()))
 
 
 def test_what_holds_the_script_back_comes_first(show_script: Show) -> None:

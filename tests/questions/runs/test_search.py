@@ -6,10 +6,10 @@ import json
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
-from html import unescape
 from types import ModuleType
 
 import pytest
+from reading import plain
 
 from feedrate.charts import render
 from feedrate.pages.markup import Page
@@ -46,8 +46,7 @@ def view(show_search: Callable[..., RunView]) -> RunView:
 
 def text(page: Page) -> str:
     """What a page says, its figures included."""
-    html = page.body + "".join(placed.html for placed in page.figures.values())
-    return unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", html))).replace("\u00a0", " ")
+    return plain(page.body + "".join(placed.html for placed in page.figures.values()))
 
 
 def test_what_to_paste_comes_first(view: RunView) -> None:

@@ -296,7 +296,7 @@ def _choice(row: Row, by_id: Sequence[Mapping[str, Row]]) -> list[str]:
     for side, trials in zip("ab", by_id, strict=True):
         bound = f", {row[f'bottleneck_{side}']}" if row["mode"] == "train" else ""
         rate = Estimate.of_row(row, [f"{name}_{side}" for name in RATE])
-        reached = rate.text(" samples/s", rate.n)
+        reached = rate.with_n(" samples/s")
         lines.append(f"{side.upper()}: {descriptions.knobs(trials[row[f'cell_{side}']])}: {reached}{bound}")
     best = f"best against best, B ÷ A is {_estimate(row, _blocks(row))}"
     if row["cell_a"] == row["cell_b"]:
@@ -305,7 +305,7 @@ def _choice(row: Row, by_id: Sequence[Mapping[str, Row]]) -> list[str]:
     for mine, other, name in (("A", "B", "a_on_b"), ("B", "A", "b_on_a")):
         if known(row[name]):
             share = Estimate.of_row(row, [f"{name}{end}" for end in ("", "_lo", "_hi", "_n")], "share")
-            worth.append(f"{mine}'s setting reaches {share.text(n=share.n)} of {other}'s on {other}")
+            worth.append(f"{mine}'s setting reaches {share.with_n()} of {other}'s on {other}")
     return [*lines, "; ".join([*worth, best])]
 
 

@@ -88,7 +88,7 @@ def _row(machine: Mapping[str, Any], pages: Mapping[str, str]) -> list[Cell]:
     named: list[Cell] = [
         (name, pages[name]) if name in pages else name for name in (machine["machine_id"], machine["run_id"])
     ]
-    rate = Estimate.of_row(machine).text(n=machine["n"]) if machine["n"] else "–"
+    rate = Estimate.of_row(machine).with_n() if machine["n"] else "–"
     hardware = (
         machine["gpu"] or "none",
         machine["cpu"],

@@ -175,7 +175,7 @@ def _refuting(result: ClaimResult) -> str:
 
 
 def _ratio(row: Mapping[str, Any]) -> str:
-    return Estimate.of_row(row, RATIO, "ratio").text(n=row["n"])
+    return Estimate.of_row(row, RATIO, "ratio").with_n()
 
 
 def _compared(effect: Effect, ratio: str) -> str:

@@ -293,7 +293,7 @@ def _gain(pair: _Pair) -> str:
     """Say what the best of a batch size gains."""
     if not ((ratio := pair.ratio) and ratio.known):
         return f"what the best settings gain at batch {pair.batch} needs {LEAST_BLOCKS} blocks"
-    text = ratio.text(n=ratio.n, write="{:.2f}".format)
+    text = ratio.with_n(write="{:.2f}".format)
     if pair.best is None or ratio.low <= CONFIRMED_OVER:
         return f"at batch {pair.batch} nothing is clearly faster than the defaults: cross-fitted {text}"
     return f"at batch {pair.batch} the best, {_setting(pair.best)}, feeds {text} as many samples, cross-fitted"

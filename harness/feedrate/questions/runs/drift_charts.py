@@ -131,7 +131,7 @@ def _listed(rows: Sequence[Row], found: Estimate, trend: Trend | None, unit: str
 
 def _trend_message(count: int, found: Estimate, trend: Trend | None, run_s: float) -> str:
     said = words.sentence(
-        f"The control cell ran {count} times in {words.plural(found.n, 'block')}: {found.text(' samples/s', found.n)}"
+        f"The control cell ran {count} times in {words.plural(found.n, 'block')}: {found.with_n(' samples/s')}"
     )
     if trend is None:
         return f"{said} {count} trials are too few for a trend."
@@ -178,7 +178,7 @@ def _add_self_comparison(sheet: Sheet, own: pd.DataFrame) -> None:
 
 def _self_message(found: Estimate) -> str:
     """Say whether the interval holds 1, as it should, and whether it is narrow enough to rule out a difference."""
-    ratio = found.text(n=found.n, write="{:.3f}".format)
+    ratio = found.with_n(write="{:.3f}".format)
     text = f"Compared with itself, the control cell comes out {ratio} as fast"
     if not found.known:
         return words.sentence(text)

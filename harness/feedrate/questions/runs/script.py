@@ -68,7 +68,7 @@ def _report(view: RunView) -> dict[str, Any] | None:
 def _facts(cells: Mapping[str, Mapping[Any, Any]]) -> list[tuple[str, str]]:
     """What the records alone say of a loop."""
     cell = cells["train"]
-    pace = Estimate.of_row(cell).text(" samples/s", cell["n"])
+    pace = Estimate.of_row(cell).with_n(" samples/s")
     told = {axis.name: cell[axis.name] for axis in AXES if axis.of_scripts}
     loader = descriptions.changed({name: value for name, value in told.items() if name not in ("workload", "script")})
     return [("Pace", pace), ("Loader", loader or "all at their defaults")]

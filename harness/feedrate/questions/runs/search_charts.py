@@ -118,7 +118,7 @@ def _over_defaults(trials: pd.DataFrame, found: Tuned, cells: Mapping[str, Mappi
     gain = over(logs, found.present, found.recommended)
     if gain is None or not gain.ratio.known:
         return f"needs {LEAST_BLOCKS} blocks with both"
-    return gain.ratio.text(n=gain.ratio.n)
+    return gain.ratio.with_n()
 
 
 def _alike_in_all_but_knobs(trials: pd.DataFrame, cell: str) -> set[str]:

@@ -281,7 +281,7 @@ def _notes(part: Slice, trials: Sequence[Trial]) -> Iterator[str]:
     estimates = []
     for one in trials:
         rate = Estimate.of_row({name: plain(one.cell[name]) for name in RATE})
-        estimates.append(f"{one.name}, {rate.text(' samples/s', rate.n)}")
+        estimates.append(f"{one.name}, {rate.with_n(' samples/s')}")
     yield f"All {'stretches' if script else 'trials'} of {part.title}, {part.subtitle}: {'; '.join(estimates)}."
     drawn = [bar for one in trials for bar in one.bars]
     if any(bar.part in (*STAGE_COLOURS, GETITEM) for bar in drawn):

@@ -53,7 +53,7 @@ def _few(nodes: int) -> str:
 def _knee(found: Loading) -> str:
     if found.knee:
         knee, most = found.knee, found.levels[-1].nodes
-        fed = knee.text(" nodes", knee.n, write="{:.1f}".format)
+        fed = knee.with_n(" nodes", write="{:.1f}".format)
         beyond = "; the upper end may lie beyond those measured" if knee.high >= most else ""
         return f"up to {fed} are fed at full pace, more share what there is{beyond}"
     if found.kept.low > CONFIRMED_OVER:
@@ -90,4 +90,4 @@ def placed(level: Level) -> str:
 
 
 def _percent(share: Estimate) -> str:
-    return share.text(n=share.n)
+    return share.with_n()

@@ -166,8 +166,8 @@ def _effect(row: Row) -> str:
     )
     what = words.sized(row["workload"], row["patch_size"], " at ")
     text = (
-        f"{what}, {row['page_cache']}{ordered}{step}: decoded pixels {pixels.text(n=pixels.n)}, "
-        f"{row['pixels_pairs']}; another container at most {container.text(n=container.n)}, "
+        f"{what}, {row['page_cache']}{ordered}{step}: decoded pixels {pixels.with_n()}, "
+        f"{row['pixels_pairs']}; another container at most {container.with_n()}, "
         f"{row['container_a']} → {row['container_b']}."
     )
     times = Estimate.of_row(row, columns_of("times"), "ratio")
@@ -176,7 +176,7 @@ def _effect(row: Row) -> str:
     what = "What is stored"
     if row["larger"] == CONTAINER:
         what, times = "The container", times.through(lambda ratio: 1 / ratio, "ratio")
-    return f"{text} {what} is the larger effect, {times.text(n=times.n)} the other."
+    return f"{text} {what} is the larger effect, {times.with_n()} the other."
 
 
 def _step(row: Row) -> str:

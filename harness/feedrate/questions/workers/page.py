@@ -155,7 +155,7 @@ def _respawn(rows: Sequence[Row]) -> Cost:
         took = Estimate.of_row(shortest, columns_of("respawn_ms"))
         share = words.percent(took.value / shortest["anew_ms"])
         sentence = (
-            f"Starting workers anew ({who(shortest)}) takes {took.text(' ms', took.n)} of an epoch, {share} of one of "
+            f"Starting workers anew ({who(shortest)}) takes {took.with_n(' ms')} of an epoch, {share} of one of "
             f"{int(shortest['epoch_steps'])} steps."
         )
     return Cost("Starting workers anew every epoch", columns, 3, lines, sentence)
