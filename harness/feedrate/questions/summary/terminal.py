@@ -111,17 +111,10 @@ def _tuned(run: StoredRun, trials: pd.DataFrame, console: Console) -> None:
     rows = {row["cell_id"]: row for row in rows_of(cells(trials))}
     for found in run.manifest.tuned:
         row = rows[found.recommended]
-<<<<<<< HEAD
-        reached = Estimate.of_row(row).text(" samples/s", row["n"])
+        reached = Estimate.of_row(row).with_n(" samples/s")
         bound = "faster by an unknown factor"
         if found.bound_pct is not None:
             bound = f"at most {words.per_cent(found.bound_pct, 1)} faster, with 95 % confidence"
-=======
-        reached = Estimate.of_row(row).with_n(" samples/s")
-        bound = f"at most {words.per_cent(found.bound_pct, 1)} faster, with 95 % confidence"
-        if found.bound_pct is None:
-            bound = "faster by an unknown factor"
->>>>>>> words
         more = "" if found.known else f"; more blocks narrow that to {found.within_pct:g} %"
         _say(console, f"\n{task(row)}", "bold")
         _say(console, f"  recommended: {descriptions.knobs(row)}: {reached}")
