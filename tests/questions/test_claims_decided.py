@@ -86,7 +86,7 @@ def trials(
     assert effect is not None
     # A part may look at the cells that the effect is held against: there is its ratio, and the effect is beyond it.
     besides = [(part.effect, list(sides(part.effect, as_said(part.effect)))) for part in claim.also]
-    beyond = math.prod(as_said(part) for part, _ in besides if part.cases == effect.against)
+    beyond = math.prod(as_said(part) for part, _ in besides if tuple(part.cases) == tuple(effect.against))
     planted = [(effect, list(sides(effect, ratio * beyond, beyond))), *besides]
     rows: dict[tuple[str, int], dict[str, Any]] = {}
     for block in range(blocks):

@@ -13,22 +13,21 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import many_runs
 import pyarrow.parquet as pq
 import pytest
 from beside import times
 from typer.testing import CliRunner
 
 from feedrate.attach import rows
-from feedrate.bench import generated
 from feedrate.bench.session import Ended, run_command
 from feedrate.cli import app
-from feedrate.plan import request
+from feedrate.plan.options import SweepOptions
 from feedrate.schema.columns import SCHEMA_VERSION
 from feedrate.schema.errors import InputError
 from feedrate.schema.plugins import ROOT
 from feedrate.share import findings, parquet, rules, submission, validator
 from feedrate.store import marks, runs
-from feedrate.store.manifest import Membership
 
 STRANGE = "0123456789ab"
 """The id of no cell."""
@@ -60,11 +59,11 @@ def said(folder: Path, *, in_place: bool = False) -> str:
 
 
 def test_what_feedrate_writes_is_valid(sources: dict[str, Path]) -> None:
-    """Sweeps, scripts and searches, a file of trials alone, and the run that is kept of this version."""
+    """Sweeps, scripts and searches, a file of trials alone, and every run under results/."""
     found = rules.judge(sources["sweep"] / "trials.parquet")
     count = pq.read_metadata(sources["sweep"] / "trials.parquet").num_rows
     assert (found.run_id, found.rows) == (sources["sweep"].name, count)
-    kept = runs.folders(ROOT / "tests/golden" / f"v{SCHEMA_VERSION}")
+    kept = runs.folders(ROOT / "results")
     assert kept
     for folder in (*sources.values(), *kept):
         assert said(folder, in_place=True) == "", folder
@@ -131,9 +130,9 @@ COMMANDS = (
 )
 FIELDS: list[tuple[str, dict[str, Any], str]] = [
     *[("sweep", {"command": command}, "manifest.command") for command in COMMANDS],
-    ("sweep", {"schema_version": SCHEMA_VERSION - 1}, f"{SCHEMA_VERSION}, which this feedrate reads. Update feedrate"),
-    ("sweep", {"schema_version": SCHEMA_VERSION + 1}, f"{SCHEMA_VERSION}, which this feedrate reads. Update feedrate"),
-    ("sweep", {"protocol_version": 1}, "protocol_version: 1; expected"),
+    ("sweep", {"schema_version": SCHEMA_VERSION - 1}, f"reads {SCHEMA_VERSION}. Leave that run out"),
+    ("sweep", {"schema_version": SCHEMA_VERSION + 1}, f"reads {SCHEMA_VERSION}. Update feedrate"),
+    ("sweep", {"protocol_version": 1}, "with protocol_version 1; this is feedrate"),
     ("sweep", {"cells": "25"}, "manifest"),
     ("sweep", {"cells": 25.0}, "manifest.cells"),
     ("sweep", {"hostname": "box"}, "hostname"),
@@ -250,11 +249,10 @@ def test_every_command_that_is_written_is_accepted(run: Path, tmp_path: Path) ->
     """What feedrate writes for any options passes."""
     whole = json.loads((run / "run.json").read_text())
     given = {"matrix": tmp_path / "my_matrix-2.yaml", "profile": "gpu", "suite": "storage", "budget": "1.5h"}
-    many = request.Options(**given, data=tmp_path, data_root=tmp_path, tune=True)
-    membership = Membership(sweep="s", node=1, nodes=64, together=True)
-    together = replace(many, cluster=membership, meets_at="http://host:1/s")
-    spaced = request.Options(matrix=Path("my matrix.yaml"), budget="8m20s")
-    for options in (request.Options(), many, together, replace(together, one_machine=True), spaced):
+    many = SweepOptions(**given, data=tmp_path, data_root=tmp_path, tune=True)
+    together = replace(many, on="slurm", nodes=64, together=True)
+    spaced = SweepOptions(matrix=Path("my matrix.yaml"), budget="8m20s")
+    for options in (SweepOptions(), many, together, replace(together, on="local"), spaced):
         parquet.check_fields(whole | {"command": options.command(), "profile": options.profile}, "manifest")
 
 
@@ -396,11 +394,11 @@ def test_a_damaged_file_beside_a_run_leaves_out_that_run(results: list[Path], ki
 @pytest.mark.slow
 def test_time_grows_as_rows_do_and_memory_has_an_end(tmp_path: Path) -> None:
     """A million trials take at most ten times as long as a hundred thousand, and below 1 GB."""
-    generated.write(tmp_path / "one", 1)
+    many_runs.write(tmp_path / "one", 1)
     (one,) = (tmp_path / "one").glob("*/*/trials.parquet")
     small, large = tmp_path / "small.parquet", tmp_path / "large.parquet"
-    generated.write_repeated(one, 100_000, small)
-    generated.write_repeated(one, 1_000_000, large)
+    many_runs.write_repeated(one, 100_000, small)
+    many_runs.write_repeated(one, 1_000_000, large)
     peaks: list[int] = []
 
     def validated(path: Path, rows: int, *, memory: bool = False) -> Ended:
