@@ -149,5 +149,5 @@ def test_nor_in_what_is_submitted(place: Path, tmp_path: Path) -> None:
         name.rpartition("/")[2]: data for name, data in prepared.files.items()
     }
     # Compressed columns hide a name from whoever looks at the bytes alone.
-    said = [*texts(again.folder), *prepared.files, path.name, prepared.title, prepared.body]
+    said = [*texts(again.folder), *prepared.files, path.name, prepared.body]
     assert named(said, own_names(MINE, "zelda", str(place), place.parent.name)) == set()
