@@ -109,13 +109,13 @@ def test_another_machine_s_file_is_compared_in_the_browser(
     page.locator(".fr-compare-result:visible .fr-answer").wait_for()
     said = page.locator(".fr-compare-result .fr-answer").inner_text()
     overall = machines.overall(machines.compare(mine.table("trials"), other.table("trials")))
-    assert overall.cells > 4
-    assert f"{overall.cells} cells" in said
-    assert f"B is {overall.ratio:.2f} times as fast" in said
+    assert overall.n > 4
+    assert f"{overall.n} cells" in said
+    assert f"B is {overall.value:.2f}× ({overall.low:.2f}–{overall.high:.2f}) as fast as A" in said
     assert OTHER in page.locator(".fr-compare").inner_text()
     printed = harness(
         "compare", mine.manifest.run_id, str(other.folder / "trials.parquet"), "--results", str(published)
     )
-    (times,) = re.findall(r"B is ([\d.]+) times as fast as A over", " ".join(printed.split()))
-    assert float(times) == pytest.approx(overall.ratio, rel=0.02)
+    (times,) = re.findall(r"B is ([\d.]+)× \([\d.–]+\) as fast as A:", " ".join(printed.split()))
+    assert float(times) == pytest.approx(overall.value, rel=0.02)
     assert seen.problems == []

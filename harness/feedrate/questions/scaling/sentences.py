@@ -42,7 +42,7 @@ def of_loading(found: Loading) -> str:
     few, many = found.levels[0], found.levels[-1]
     what = f"on {titled(found.cell)} ({described(found.cell)})"
     pace = f"a node alone loads {words.number(few.rate.value)} samples a second" if few.nodes == 1 else ""
-    kept = f"with {many.nodes} at once each keeps {_percent(found.kept)} of the pace of {_few(few.nodes)}"
+    kept = f"with {many.nodes} at once each keeps {found.kept.with_n()} of the pace of {_few(few.nodes)}"
     return words.sentence(f"{what}: {', '.join(filter(None, [pace, kept]))}; {_knee(found)}")
 
 
@@ -70,7 +70,7 @@ def of_training(found: Training) -> str:
     rate = f"{words.number(most.rate.value)} samples a second in {placed(most)}"
     parts = [rate]
     if most.efficiency:
-        parts.append(f"an efficiency of {_percent(most.efficiency)} against {placed(found.levels[0])}")
+        parts.append(f"an efficiency of {most.efficiency.with_n()} against {placed(found.levels[0])}")
     if most.exchange:
         parts.append(_exchange(most.exchange))
     return words.sentence(f"{what}: {'; '.join(parts)}")
@@ -80,14 +80,10 @@ def _exchange(share: Estimate) -> str:
     if share.value <= 0 or share.low <= 0:
         interval = words.interval(share.low, share.high, share.n, words.percent)
         return f"the share of time that exchanging gradients takes cannot be told from none ({interval})"
-    return f"exchanging gradients takes {_percent(share)} of the time"
+    return f"exchanging gradients takes {share.with_n()} of the time"
 
 
 def placed(level: Level) -> str:
     """Name the processes of a training and where they run."""
     where = f" on {words.plural(level.nodes, 'node')}" if level.nodes > 1 else " on one node"
     return f"{level.processes} {'process' if level.processes == 1 else 'processes'}{where}"
-
-
-def _percent(share: Estimate) -> str:
-    return share.with_n()
