@@ -92,7 +92,7 @@ def test_a_trial_that_dies_is_a_row(tmp_path: Path) -> None:
             os.kill(TRAINING, signal.SIGKILL)  # its parent, as long as no other worker has killed that
 """,
     ).replace("class Slow", "TRAINING = os.getpid()\n\n\nclass Slow", 1)
-    done = tune(place, sys.executable, place.script(text), options=("--max-workers", "4", "--budget", "25s"))
+    done = tune(place, sys.executable, place.script(text), options=("--max-workers", "4", "--budget", "50s"))
     assert done.status == 0, done.err
     assert told(place)["recommended"]["num_workers"] == 2
     assert "four are too many" in done.err
