@@ -174,8 +174,9 @@ class Chromium:
         with self._opened("explore.html", _WIDE) as page:
             page.goto(f"{self._origin}explore.html")
             page.locator("#fr-explore .fr-explore-live svg").first.wait_for()
-            for everything in page.locator("details.fr-explore-filters fieldset button:enabled").all():
-                everything.dispatch_event("click")
+            everything = page.locator("details.fr-explore-filters fieldset button:enabled")
+            for _ in range(everything.count()):  # each is disabled by its click
+                everything.first.dispatch_event("click")
             for _ in range(CHANGES):
                 page.wait_for_timeout(_QUIET_MS)
                 page.locator("input[name=storage_format]").first.dispatch_event("click")
