@@ -59,7 +59,7 @@ def trial(cell: Mapping[str, Any], cell_id: str, block: int, *, off: float, slow
 def run(folder: Path, *, blocks: int = BLOCKS, off: float = 0.0, slow: float = 1.0) -> pd.DataFrame:
     """A whole run of the suite; the second replica of each cell is slower by a factor."""
     whole = matrix.load(plugins.ROOT / "matrix.yaml", only="calibration")
-    cells = expanding.expand(whole, schedule.Place("cpu", folder)).all_cells
+    cells = expanding.expand(whole, schedule.Host("cpu", folder)).all_cells
     rows = [
         trial(cell.axes, cell.cell_id, block, off=off, slow=slow if cell.axes["replica"] else 1.0)
         for block in range(blocks)

@@ -122,7 +122,7 @@ def test_another_environment_fails_no_test(tmp_path: Path) -> None:
 def planned(profile: str = "gpu") -> request.LocalPlan:
     """A sweep's plan on a machine with a GPU; what it is of that machine is not asked."""
     wanted = matrix.load(ROOT / "matrix.yaml", profile, device="cuda")
-    plan = cells.expand(wanted, schedule.Place("cuda", Path("no data here"), gpus=1, cores=16))
+    plan = cells.expand(wanted, schedule.Host("cuda", Path("no data here"), gpus=1, cores=16))
     unasked: Any = None
     return request.LocalPlan(SweepOptions(profile=profile), unasked, unasked, plan)
 

@@ -23,7 +23,7 @@ from feedrate.cluster.node import TELL_S, NodeScreen
 from feedrate.cluster.sweep import Watched, run
 from feedrate.plan.options import SweepOptions
 from feedrate.schema.errors import InputError, TrialError
-from feedrate.store import place, runs
+from feedrate.store import location, runs
 from feedrate.store.clusters import ClusterFolder, NodeStatus, names
 
 
@@ -116,7 +116,7 @@ def test_a_node_whose_run_no_store_took_has_failed(tmp_path: Path, monkeypatch: 
     folder.tell(NodeStatus(node=0, name="node0"))
     monkeypatch.setattr(node.request, "make", lambda *_: None)
     monkeypatch.setattr(node.sweep, "run", lambda *_: SimpleNamespace(folder=tmp_path / "machine" / "run"))
-    node.NodeSweep(SweepOptions(results=place.parse("memory://bucket/results")), PART, folder, "node0")()
+    node.NodeSweep(SweepOptions(results=location.parse("memory://bucket/results")), PART, folder, "node0")()
     (status,) = folder.statuses()
     assert status.state == "failed"
     assert "the store did not take the run" in status.note

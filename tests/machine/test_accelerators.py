@@ -80,4 +80,4 @@ def test_the_cpu_is_measured_beside_another_accelerator_only_if_somebody_says_so
     ):
         request.make(options)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert request.make(options).plan.place.device == "cpu"
+    assert request.make(options).plan.host.device == "cpu"

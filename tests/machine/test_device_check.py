@@ -16,7 +16,7 @@ from feedrate.sweep.launcher import Answer
 
 def confirm(planned: str, found: str, probe: SimpleNamespace | None = None) -> SimpleNamespace:
     """Confirm a plan's device against what a child found."""
-    local = SimpleNamespace(plan=SimpleNamespace(place=SimpleNamespace(device=planned)))
+    local = SimpleNamespace(plan=SimpleNamespace(host=SimpleNamespace(device=planned)))
     running = SimpleNamespace(local=local, gpu=probe, runtime={})
     facts = {"device": found, "cuda": None, "cudnn": None, "torch_threads": 2, "uuid": "u" if found == "cuda" else None}
     template = SimpleNamespace(run=lambda *_, **__: Answer("ok", result=facts))

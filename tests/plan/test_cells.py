@@ -28,17 +28,17 @@ profiles: {{quick: {{{budget}}}}}
 COLD = "page_cache: cold, n_samples: 2048"
 
 
-def expand(folder: Path, slices: str, *, device: str = "cpu", budget: str = "", **place: object) -> schedule.Plan:
+def expand(folder: Path, slices: str, *, device: str = "cpu", budget: str = "", **host: object) -> schedule.Plan:
     path = folder / "matrix.yaml"
     path.write_text(TEXT.format(slices=slices, budget=f"budget: {budget}" if budget else ""))
-    return expanding.expand(matrix.load(path), schedule.Place(device, folder, **place))
+    return expanding.expand(matrix.load(path), schedule.Host(device, folder, **host))
 
 
 def test_every_combination_is_a_cell_or_accounted_for(tmp_path: Path) -> None:
     """Cells, merged and excluded combinations add up to all combinations."""
     whole = matrix.load(plugins.ROOT / "matrix.yaml", "full")
     for device in ("cpu", "cuda"):
-        plan = expanding.expand(whole, schedule.Place(device, tmp_path, shm_bytes=64 << 20))
+        plan = expanding.expand(whole, schedule.Host(device, tmp_path, shm_bytes=64 << 20))
         accounted = sum(c.count for c in (*plan.merged, *plan.excluded))
         assert len(plan.cells) + accounted == plan.combinations
         assert len({cell.cell_id for cell in plan.cells}) == len(plan.cells)

@@ -105,7 +105,7 @@ def test_a_suite_with_no_cell_that_can_run_is_refused(tmp_path: Path) -> None:
     assert asked == {"cuda"}
     wanted = matrix.load(plugins.ROOT / "matrix.yaml", only="transfer")
     with pytest.raises(InputError, match=r"no cell can run here: \d+ × wanted on cuda only; this machine has cpu"):
-        expanding.expand(wanted, schedule.Place("cpu", tmp_path))
+        expanding.expand(wanted, schedule.Host("cpu", tmp_path))
 
 
 @given(

@@ -128,7 +128,7 @@ def test_a_protocol_may_differ_by_device(tmp_path: Path) -> None:
 def on_cuda(profile: str, folder: Path) -> schedule.Plan:
     """What a profile of the repository's matrix.yaml becomes on a machine with a GPU."""
     wanted = matrix.load(plugins.ROOT / "matrix.yaml", profile, device="cuda")
-    return plan_cells.expand(wanted, schedule.Place("cuda", folder, gpus=1, cores=16))
+    return plan_cells.expand(wanted, schedule.Host("cuda", folder, gpus=1, cores=16))
 
 
 def values(found: schedule.Plan, axis: str, **where: object) -> set[object]:

@@ -15,7 +15,7 @@ from feedrate.schema import plugins
 from feedrate.schema.errors import InputError
 from feedrate.schema.metrics import METRICS
 
-PLACE = schedule.Place("cuda", Path("no data here"), gpus=1, cores=16)
+HOST = schedule.Host("cuda", Path("no data here"), gpus=1, cores=16)
 """One GPU and 16 cores, where nothing was measured before: the estimate's own constants count."""
 PROFILES = {"quick": 5, "reference": 5, "gpu": 5, "transfer": 7, "tune": 5}
 """Every profile with a budget, and the blocks that must fit into it."""
@@ -31,7 +31,7 @@ ELSEWHERE = {"parallel": "world_size 2 needs 2 CUDA devices", "script": "sweeps 
 def planned(profile: str = "quick", only: str = "", nodes: int = 1) -> schedule.Plan:
     """What the repository's own matrix.yaml comes to there, or on so many nodes like it together."""
     wanted = matrix.load(plugins.ROOT / "matrix.yaml", profile, only, device="cuda")
-    return cells.expand(wanted, replace(PLACE, nodes=nodes))
+    return cells.expand(wanted, replace(HOST, nodes=nodes))
 
 
 @pytest.mark.parametrize(("profile", "blocks"), PROFILES.items())

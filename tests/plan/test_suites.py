@@ -35,7 +35,7 @@ def test_a_suite_asks_and_shows(name: str) -> None:
 def expanded(device: str, name: str) -> schedule.Plan:
     """A suite as it is planned on a machine that has every library, two GPUs at most, and no photographs."""
     wanted = matrix.load(plugins.ROOT / "matrix.yaml", only=name, device=device)
-    return expanding.expand(wanted, schedule.Place(device, Path("no data here"), gpus=2, cores=2))
+    return expanding.expand(wanted, schedule.Host(device, Path("no data here"), gpus=2, cores=2))
 
 
 @pytest.fixture(scope="module")

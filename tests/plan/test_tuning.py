@@ -31,7 +31,7 @@ STEPS = 100
 def planned(folder: Path, slices: str) -> schedule.Plan:
     path = folder / "matrix.yaml"
     path.write_text(TEXT.format(slices=slices))
-    return tuning.narrowed(cells.expand(matrix.load(path), schedule.Place("cpu", folder, cores=CORES)))
+    return tuning.narrowed(cells.expand(matrix.load(path), schedule.Host("cpu", folder, cores=CORES)))
 
 
 def step_ns(cell: schedule.PlannedCell) -> float:
@@ -161,5 +161,5 @@ def test_the_profile_tune_is_one_task(tmp_path: Path) -> None:
     """What the profile ``tune`` tries: formats, decoders, workers; on CUDA what its budget measures."""
     for device, settings in (("cpu", 49), ("cuda", 15)):
         wanted = matrix.load(ROOT / "matrix.yaml", "tune", device=device)
-        found = tuning.tasks(tuning.narrowed(cells.expand(wanted, schedule.Place(device, tmp_path))).cells)
+        found = tuning.tasks(tuning.narrowed(cells.expand(wanted, schedule.Host(device, tmp_path))).cells)
         assert [(task.cells[0].axes["mode"], len(task.cells)) for task in found] == [("load", settings)]

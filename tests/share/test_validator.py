@@ -385,7 +385,7 @@ def test_a_damaged_file_beside_a_run_leaves_out_that_run(results: list[Path], ki
     """The run is refused with the file and what is wrong with it; the others may be shown."""
     good, _, bad = results
     marks.label(good, "Workstation")
-    marks.place(bad, kind).write_text(text)
+    marks.mark_file(bad, kind).write_text(text)
     admitted = validator.admit([good, bad])
     assert admitted.folders == (good,)
     assert f"{bad.name}.{kind}.json: {words}" in str(admitted.refused[0].findings[0])

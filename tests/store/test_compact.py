@@ -97,10 +97,10 @@ def test_marks_count_without_opening_the_run(store: Store) -> None:
     store.append()
     marks.set_tier(store.run("a", "202512-1"), REFERENCE)
     marks.withdraw(store.run("a", "202602-2"), "the disk was failing")
-    marks.place(store.run("b", "202602-3"), "label").write_text("no JSON")
+    marks.mark_file(store.run("b", "202602-3"), "label").write_text("no JSON")
     assert store.append() == Appended(0, 0, 2)
     assert {(row["run_id"], row["tier"]) for row in store.rows()} == {("202512-1", REFERENCE)}
-    marks.place(store.run("b", "202602-3"), "label").unlink()
+    marks.mark_file(store.run("b", "202602-3"), "label").unlink()
     store.run("a", "202512-1").rename(store.results.parent / "elsewhere")
     assert store.append() == Appended(0, 0, 2)
     assert {(row["run_id"], row["tier"]) for row in store.rows()} == {("202602-3", SELF_REPORTED)}

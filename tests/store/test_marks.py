@@ -12,7 +12,7 @@ import pytest
 
 from feedrate.schema.errors import EnvironmentFault, InputError
 from feedrate.store import marks, runs
-from feedrate.store.marks import LABEL_MOST, NOTE_MOST, REFERENCE, SELF_REPORTED, Beside, Withdrawn, place
+from feedrate.store.marks import LABEL_MOST, NOTE_MOST, REFERENCE, SELF_REPORTED, Beside, Withdrawn, mark_file
 
 
 def noon() -> datetime:
@@ -69,7 +69,7 @@ def test_texts_are_capped(run: Path, label: str, note: str, words: str) -> None:
     """What is too long or nothing is refused with the cap, and nothing is written."""
     with pytest.raises(InputError, match=words):
         marks.label(run, label, note)
-    assert not place(run, "label").exists()
+    assert not mark_file(run, "label").exists()
 
 
 def test_the_longest_texts_are_read_back(run: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_tier_can_be_taken_back(run: Path) -> None:
 )
 def test_what_others_put_there_is_refused_with_its_name(run: Path, kind: str, text: str) -> None:
     """A file that is damaged, too large, not plain text or says what is not known is an error, not a page."""
-    place(run, kind).write_text(text, encoding="utf-8")
+    mark_file(run, kind).write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match=rf"{run.name}\.{kind}\.json: "):
         marks.about(run)
 
@@ -131,14 +131,14 @@ def test_what_others_put_there_is_refused_with_its_name(run: Path, kind: str, te
 def test_a_link_is_not_followed(run: Path, tmp_path: Path) -> None:
     """A symbolic link beside a run leads nowhere."""
     (tmp_path / "elsewhere").write_text('{"label": "mine"}')
-    place(run, "label").symlink_to(tmp_path / "elsewhere")
+    mark_file(run, "label").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(InputError, match="expected a plain file"):
         marks.about(run)
 
 
 def test_a_place_that_cannot_be_written_is_a_message(run: Path) -> None:
     """The file and the cause are named."""
-    place(run, "label").mkdir()
+    mark_file(run, "label").mkdir()
     with pytest.raises(EnvironmentFault, match=r"label\.json: cannot write"):
         marks.label(run, "a")
 

@@ -24,7 +24,7 @@ from upath import UPath
 
 from feedrate.schema.errors import EnvironmentFault, InputError
 from feedrate.schema.plugins import ROOT
-from feedrate.store import marks, place, remote, runs
+from feedrate.store import location, marks, remote, runs
 
 BUCKET = "measured"
 ENVIRONMENT = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_DEFAULT_REGION": "us-east-1"}
@@ -53,7 +53,7 @@ def results(server: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> I
     s3fs.S3FileSystem.clear_instance_cache()
     files = s3fs.S3FileSystem()
     files.mkdir(BUCKET)
-    yield place.parse(f"s3://{BUCKET}/{tmp_path.name}")
+    yield location.parse(f"s3://{BUCKET}/{tmp_path.name}")
     server.reset()
     files.rm(BUCKET, recursive=True)
 
@@ -76,7 +76,7 @@ def made(fake_run: ModuleType, results: Path, **what: Any) -> Path:
 def test_a_place_that_cannot_be_used_is_refused_without_its_secrets(text: str, message: str) -> None:
     """What no client reaches and what holds a password is refused at once, and nothing secret is repeated."""
     with pytest.raises(InputError, match=message) as refused:
-        place.parse(text)
+        location.parse(text)
     assert "hunter2" not in str(refused.value)
 
 
@@ -84,15 +84,15 @@ def test_a_missing_client_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever lacks a store's client is told which package has it."""
     monkeypatch.setitem(sys.modules, "gcsfs", None)
     with pytest.raises(InputError, match="pip install gcsfs"):
-        place.parse("gs://bucket/results")
+        location.parse("gs://bucket/results")
 
 
 def test_a_folder_stays_a_folder(tmp_path: Path) -> None:
     """Folders, and URLs of folders here, are paths as ever, and load no client."""
-    code = "import sys\nfrom feedrate.store import place\nplace.parse('results')\nprint('fsspec' in sys.modules)"
+    code = "import sys\nfrom feedrate.store import location\nlocation.parse('results')\nprint('fsspec' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"False\n"
-    assert place.parse("~/results") == Path.home() / "results"
-    assert place.parse(f"file://{tmp_path}") == tmp_path
+    assert location.parse("~/results") == Path.home() / "results"
+    assert location.parse(f"file://{tmp_path}") == tmp_path
 
 
 def test_stores_of_two_hosts_have_two_outboxes() -> None:
@@ -141,9 +141,9 @@ def test_of_a_long_table_only_what_is_asked_for_is_fetched(server: Store, result
     """A column of a table of many megabytes is read without most of the others."""
     numbers = pa.array([int.from_bytes(os.urandom(7)) for _ in range(300_000)])
     pq.write_table(pa.table(dict.fromkeys("abcdefgh", numbers)), file := tmp_path / "long", use_dictionary=False)
-    place.put(results / "long", file)
+    location.put(results / "long", file)
     server.reset()
-    with place.opened(results / "long") as source:
+    with location.opened(results / "long") as source:
         assert pq.read_table(source, columns=["d"], use_threads=False)["d"].combine_chunks() == numbers
     assert server.sent < 0.35 * file.stat().st_size
 
@@ -152,11 +152,11 @@ def test_nothing_that_is_there_is_overwritten(results: Path, fake_run: ModuleTyp
     """A run whose name is taken by another content is kept here; the same content is handed in as if anew."""
     folder = made(fake_run, results)
     target = results / folder.parent.name / folder.name / "run.json"
-    place.put(target, b"{}")
+    location.put(target, b"{}")
     with pytest.raises(InputError, match="holds another run of this name"):
         remote.hand_in(folder, results)
     assert target.read_bytes() == b"{}"
-    place.put(target, (folder / "run.json").read_bytes())
+    location.put(target, (folder / "run.json").read_bytes())
     remote.hand_in(folder, results)
     assert not folder.exists()
 
@@ -179,10 +179,10 @@ def test_a_copy_fetches_runs_once_and_marks_anew(
     """A second copy asks for what is new; what the store lost goes, and names that lead elsewhere are not followed."""
     folders = [remote.hand_in(made(fake_run, results, run_id=f"2026010{day}T030405Z-fake"), results) for day in (1, 2)]
     marks.label(folders[0], "mine")
-    place.put(results / "m" / "half" / "trials.parquet", b"half a run")
+    location.put(results / "m" / "half" / "trials.parquet", b"half a run")
     client, root = results.fs, results.path  # type: ignore[attr-defined]
     client.pipe_file(f"{root}/../escaped/run.json", b"{}")
-    assert "../escaped/run.json" in place.listing(results)
+    assert "../escaped/run.json" in location.listing(results)
     here = remote.copy(results, tmp_path / "copies")
     assert [run.manifest.run_id for run in runs.runs(here)] == [folder.name for folder in folders]
     assert marks.about(runs.folders(here)[0]).label == "mine"
@@ -191,7 +191,7 @@ def test_a_copy_fetches_runs_once_and_marks_anew(
     assert remote.copy(results, tmp_path / "copies") == here
     assert server.requests["GET"] <= 2
     client.rm(str(folders[1].path), recursive=True)  # type: ignore[attr-defined]
-    client.rm(marks.place(folders[0], "label").path)  # type: ignore[attr-defined]
+    client.rm(marks.mark_file(folders[0], "label").path)  # type: ignore[attr-defined]
     remote.copy(results, tmp_path / "copies")
     assert [folder.name for folder in runs.folders(here)] == [folders[0].name]
     assert marks.about(runs.folders(here)[0]).label == ""
@@ -206,8 +206,8 @@ class Plain(LocalFileSystem):
 def test_where_files_grow_they_are_renamed_when_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a file system a reader sees no file before all of it is there, and a failure leaves the one before."""
     fsspec.register_implementation("plain", Plain, clobber=True)
-    target = place.parse(f"plain://{tmp_path}/store/machine/file")
-    place.put(target, b"whole")
+    target = location.parse(f"plain://{tmp_path}/store/machine/file")
+    location.put(target, b"whole")
     assert [path.name for path in (tmp_path / "store/machine").iterdir()] == ["file"]
 
     def fail(*_: Any, **__: Any) -> None:
@@ -215,7 +215,7 @@ def test_where_files_grow_they_are_renamed_when_whole(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(Plain, "mv", fail)
     with pytest.raises(EnvironmentFault, match="gone"):
-        place.put(target, b"another")
+        location.put(target, b"another")
     assert (tmp_path / "store/machine/file").read_bytes() == b"whole"
 
 
@@ -256,8 +256,8 @@ def test_a_kill_in_the_middle_of_an_upload_loses_nothing(
 ) -> None:
     """A process that is killed leaves no half run that anybody sees; the next one hands the run in."""
     folder = made(fake_run, results)
-    code = f"{HOME}runs.home = lambda: home\nfrom feedrate.store import place, remote\n"
-    code += "remote.hand_in_left(place.parse(sys.argv[1]), sys.argv[2])\n"
+    code = f"{HOME}runs.home = lambda: home\nfrom feedrate.store import location, remote\n"
+    code += "remote.hand_in_left(location.parse(sys.argv[1]), sys.argv[2])\n"
     server.fault, server.on = "stall", file
     words = [sys.executable, "-c", code, str(tmp_path / "home"), str(results), folder.parent.name]
     with subprocess.Popen(words, cwd=ROOT) as writer:

@@ -19,17 +19,17 @@ def path(text: str | Path) -> Path | None:
     return Path(text).expanduser() if str(text) else None
 
 
-def place(text: str | Path) -> Path | None:
+def results_path(text: str | Path) -> Path | None:
     """A folder or a store's URL as people type it; make passes an empty text where nothing was said."""
-    from feedrate.store import place as places
+    from feedrate.store import location
 
-    return places.parse(text) if str(text) else None
+    return location.parse(text) if str(text) else None
 
 
 def _option(name: str) -> Any:
     """An option of ``plan.options`` for typer."""
     option = OPTIONS[name]
-    parser = (place if name == "results" else path) if Path in (option.type, *get_args(option.type)) else None
+    parser = (results_path if name == "results" else path) if Path in (option.type, *get_args(option.type)) else None
     return typer.Option(flag(name), parser=parser, help=option.help)
 
 

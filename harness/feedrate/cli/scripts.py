@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from feedrate.cli.options import place
+from feedrate.cli.options import results_path
 
 commands = typer.Typer()
 
@@ -31,7 +31,8 @@ def run_script(
         str, typer.Option("--json", metavar="FILE", help="Write the report there, too; - is stdout.")
     ] = "",
     results: Annotated[
-        Path | None, typer.Option(parser=place, help="Where the run is written; by default with feedrate's other runs.")
+        Path | None,
+        typer.Option(parser=results_path, help="Where the run is written; by default with feedrate's runs."),
     ] = None,
 ) -> None:
     """Run a training script as it is, and say how long it waits for data, in which line, and what would help."""
@@ -56,7 +57,8 @@ def tune(
     name: Annotated[str, typer.Option(help="What records call it; by default as its file.")] = "",
     as_json: Annotated[str, typer.Option("--json", metavar="FILE", help="Write the result there; - is stdout.")] = "",
     results: Annotated[
-        Path | None, typer.Option(parser=place, help="Where the run is written; by default with feedrate's other runs.")
+        Path | None,
+        typer.Option(parser=results_path, help="Where the run is written; by default with feedrate's runs."),
     ] = None,
 ) -> None:
     """Find the settings of a script's DataLoader that feed it best, and how far from the best they can be."""

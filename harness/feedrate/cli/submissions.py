@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from feedrate import __version__
-from feedrate.cli.options import BUILD, RESULTS, Label, Note, Results, RunName, path, place
+from feedrate.cli.options import BUILD, RESULTS, Label, Note, Results, RunName, path, results_path
 from feedrate.schema.errors import InputError
 from feedrate.schema.plugins import ROOT
 from feedrate.schema.redaction import one_line
@@ -39,12 +39,14 @@ def validate(
     files: Annotated[
         list[Path],
         typer.Argument(
-            parser=place, metavar="FILE...", help="A trials.parquet, a run's folder, a folder of runs, or a store."
+            parser=results_path,
+            metavar="FILE...",
+            help="A trials.parquet, a run's folder, a folder of runs, or a store.",
         ),
     ],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for machines.")] = False,
     results: Annotated[
-        Path, typer.Option(parser=place, help="Where runs lie: those below it must lie in their place.")
+        Path, typer.Option(parser=results_path, help="Where runs lie: those below it must lie in their place.")
     ] = RESULTS,
 ) -> None:
     """Check result files of others: structure, ranges, identities.

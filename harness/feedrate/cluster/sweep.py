@@ -25,7 +25,7 @@ from feedrate.plan.options import SweepOptions
 from feedrate.plan.request import NodePart
 from feedrate.plan.suite import SCALING
 from feedrate.schema import words
-from feedrate.store import place, runs
+from feedrate.store import location, runs
 from feedrate.store.clusters import ClusterFolder, NodeStatus
 from feedrate.store.manifest import Membership
 from feedrate.trial.rendezvous import Rendezvous
@@ -133,7 +133,7 @@ def _submit(options: SweepOptions, minutes: int, budget_s: float | None, console
         matrix=options.matrix.absolute(),
         data=options.data and options.data.absolute(),
         data_root=options.data_root.absolute(),
-        results=options.results if place.remote(options.results) else options.results.absolute(),
+        results=options.results if location.remote(options.results) else options.results.absolute(),
         seed=secrets.randbits(32) if options.seed is None else options.seed,
         archive=None,
     )

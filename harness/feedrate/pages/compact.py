@@ -17,7 +17,7 @@ from feedrate.analysis.storage import PROVING, believable
 from feedrate.pages import processes
 from feedrate.schema.errors import InputError
 from feedrate.share import validator
-from feedrate.store import compact, place, runs
+from feedrate.store import compact, location, runs
 from feedrate.store.compact import CELLS, Appended
 from feedrate.store.runs import RESULTS, StoredRun
 from feedrate.store.tables import arrow_schema
@@ -36,7 +36,7 @@ def update(results: Path = RESULTS, admit: Admit = validator.admit, folder: Path
         InputError: the data set is of another version, or the runs lie in a store behind a URL.
         EnvironmentFault: the disk cannot be written.
     """
-    if place.remote(results):
+    if location.remote(results):
         raise InputError(f"{results}: a store; expected a folder: a data set is made where its runs lie as files")
     return compact.append(partial(_estimated, admit), results, folder)
 

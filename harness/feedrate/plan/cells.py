@@ -16,7 +16,7 @@ from dataclasses import replace
 from feedrate.plan import claim_selection, suite
 from feedrate.plan.matrix import Matrix, SuiteSlice
 from feedrate.plan.obstacles import impossible
-from feedrate.plan.schedule import Place, Plan, PlannedCell
+from feedrate.plan.schedule import Host, Plan, PlannedCell
 from feedrate.schema import axes
 from feedrate.schema.axes import AXES, Value, applicable, cell_id
 from feedrate.schema.errors import InputError
@@ -26,7 +26,7 @@ MOST_COMBINATIONS = 100_000
 """More than this need ``--yes``: nobody sweeps a million cells on purpose."""
 
 
-def expand(matrix: Matrix, place: Place, *, yes: bool = False) -> Plan:
+def expand(matrix: Matrix, host: Host, *, yes: bool = False) -> Plan:
     """Expand a matrix on a machine.
 
     Raises:
@@ -38,29 +38,29 @@ def expand(matrix: Matrix, place: Place, *, yes: bool = False) -> Plan:
             f"{matrix.path}: profile {matrix.profile} expands to {total:,} combinations; expected at most "
             f"{MOST_COMBINATIONS:,}. Leave values out, or say --yes if you mean it"
         )
-    slices = [_with_stand_ins(part, place) for part in matrix.slices]
-    substitutions = tuple(_substitutions(matrix.slices, place))
+    slices = [_with_stand_ins(part, host) for part in matrix.slices]
+    substitutions = tuple(_substitutions(matrix.slices, host))
     cells: dict[str, PlannedCell] = {}
     merged, excluded = Counter[str](), Counter[str]()
     for part in slices:
         for combination in _combinations(part):
-            cell, inapplicable = applicable(combination, place.device)
+            cell, inapplicable = applicable(combination, host.device)
             key = cell_id(cell)
-            if part.device not in (None, place.device):
-                excluded[f"wanted on {part.device} only; this machine has {place.device}"] += 1
+            if part.device not in (None, host.device):
+                excluded[f"wanted on {part.device} only; this machine has {host.device}"] += 1
             elif key in cells:
                 merged[_why_merged(part, inapplicable)] += 1
-            elif why := impossible(cell, place, matrix.protocol):
+            elif why := impossible(cell, host, matrix.protocol):
                 excluded[why] += 1
             else:
                 cells[key] = PlannedCell(key, cell, part.suite)
     claims, untestable = claim_selection.plan_claims(
         claim_selection.claims_of(part.suite for part in matrix.slices),
         cells,
-        place.device,
-        place.photographs,
-        lambda cell: impossible(cell, place, matrix.protocol),
-        place.cores,
+        host.device,
+        host.photographs,
+        lambda cell: impossible(cell, host, matrix.protocol),
+        host.cores,
     )
     tested = {cell for claim in claims for cell in claim.cells}
     for key in [key for key, cell in cells.items() if suite.for_claims(cell.suite) and key not in tested]:
@@ -71,10 +71,10 @@ def expand(matrix: Matrix, place: Place, *, yes: bool = False) -> Plan:
         raise InputError(f"{matrix.path}: profile {matrix.profile}: no cell can run here: {'; '.join(reasons)}")
     return Plan(
         matrix=matrix,
-        place=place,
+        host=host,
         combinations=total,
         cells=tuple(cells.values()),
-        ceilings=_ceilings(cells.values(), place, matrix.protocol),
+        ceilings=_ceilings(cells.values(), host, matrix.protocol),
         merged=_counted(merged),
         excluded=_counted(excluded),
         substitutions=substitutions,
@@ -93,22 +93,22 @@ def _combinations(part: SuiteSlice) -> Iterator[dict[str, Value]]:
         yield dict(zip((axis.name for axis in AXES), chosen, strict=True))
 
 
-def _with_stand_ins(part: SuiteSlice, place: Place) -> SuiteSlice:
+def _with_stand_ins(part: SuiteSlice, host: Host) -> SuiteSlice:
     """Put the images that are at hand in the place of those that are not."""
     workloads = part.axes.get("workload", ())
-    if not place.stand_ins.keys() & set(workloads):
+    if not host.stand_ins.keys() & set(workloads):
         return part
-    there = dict.fromkeys(place.stand_ins.get(str(workload), workload) for workload in workloads)
+    there = dict.fromkeys(host.stand_ins.get(str(workload), workload) for workload in workloads)
     return replace(part, axes={**part.axes, "workload": tuple(there)})
 
 
-def _substitutions(slices: Iterable[SuiteSlice], place: Place) -> Iterator[str]:
+def _substitutions(slices: Iterable[SuiteSlice], host: Host) -> Iterator[str]:
     asked = {workload for part in slices for workload in part.axes.get("workload", ())}
     how = {"div2k": "make div2k", "imagefolder": "--data DIR"}
-    for workload, stand_in in place.stand_ins.items():
+    for workload, stand_in in host.stand_ins.items():
         if workload in asked and workload != stand_in:
             missing = f"procedural images of its geometry, as the real ones are not there ({how[workload]})"
-            why = missing if place.data is None else "the photographs that --data names"
+            why = missing if host.data is None else "the photographs that --data names"
             yield f"workload {workload} is replaced by {stand_in}: {why}"
 
 
@@ -122,14 +122,14 @@ def _why_merged(part: SuiteSlice, reasons: Mapping[str, str]) -> str:
     return merged or "the same cell stands in another slice"
 
 
-def _ceilings(cells: Iterable[PlannedCell], place: Place, protocol: Protocol) -> tuple[PlannedCell, ...]:
+def _ceilings(cells: Iterable[PlannedCell], host: Host, protocol: Protocol) -> tuple[PlannedCell, ...]:
     """The stages that training cells are judged against and that the matrix does not ask for, each once."""
     ceilings: dict[str, PlannedCell] = {}
     for cell in cells:
         if cell.axes["mode"] == "train" and not suite.for_claims(cell.suite):
-            for stage in axes.ceilings(cell.axes, place.device).values():
+            for stage in axes.ceilings(cell.axes, host.device).values():
                 key = cell_id(stage)
-                if not impossible(stage, place, protocol):
+                if not impossible(stage, host, protocol):
                     ceilings.setdefault(key, PlannedCell(key, stage, cell.suite, "ceiling"))
     asked = {cell.cell_id for cell in cells}
     return tuple(cell for key, cell in ceilings.items() if key not in asked)

@@ -14,7 +14,7 @@ from typing import Any
 
 from feedrate.machine import packages
 from feedrate.plan.duration import pixels
-from feedrate.plan.schedule import PETS_FOLDER, Place
+from feedrate.plan.schedule import PETS_FOLDER, Host
 from feedrate.schema import plugins, window
 from feedrate.schema.axes import Cell
 from feedrate.schema.plugins import STREAM_SHARDS, loader_traits, traits
@@ -40,33 +40,33 @@ _PLUGINS = {
 _CUDA_ONLY = (("mode", "copy"), ("step", "spin"), ("amp", "fp16"), ("debug", "nvtx"), ("fusion", "cuda_graphs"))
 
 
-def impossible(cell: Cell, place: Place, protocol: Protocol) -> str | None:
+def impossible(cell: Cell, host: Host, protocol: Protocol) -> str | None:
     """Why a cell cannot run here, or None."""
-    return next(_obstacles(cell, place, protocol), None)
+    return next(_obstacles(cell, host, protocol), None)
 
 
-def _obstacles(cell: Cell, place: Place, protocol: Protocol) -> Iterator[str]:
-    yield from _absent(cell, place)
+def _obstacles(cell: Cell, host: Host, protocol: Protocol) -> Iterator[str]:
+    yield from _absent(cell, host)
     yield from _mismatches(cell)
-    if place.device != "cuda":
+    if host.device != "cuda":
         yield from _cpu_limits(cell)
     if "model" in cell:
-        yield from _step_limits(cell, place)
+        yield from _step_limits(cell, host)
     if cell.get("parallel", "none") != "none":
-        yield from _replica_limits(cell, place)
-    if int(cell.get("nodes", 1)) > place.nodes:
-        yield f"more nodes than sweep together here, {place.nodes} (feedrate sweep --on slurm --nodes 8 --together)"
-    yield from _sizes(cell, place)
+        yield from _replica_limits(cell, host)
+    if int(cell.get("nodes", 1)) > host.nodes:
+        yield f"more nodes than sweep together here, {host.nodes} (feedrate sweep --on slurm --nodes 8 --together)"
+    yield from _sizes(cell, host)
     if cell.get("page_cache") == "cold":
-        yield from _cold_limits(cell, place, protocol)
-        yield from _neighbour_limits(cell, place)
+        yield from _cold_limits(cell, host, protocol)
+        yield from _neighbour_limits(cell, host)
     ahead_kib = int(cell.get("read_ahead_kib", 0))
-    if ahead_kib and ahead_kib << 10 != place.read_ahead_bytes and place.no_read_ahead:
-        yield f"read_ahead_kib: {place.no_read_ahead}"
-    if cell.get("memory_limit_mib") and place.no_memory_limit:
-        yield f"memory_limit_mib: {place.no_memory_limit}"
+    if ahead_kib and ahead_kib << 10 != host.read_ahead_bytes and host.no_read_ahead:
+        yield f"read_ahead_kib: {host.no_read_ahead}"
+    if cell.get("memory_limit_mib") and host.no_memory_limit:
+        yield f"memory_limit_mib: {host.no_memory_limit}"
     if cell.get("page_cache") == "full":
-        yield from _full_limits(cell, place)
+        yield from _full_limits(cell, host)
 
 
 def _declared(cell: Cell, axis: str, literal: str) -> Any:
@@ -74,16 +74,16 @@ def _declared(cell: Cell, axis: str, literal: str) -> Any:
     return plugins.declared(_PLUGINS[axis], str(cell[axis]), literal) if axis in cell else None
 
 
-def _absent(cell: Cell, place: Place) -> Iterator[str]:
+def _absent(cell: Cell, host: Host) -> Iterator[str]:
     """Libraries and data sets that are not there."""
     for axis, package in _PLUGINS.items():
         lacking = plugins.missing(package, str(cell[axis])).items() if axis in cell else ()
         # A sweep refuses to begin without these; a plan is there where nothing is measured, too.
         if absent := {module: pip for module, pip in lacking if module not in packages.SWEEPING}:
             yield f"{axis} {cell[axis]} needs {', '.join(absent)} (pip install {' '.join(absent.values())})"
-    if cell["workload"] in ("folder", "imagefolder") and place.data is None:
+    if cell["workload"] in ("folder", "imagefolder") and host.data is None:
         yield f"workload {cell['workload']} needs a folder of images (--data DIR)"
-    if cell["workload"] == "pets" and not (place.data_root / PETS_FOLDER / "annotations" / "trainval.txt").is_file():
+    if cell["workload"] == "pets" and not (host.data_root / PETS_FOLDER / "annotations" / "trainval.txt").is_file():
         yield "workload pets needs the Oxford-IIIT Pets (feedrate data pets)"
 
 
@@ -120,7 +120,7 @@ def _cpu_limits(cell: Cell) -> Iterator[str]:
             yield f"{axis} {value} needs a CUDA device"
 
 
-def _step_limits(cell: Cell, place: Place) -> Iterator[str]:
+def _step_limits(cell: Cell, host: Host) -> Iterator[str]:
     """Why a training step cannot be made as a cell says."""
     model, fusion, debug, size = str(cell["model"]), cell["fusion"], cell["debug"], int(cell.get("patch_size", 0))
     if fusion == "functional" and "fusion" not in (_declared(cell, "model", "KNOBS") or ()):
@@ -128,7 +128,7 @@ def _step_limits(cell: Cell, place: Place) -> Iterator[str]:
     if fusion == "script" and sys.version_info >= (3, 14):
         yield "fusion script: TorchScript does not run on Python 3.14"
     if fusion in ("compile", "cuda_graphs"):
-        yield from _compiler_limits(str(fusion), place)
+        yield from _compiler_limits(str(fusion), host)
     if fusion == "cuda_graphs" and cell["zero_grad"] == "memset":
         yield "fusion cuda_graphs with zero_grad memset: gradients that are kept lie in memory that a graph overwrites"
     if debug in ("gradcheck", "gradgradcheck"):
@@ -144,11 +144,11 @@ def _step_limits(cell: Cell, place: Place) -> Iterator[str]:
         yield f"model {model} takes images of one size"
 
 
-def _compiler_limits(fusion: str, place: Place) -> Iterator[str]:
+def _compiler_limits(fusion: str, host: Host) -> Iterator[str]:
     """Why a network cannot be compiled."""
     if not (os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")):
         yield f"fusion {fusion} needs a C++ compiler (g++)"
-    if place.device == "cuda" and importlib.util.find_spec("triton") is None:
+    if host.device == "cuda" and importlib.util.find_spec("triton") is None:
         yield f"fusion {fusion} on CUDA needs triton (pip install triton)"
 
 
@@ -162,7 +162,7 @@ def _gradient_limits(cell: Cell) -> Iterator[str]:
         yield f"debug {cell['debug']}: a batch norm needs two samples at this size"
 
 
-def _replica_limits(cell: Cell, place: Place) -> Iterator[str]:
+def _replica_limits(cell: Cell, host: Host) -> Iterator[str]:
     """Why a model cannot be replicated as a cell says."""
     kind, world, nodes = str(cell["parallel"]), int(cell.get("world_size", 1)), int(cell.get("nodes", 1))
     if _shards(cell):
@@ -170,21 +170,21 @@ def _replica_limits(cell: Cell, place: Place) -> Iterator[str]:
     if cell.get("page_cache") == "cold" or cell.get("cache", "none") != "none":
         yield f"parallel {kind} with page_cache cold or a cache: a replica would evict or fill what the others read"
     if kind == "dp":
-        yield from _data_parallel_limits(cell, world, nodes, place)
+        yield from _data_parallel_limits(cell, world, nodes, host)
     elif world % nodes:
         yield f"world_size {world} cannot be shared out evenly among {nodes} nodes"
-    if place.device == "cuda" and world // nodes > place.gpus:
+    if host.device == "cuda" and world // nodes > host.gpus:
         where = " on each node" if nodes > 1 else ""
-        yield f"world_size {world} needs {world // nodes} CUDA devices{where}; {place.gpus} here"
+        yield f"world_size {world} needs {world // nodes} CUDA devices{where}; {host.gpus} here"
 
 
-def _data_parallel_limits(cell: Cell, world: int, nodes: int, place: Place) -> Iterator[str]:
+def _data_parallel_limits(cell: Cell, world: int, nodes: int, host: Host) -> Iterator[str]:
     """Why DataParallel, which is one process, cannot replicate a model."""
     if world < 2:
         yield "parallel dp with world_size 1 calls the model itself: there is nothing to compare"
     if (fusion := cell.get("fusion")) in ("compile", "script", "cuda_graphs"):
         yield f"parallel dp with fusion {fusion}: DataParallel copies the model in every step, not what was made of it"
-    if place.device != "cuda":
+    if host.device != "cuda":
         yield "parallel dp needs CUDA devices"
     if cell.get("amp") == "bf16":
         yield "parallel dp with amp bf16: DataParallel's threads compute in float16 whatever autocast was told"
@@ -192,7 +192,7 @@ def _data_parallel_limits(cell: Cell, world: int, nodes: int, place: Place) -> I
         yield "parallel dp is one process: it trains on one node"
 
 
-def _sizes(cell: Cell, place: Place) -> Iterator[str]:
+def _sizes(cell: Cell, host: Host) -> Iterator[str]:
     """What does not fit: batches into the set, workers onto shards, prefetched batches into shared memory."""
     samples, workers, batch = (int(cell.get(name, 0)) for name in ("n_samples", "num_workers", "batch_size"))
     world = int(cell.get("world_size", 1))
@@ -207,7 +207,7 @@ def _sizes(cell: Cell, place: Place) -> Iterator[str]:
     sample_bytes = width * _stored_bytes(cell) + int(cell.get("payload_bytes", 0))
     sharing = workers if loader_traits(str(cell.get("loader", ""))).workers == "processes" else 0
     prefetched = sharing * int(cell.get("prefetch_factor", 0)) * batch * sample_bytes * world
-    if place.shm_bytes and prefetched > place.shm_bytes:
+    if host.shm_bytes and prefetched > host.shm_bytes:
         yield "prefetched batches would not fit into /dev/shm (lower num_workers, prefetch_factor or batch_size)"
 
 
@@ -217,11 +217,11 @@ def _shards(cell: Cell) -> int | None:
     return min(STREAM_SHARDS, int(cell["n_samples"])) if streamed else None
 
 
-def _cold_limits(cell: Cell, place: Place, protocol: Protocol) -> Iterator[str]:
+def _cold_limits(cell: Cell, host: Host, protocol: Protocol) -> Iterator[str]:
     """Why a trial cannot read each sample at most once."""
-    if place.one_machine and int(cell.get("nodes", 1)) > 1:
+    if host.one_machine and int(cell.get("nodes", 1)) > 1:
         yield "page_cache cold: these nodes are one machine, whose page cache they share"
-    if place.in_memory:
+    if host.in_memory:
         yield "page_cache cold: the data folder lies in memory (choose a disk with --data-root)"
     if cell.get("prefetcher", "none") != "none":
         yield "page_cache cold with a prefetcher: it is one batch ahead of those that may be read once"
@@ -234,7 +234,7 @@ def _cold_limits(cell: Cell, place: Place, protocol: Protocol) -> Iterator[str]:
         yield f"page_cache cold: too few samples to read each once only ({wanted}, or smaller batches)"
 
 
-def _neighbour_limits(cell: Cell, place: Place) -> Iterator[str]:
+def _neighbour_limits(cell: Cell, host: Host) -> Iterator[str]:
     """Why samples that a trial did not read yet would lie in memory: what lies around a sample is read with it.
 
     That is the rest of its chunk, and in a mapped file what the kernel reads around a fault. Compressed samples are
@@ -243,7 +243,7 @@ def _neighbour_limits(cell: Cell, place: Place) -> Iterator[str]:
     sample_bytes = _stored_bytes(cell)
     around = sample_bytes * ((_declared(cell, "storage_format", "CHUNK_SAMPLES") or 1) - 1)
     if traits(str(cell["storage_format"])).mapped and cell.get("readahead", True):
-        around = max(around, int(cell["read_ahead_kib"]) << 10 or place.read_ahead_bytes or 0)
+        around = max(around, int(cell["read_ahead_kib"]) << 10 or host.read_ahead_bytes or 0)
     most = int(sample_bytes * window.UNREAD_MOST * window.COLD_PART)
     if cell["access"] == "random" and not cell.get("memory_limit_mib") and around > most:
         yield (
@@ -253,9 +253,9 @@ def _neighbour_limits(cell: Cell, place: Place) -> Iterator[str]:
         )
 
 
-def _full_limits(cell: Cell, place: Place) -> Iterator[str]:
+def _full_limits(cell: Cell, host: Host) -> Iterator[str]:
     """Why memory cannot be full of a set."""
-    if place.in_memory:
+    if host.in_memory:
         yield "page_cache full: the data folder lies in memory (choose a disk with --data-root)"
     limit = int(cell.get("memory_limit_mib", 0)) << 20
     if not limit:

@@ -27,7 +27,7 @@ from feedrate.schema import words
 from feedrate.schema.axes import AXES
 from feedrate.schema.columns import PROTOCOL_VERSION
 from feedrate.schema.errors import EnvironmentFault, InputError
-from feedrate.store import place
+from feedrate.store import location
 from feedrate.store.manifest import Membership, Protocol, Spread
 
 _ENVIRONMENT = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
@@ -64,14 +64,14 @@ class LocalPlan:
         if workload in ("folder", "imagefolder"):
             return str(self.options.data)
         if workload == "div2k":
-            return str(self.plan.place.div2k)
+            return str(self.plan.host.div2k)
         return str(self.options.data_root / schedule.PETS_FOLDER) if workload == "pets" else None
 
     def key(self) -> str:
         """Identify what would be measured: an unfinished run with the same key can be resumed."""
         parts = {
             "cells": sorted(cell.cell_id for cell in self.plan.all_cells),
-            "device": self.plan.place.device,
+            "device": self.plan.host.device,
             "protocol": self.plan.matrix.protocol.model_dump(),
             "budget": self.plan.matrix.budget_s,
             "version": __version__,
@@ -110,7 +110,7 @@ def make(options: SweepOptions, part: NodePart | None = None) -> LocalPlan:
     machine = describe(gpu.installed(), nearest).model_copy(update={"node": part.label if part else None})
     asked = {axis for suite_slice in wanted.slices for axis in suite_slice.axes}
     seconds, spread = _earlier(options.results, machine.machine_id, device, wanted.protocol)
-    place = schedule.Place(
+    host = schedule.Host(
         device=device,
         data_root=options.data_root,
         data=options.data,
@@ -126,7 +126,7 @@ def make(options: SweepOptions, part: NodePart | None = None) -> LocalPlan:
         nodes=part.membership.nodes if part and part.membership.together else 1,
         one_machine=options.on == "local",
     )
-    plan = cells.expand(wanted, place, yes=options.yes)
+    plan = cells.expand(wanted, host, yes=options.yes)
     return LocalPlan(options, machine, software(), tuning.narrowed(plan) if options.tune else plan, part)
 
 
@@ -166,8 +166,8 @@ def _earlier(
     """Seconds and spread of each cell in earlier runs here, on the same device and protocol; the newest counts."""
     seconds: dict[str, float] = {}
     spread: dict[str, Spread] = {}
-    paths = sorted(place.glob(results, f"{machine_id}/*/run.json"))
-    for text in place.contents(paths):
+    paths = sorted(location.glob(results, f"{machine_id}/*/run.json"))
+    for text in location.contents(paths):
         try:
             run = json.loads(text)
             if (run["device"], Protocol(**run["protocol"])) == (device, protocol):
@@ -182,7 +182,7 @@ def show(local: LocalPlan, console: Console) -> None:
     """Print a plan: cells, merged and excluded combinations with reasons, time for a block, blocks, what to cut."""
     say = partial(console.print, highlight=False, markup=False)
     plan, machine = local.plan, local.machine
-    device = machine.gpu_name if plan.place.device == "cuda" else f"{machine.cores_logical} cores, no NVIDIA GPU"
+    device = machine.gpu_name if plan.host.device == "cuda" else f"{machine.cores_logical} cores, no NVIDIA GPU"
     say(f"{machine.machine_id}: {machine.cpu_model}, {device}")
     say(
         f"{plan.matrix.path}, profile {plan.matrix.profile}: {plan.combinations:,} combinations → "
@@ -236,7 +236,7 @@ def _search(plan: schedule.Plan) -> str:
 
 
 def _time(plan: schedule.Plan) -> str:
-    measured = sum(cell.cell_id in plan.place.seconds for cell in plan.all_cells) / len(plan.all_cells)
+    measured = sum(cell.cell_id in plan.host.seconds for cell in plan.all_cells) / len(plan.all_cells)
     basis = "as measured here before" if measured > 0.9 else "estimated; the first run here will tell"
     limit = "no budget" if plan.matrix.budget_s is None else f"budget {words.show(plan.matrix.budget_s)}"
     return (

@@ -52,7 +52,7 @@ class PlannedCell:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Host:
     """Where a plan is made: what decides which cells are distinct and can run."""
 
     device: str
@@ -117,7 +117,7 @@ class Plan:
     """A matrix, expanded."""
 
     matrix: Matrix
-    place: Place
+    host: Host
     combinations: int
     cells: tuple[PlannedCell, ...]
     """What the matrix asks for."""
@@ -167,7 +167,7 @@ class Plan:
         run = {cell.cell_id for cell in self.all_cells}
         return {
             cell.cell_id: tuple(
-                stage for stage in map(cell_id, axes.ceilings(cell.axes, self.place.device).values()) if stage in run
+                stage for stage in map(cell_id, axes.ceilings(cell.axes, self.host.device).values()) if stage in run
             )
             for cell in self.cells
             if cell.axes["mode"] == "train"
@@ -181,7 +181,7 @@ class Plan:
 
     def outlook(self) -> Outlook | None:
         """Predict the blocks that the contrasts take; None where too little is known from earlier runs."""
-        seen, rule = self.place.spread, self.rule
+        seen, rule = self.host.spread, self.rule
         pairs = contrasts(self.compared)
         spreads = sorted(
             math.hypot(seen[pair.cell_a].sd, seen[pair.cell_b].sd) for pair in pairs if seen.keys() >= {*pair.weights}
@@ -208,10 +208,10 @@ class Plan:
 
     def cell_s(self, cell: PlannedCell) -> float:
         """Seconds that a trial of a cell takes: as in earlier runs here, else as ``duration`` predicts."""
-        place = self.place
-        if seconds := place.seconds.get(cell.cell_id):
+        host = self.host
+        if seconds := host.seconds.get(cell.cell_id):
             return seconds
-        return duration.trial_s(cell.axes, self.matrix.protocol, self.window_s(cell), place.device, place.cores)
+        return duration.trial_s(cell.axes, self.matrix.protocol, self.window_s(cell), host.device, host.cores)
 
     @cached_property
     def averaged(self) -> frozenset[str]:
@@ -220,7 +220,7 @@ class Plan:
         Claims are about them, or they are the training of a suite whose charts draw utilization along an axis, and some
         of it differs in that axis alone.
         """
-        if self.place.device != "cuda":
+        if self.host.device != "cuda":
             return frozenset()
         suites = {cell.cell_id: cell.suite for cell in self.cells}
         training = {cell: axes for cell, axes in self.compared.items() if axes["mode"] == "train" and "model" in axes}
@@ -234,7 +234,7 @@ class Plan:
         window_s = self.matrix.protocol.window_s
         if cell.cell_id in self.averaged:
             return max(window_s, AVERAGED_WINDOW_S)
-        computes = self.place.device != "cuda" or "model" in cell.axes
+        computes = self.host.device != "cuda" or "model" in cell.axes
         window_s = window_s if computes and cell.role != "ceiling" else min(window_s, CEILING_WINDOW_S)
         return max(window_s, suite.load(cell.suite).window_s)
 

@@ -108,7 +108,7 @@ class Searches:
 
     def __init__(self, plan: Plan, seed: int) -> None:
         """Begin with no trial."""
-        self._seed, self._most, self._cores = seed, plan.rule.most, plan.place.cores
+        self._seed, self._most, self._cores = seed, plan.rule.most, plan.host.cores
         self._tasks: dict[Search[str], Task] = {}
         for number, task in enumerate(tasks(plan.cells)):
             search = Search(

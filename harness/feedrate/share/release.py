@@ -63,7 +63,7 @@ def make(results: Path, out: Path) -> Release:
         raise InputError(f"{results}: no run that can be released; expected one at least: make sweep makes one")
     about = metadata(released)
     files = [run.folder / name for run in released for name in FILES]
-    files += [mark for run in released for kind in marks.KINDS if (mark := marks.place(run.folder, kind)).is_file()]
+    files += [mark for run in released for kind in marks.KINDS if (mark := marks.mark_file(run.folder, kind)).is_file()]
     files = sorted([*files, *here.glob("*/bench/*.json")])
     texts = [("README.txt", _README.format(**about).encode()), (_CITATION.name, _CITATION.read_bytes())]
     contents = ((f"results/{path.relative_to(here).as_posix()}", path.read_bytes()) for path in files)

@@ -45,7 +45,7 @@ from feedrate.share.findings import Validated
 from feedrate.site import figures
 from feedrate.site.publish import publish, sitemap
 from feedrate.site.serve import serve as _serve
-from feedrate.store import compact, place, remote
+from feedrate.store import compact, location, remote
 from feedrate.store.bench_record import BenchRecord
 from feedrate.store.runs import RESULTS, benches, folders
 
@@ -96,7 +96,7 @@ def serve(results: Path = RESULTS, out: Path = Path("build")) -> None:
     """Build the site, show it on this machine and build it again when sources or results in a folder change."""
     watched: tuple[Path, ...] = (SOURCE, *_TEXTS)
     note = f"New results in {results} are not waited for: start it again to see them."
-    if not place.remote(results):
+    if not location.remote(results):
         watched, note = (results, *watched), ""
     _serve(lambda: build(results, out), out / "site", watched, note=note)
 

@@ -19,7 +19,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from feedrate.schema.errors import InputError, expected_one_of
 from feedrate.schema.redaction import one_line
-from feedrate.store import place as places
+from feedrate.store import location
 from feedrate.store.runs import StoredRun, write_whole
 
 LABEL_MOST = 60
@@ -88,7 +88,7 @@ class Beside:
     withdrawn: Withdrawn | None = None
 
 
-def place(run: Path, kind: str) -> Path:
+def mark_file(run: Path, kind: str) -> Path:
     """Give the file beside a run's folder that holds a mark of one of ``KINDS``."""
     return run.with_name(f"{run.name}.{kind}.json")
 
@@ -99,9 +99,9 @@ def about(run: Path) -> Beside:
     Raises:
         InputError: a file beside it is not as this module writes it.
     """
-    withdrawn = _read(place(run, "withdrawn"), Withdrawn)
-    label = _read(place(run, "label"), Labelled) or Labelled()
-    tier = _read(place(run, "tier"), Tier)
+    withdrawn = _read(mark_file(run, "withdrawn"), Withdrawn)
+    label = _read(mark_file(run, "label"), Labelled) or Labelled()
+    tier = _read(mark_file(run, "tier"), Tier)
     return Beside(tier.tier if tier else SELF_REPORTED, label.label, label.note, withdrawn)
 
 
@@ -111,12 +111,12 @@ def not_withdrawn(runs: Iterable[StoredRun]) -> list[StoredRun]:
 
 
 def _read(path: Path, kind: type[Mark]) -> Mark | None:
-    if (seen := places.status(path)) is None:
+    if (seen := location.status(path)) is None:
         return None
     if not stat.S_ISREG(seen.st_mode) or seen.st_size > FILE_MOST:
         got = f"{seen.st_size:,} bytes" if stat.S_ISREG(seen.st_mode) else "no plain file"
         raise InputError(f"{path}: {got}; expected a plain file of at most {FILE_MOST:,} bytes. Remove it")
-    return parse(places.contents([path])[0], kind, path)
+    return parse(location.contents([path])[0], kind, path)
 
 
 def parse(text: bytes, kind: type[Mark], where: object) -> Mark:
@@ -152,7 +152,7 @@ def labelled(label: str, note: str) -> Labelled:
 
 def label(run: Path, label: str, note: str = "") -> Path:
     """Write a label beside a run, in place of an earlier one, and return its file; errors as of :func:`labelled`."""
-    return _write(place(run, "label"), labelled(label, note))
+    return _write(mark_file(run, "label"), labelled(label, note))
 
 
 def withdraw(run: Path, why: str, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> Path:
@@ -166,7 +166,7 @@ def withdraw(run: Path, why: str, now: Callable[[], datetime] = lambda: datetime
     reason = _typed("--why", why, NOTE_MOST)
     if not reason:
         raise InputError("--why: nothing was given; expected the defect: the run's page will give it")
-    return _write(place(run, "withdrawn"), Withdrawn(why=reason, on=now().date().isoformat()))
+    return _write(mark_file(run, "withdrawn"), Withdrawn(why=reason, on=now().date().isoformat()))
 
 
 def set_tier(run: Path, tier: str) -> Path:
@@ -177,7 +177,7 @@ def set_tier(run: Path, tier: str) -> Path:
     """
     if tier not in TIERS:
         raise InputError(f"tier '{tier}': {expected_one_of(tier, TIERS)}")
-    return _write(place(run, "tier"), Tier.model_validate({"tier": tier}))
+    return _write(mark_file(run, "tier"), Tier.model_validate({"tier": tier}))
 
 
 def _typed(option: str, text: str, most: int) -> str:

@@ -1,4 +1,4 @@
-"""Results between this machine and a store (``place``): handed in once they are whole, copied where all is read.
+"""Results between this machine and a store (``location``): handed in once they are whole, copied where all is read.
 
 What is measured for a store is written as for a folder, into the store's outbox here: a journal is synced line by line
 and locked, which no store offers. When a run has ended it is handed in: its tables, then ``run.json``, without which no
@@ -18,7 +18,7 @@ from pathlib import Path
 
 from feedrate.schema.columns import TABLES
 from feedrate.schema.errors import EnvironmentFault, InputError
-from feedrate.store import marks, place, runs
+from feedrate.store import location, marks, runs
 
 _RUN = "run.json"
 _PARTS = (*(f"{table}.parquet" for table in TABLES), _RUN)
@@ -46,12 +46,12 @@ def hand_in(ended: Path, results: Path) -> Path:
         InputError: another run of this name is there.
         EnvironmentFault: the store did not take it; it stays where it is.
     """
-    if not place.remote(results):
+    if not location.remote(results):
         return ended
     target = results / ended.relative_to(runs.outbox(results)).as_posix()
     try:
         if ended.is_file():
-            place.put(target, ended)
+            location.put(target, ended)
             ended.unlink()
         else:
             _put_run(ended, target)
@@ -71,20 +71,20 @@ def require_handed_in(folder: Path, results: Path) -> None:
     Raises:
         EnvironmentFault: it lies in the outbox.
     """
-    if place.remote(results) and not place.remote(folder):
+    if location.remote(results) and not location.remote(folder):
         raise EnvironmentFault(f"{results}: the store did not take the run, for the reason above. {_left(folder)}")
 
 
 def _put_run(folder: Path, target: Path) -> None:
-    if place.is_file(target / _RUN):
-        if place.contents([target / _RUN]) == [(folder / _RUN).read_bytes()]:
+    if location.is_file(target / _RUN):
+        if location.contents([target / _RUN]) == [(folder / _RUN).read_bytes()]:
             return
         raise InputError(
             f"{target}: holds another run of this name; expected none, as nothing is overwritten. {folder} stays: "
             "move one of them away"
         )
     for name in _PARTS:
-        place.put(target / name, folder / name)
+        location.put(target / name, folder / name)
 
 
 def hand_in_left(results: Path, machine_id: str) -> list[Path]:
@@ -93,7 +93,7 @@ def hand_in_left(results: Path, machine_id: str) -> list[Path]:
     Returns:
         Where it lies now.
     """
-    if not place.remote(results):
+    if not location.remote(results):
         return []
     own = runs.outbox(results) / machine_id
     left = [*(path.parent for path in own.glob(f"*/{_RUN}")), *own.glob("bench/*.json")]
@@ -112,7 +112,7 @@ def copy(results: Path, into: Path = COPIES) -> Path:
     Raises:
         EnvironmentFault: the store cannot be read.
     """
-    if not place.remote(results):
+    if not location.remote(results):
         return results
     here = into / runs.outbox(results).name
     here.mkdir(parents=True, exist_ok=True)
@@ -123,7 +123,7 @@ def copy(results: Path, into: Path = COPIES) -> Path:
 
 
 def _update(here: Path, results: Path) -> None:
-    names, box = place.listing(results), runs.outbox(results)
+    names, box = location.listing(results), runs.outbox(results)
     whole = {found["folder"] for name in names if (found := _PART.fullmatch(name)) and name.endswith(f"/{_RUN}")}
     for path in [path.parent for path in here.glob(f"*/*/{_RUN}")]:
         if path.relative_to(here).as_posix() not in whole:
@@ -155,4 +155,4 @@ def _fetch(results: Path, names: list[str], into: Path) -> None:
     for folder in {(into / name).parent for name in names}:
         folder.mkdir(parents=True, exist_ok=True)
     if names:
-        place.get(results, names, into)
+        location.get(results, names, into)

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 from feedrate.schema import plugins
 from feedrate.schema.columns import TABLES, Column
 from feedrate.schema.errors import EnvironmentFault, InputError, expected_one_of
-from feedrate.store import place
+from feedrate.store import location
 from feedrate.store.bench_record import BenchRecord
 from feedrate.store.manifest import RunManifest, read_manifest
 from feedrate.store.tables import MANIFEST_KEY, arrow_schema, complete
@@ -58,9 +58,9 @@ def home() -> Path:
 
 def outbox(results: Path) -> Path:
     """Where runs are measured: a folder itself, or for a store a folder here, until the store has them."""
-    if not place.remote(results):
+    if not location.remote(results):
         return results
-    return home() / ".outbox" / hashlib.sha256(place.identity(results).encode()).hexdigest()[:12]
+    return home() / ".outbox" / hashlib.sha256(location.identity(results).encode()).hexdigest()[:12]
 
 
 @contextmanager
@@ -81,8 +81,8 @@ def write_whole(path: Path, data: bytes, kept: str = _AGAIN) -> None:
     Raises:
         EnvironmentFault: the disk or the store cannot be written.
     """
-    if place.remote(path):
-        place.put(path, data)
+    if location.remote(path):
+        location.put(path, data)
         return
     temporary = path.with_name(f"{path.name}.tmp")
     with _writing(path, kept):
@@ -99,7 +99,7 @@ def make_folder(folder: Path, *, exist_ok: bool = True) -> Path:
     Raises:
         EnvironmentFault: it cannot be written.
     """
-    if not place.remote(folder):  # of a store the names of files make folders
+    if not location.remote(folder):  # of a store the names of files make folders
         with _writing(folder):
             folder.mkdir(parents=True, exist_ok=exist_ok)
     return folder
@@ -301,7 +301,7 @@ class StoredRun:
 
         path = self.folder / f"{name}.parquet"
         wanted = None if trials is None else pc.field("trial_id").isin(pa.array(trials, pa.string()))
-        with _reading(path), place.opened(path) as source:
+        with _reading(path), location.opened(path) as source:
             table = pq.read_table(source, filters=wanted, **CHECKED)
         return _frame(complete(table, arrow_schema(TABLES[name]), path))
 
@@ -348,7 +348,7 @@ def folders(results: Path = RESULTS) -> list[Path]:
 
 
 def _ended(results: Path) -> list[Path]:
-    return _by_age(place.glob(results, "*/*/run.json"))
+    return _by_age(location.glob(results, "*/*/run.json"))
 
 
 def _by_age(paths: Iterable[Path]) -> list[Path]:
@@ -365,7 +365,7 @@ def runs(results: Path = RESULTS, only: Collection[Path] | None = None) -> list[
 
 
 def _stored(paths: Sequence[Path]) -> list[StoredRun]:
-    texts = zip(paths, place.contents(paths), strict=True)
+    texts = zip(paths, location.contents(paths), strict=True)
     return [StoredRun(path.parent, read_manifest(text, path)) for path, text in texts]
 
 
@@ -384,7 +384,7 @@ def find(run: str, results: Path = RESULTS) -> StoredRun:
     Raises:
         InputError: there is none, or several machines have one of this id.
     """
-    if run and place.is_file(path := place.parse(run) / "run.json"):
+    if run and location.is_file(path := location.parse(run) / "run.json"):
         return at(path.parent.resolve())
     known = _ended(results)
     found = [path for path in known if path.parent.name == run]
@@ -439,8 +439,8 @@ def benches(results: Path = RESULTS) -> list[BenchRecord]:
         InputError: a record cannot be understood.
     """
     found = []
-    paths = sorted(place.glob(results, "*/bench/*.json"), key=lambda p: (p.name, p))
-    for path, text in zip(paths, place.contents(paths), strict=True):
+    paths = sorted(location.glob(results, "*/bench/*.json"), key=lambda p: (p.name, p))
+    for path, text in zip(paths, location.contents(paths), strict=True):
         try:
             found.append(BenchRecord.model_validate_json(text))
         except ValueError as error:
@@ -462,8 +462,8 @@ def rows(folders: Sequence[Path], columns: Sequence[str], name: str = "trials") 
 
     def read(folder: Path) -> pa.Table:
         path = folder / f"{name}.parquet"
-        with _reading(path), place.opened(path) as source, pq.ParquetFile(source, **CHECKED) as file:
+        with _reading(path), location.opened(path) as source, pq.ParquetFile(source, **CHECKED) as file:
             table = file.read(list(columns), use_threads=False)
         return complete(table, schema, path)
 
-    return _frame(pa.concat_tables(place.each(read, folders)))
+    return _frame(pa.concat_tables(location.concurrently(read, folders)))

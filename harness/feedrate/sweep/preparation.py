@@ -23,7 +23,7 @@ _ERRORS: dict[str | None, type[FeedrateError]] = {"InputError": InputError, "Env
 def confirm_device(active: ActiveRun, template: Template) -> None:
     """The child, which may ask CUDA, must agree with the plan, which asked NVML."""
     facts = _ask(template, {"kind": "facts"}).result
-    planned, device = active.local.plan.place.device, facts["device"]
+    planned, device = active.local.plan.host.device, facts["device"]
     if device != planned:
         raise EnvironmentFault(
             f"by the driver (NVML) the plan says {planned}, PyTorch says {device}; expected them to agree. Install a "

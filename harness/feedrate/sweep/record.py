@@ -33,7 +33,7 @@ def assemble(active: ActiveRun, reason: str) -> RunManifest:
         run_id=active.run_id,
         machine=local.machine,
         software=local.software,
-        device=plan.place.device,
+        device=plan.host.device,
         command=local.options.command(),
         cluster=local.part.membership if local.part else None,
         profile=plan.matrix.profile,

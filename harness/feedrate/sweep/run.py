@@ -243,7 +243,7 @@ class ActiveRun:
             seed = random.Random(f"{seed}:{meeting.node}").getrandbits(31)
         return {
             "kind": kind,
-            "device": plan.place.device,
+            "device": plan.host.device,
             "cell": {**plan.data_axes(cell), **cell.axes},
             "data_root": str(self.local.options.data_root),
             "source": self.local.source(str(cell.axes["workload"])),

@@ -196,7 +196,7 @@ def _run_block(active: ActiveRun, block: int, order: list[PlannedCell], template
             "role": cell.role,
             "block": block,
             "position": position,
-            "device": plan.place.device,
+            "device": plan.host.device,
             "protocol_version": PROTOCOL_VERSION,
         }
         entry = observer.entry(answer, identity, cell.axes)

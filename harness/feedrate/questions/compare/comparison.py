@@ -29,7 +29,7 @@ from feedrate.schema.columns import TRIALS
 from feedrate.schema.errors import InputError, expected_one_of
 from feedrate.schema.redaction import one_line
 from feedrate.share import validator
-from feedrate.store import marks, place, runs, tables
+from feedrate.store import location, marks, runs, tables
 from feedrate.store.manifest import RunManifest, read_manifest
 
 EXPECTED = "a machine's id, a run's id, a run's folder or a trials.parquet"
@@ -125,8 +125,8 @@ def candidates(text: str, letter: str, results: Path) -> list[Side]:
     if not text:
         raise InputError(f"{letter} is missing; expected {EXPECTED}: feedrate compare A B")
     try:
-        path = place.parse(text)
-        if place.remote(path) or path.exists():
+        path = location.parse(text)
+        if location.remote(path) or path.exists():
             return [_at(path, letter, results)]
     except (OSError, ValueError, RuntimeError):  # too long, with a NUL, or the home of nobody
         pass
@@ -143,12 +143,12 @@ def candidates(text: str, letter: str, results: Path) -> list[Side]:
 
 def _at(path: Path, letter: str, results: Path) -> Side:
     """The run at a path; that of a file below ``results`` has the marks beside its folder."""
-    if place.remote(path):
-        if not place.is_file(path / "run.json"):
+    if location.remote(path):
+        if not location.is_file(path / "run.json"):
             raise InputError(f"{letter}={path}: no run's folder; expected {EXPECTED}")
         return _stored(path)
     folder = path if path.is_dir() else path.parent
-    inside = not place.remote(results) and folder.resolve().is_relative_to(results.resolve())
+    inside = not location.remote(results) and folder.resolve().is_relative_to(results.resolve())
     if inside and (folder / "run.json").is_file():
         return _stored(folder)
     file = path / "trials.parquet" if path.is_dir() else path

@@ -46,7 +46,7 @@ Read = TypeVar("Read")
 
 
 def parse(text: str | Path) -> Path:
-    """Read a place as people type it; nothing is asked of a store yet.
+    """Read a location as people type it; nothing is asked of a store yet.
 
     Raises:
         InputError: no client reaches it, its client is not installed, or it holds a password.
@@ -84,13 +84,13 @@ def _require_client(protocol: str) -> None:
 
 
 def identity(path: Path) -> str:
-    """Name a place of a store, with the host that the text of some paths leaves out."""
+    """Name a path of a store, with the host that the text of some paths leaves out."""
     store = cast("Any", path)
     return f"{store.protocol} {sorted(store.storage_options.items())} {store.path}"
 
 
 def remote(path: Path) -> bool:
-    """Whether a place is a store."""
+    """Whether a path is in a store."""
     return not isinstance(path, Path)
 
 
@@ -136,9 +136,9 @@ def listing(folder: Path) -> dict[str, int]:
 
 def _client(path: Path) -> tuple[Any, str]:
     """The client of a store, and what it calls a path."""
-    place = cast("Any", path)
+    upath = cast("Any", path)
     with answered(path):
-        return place.fs, place.path.rstrip("/")
+        return upath.fs, upath.path.rstrip("/")
 
 
 def is_file(path: Path) -> bool:
@@ -167,8 +167,8 @@ def contents(paths: Sequence[Path]) -> list[bytes]:
     return [found[name] for name in names]
 
 
-def each(read: Callable[[Path], Read], paths: Sequence[Path]) -> list[Read]:
-    """Read something of each of some places, of several at the same time where they lie in a store."""
+def concurrently(read: Callable[[Path], Read], paths: Sequence[Path]) -> list[Read]:
+    """Read something at each path, at several at the same time where they lie in a store."""
     if not paths or not remote(paths[0]):
         return list(map(read, paths))
     with ThreadPoolExecutor(_AT_ONCE) as pool:
