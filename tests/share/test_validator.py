@@ -330,6 +330,8 @@ def test_the_command_says_what_it_found(results: list[Path], tmp_path: Path) -> 
     good = CliRunner().invoke(app, ["validate", str(results[0]), "--results", str(folder)])
     assert good.exit_code == 0
     assert results[0].name in good.output
+    both = [results[0], marks.mark_file(results[0], "tier")]
+    assert [result.path for result in validator.check_all(both, folder)] == [str(results[0])], "a mark is its run's"
     (tmp_path / "empty").mkdir()
     command = ["validate", str(folder), str(tmp_path / "no"), str(tmp_path / "empty"), "--results", str(folder)]
     both = CliRunner().invoke(app, [*command, "--json"])

@@ -147,7 +147,7 @@ def open_table(path: Path, table: str) -> Table:
     """
     where, data = f"{table}.parquet", read(path)
     if data[:4] != MAGIC or data[-4:] != MAGIC:
-        raise Refused(where, f"{quote(data[:4])} … {quote(data[-4:])}", "a parquet file: PAR1 … PAR1")
+        raise Refused(where, f"bytes {data[:4].hex(' ')} … {data[-4:].hex(' ')}", "a parquet file: PAR1 … PAR1")
     size, expected = int.from_bytes(data[-8:-4], "little"), arrow_schema(TABLES[table])
     findings.FOOTER_BYTES.check(size, where)
     try:

@@ -58,7 +58,8 @@ def check_all(paths: Iterable[Path], results: Path | None = None) -> Iterator[Va
     """Hold files of trials, and runs' folders, against the rules, one after the other.
 
     Args:
-        paths: files, runs' folders, or folders such as ``results`` with every run below them.
+        paths: files, runs' folders, or folders such as ``results`` with every run below them. The mark beside a
+            run's folder stands for the run, so that ``results/*/*`` names each run once.
         results: where runs lie; None where nobody says. A folder below it, and below one of ``paths``, must be named
             for its run and lie in one that is named for its machine.
 
@@ -68,14 +69,14 @@ def check_all(paths: Iterable[Path], results: Path | None = None) -> Iterator[Va
     Raises:
         EnvironmentFault: the process that reads files does not start.
     """
-    asked = []
-    for path in paths:
+    asked: dict[Path, bool] = {}
+    for path in dict.fromkeys(marks.marked_run(path) or path for path in paths):
         runs = [path]
         if path.is_dir() and not (path / RUN).exists() and not (path / TRIALS).exists():
             runs = sorted({run.parent for depth in ("*", "*/*") for run in path.glob(f"{depth}/{RUN}")}) or runs
         within = results is not None and path.absolute().is_relative_to(results.absolute())
-        asked += [(run, within or run != path) for run in runs]
-    return judged(asked)
+        asked |= {run: within or run != path for run in runs}
+    return judged(list(asked.items()))
 
 
 def admit(folders: Sequence[Path]) -> Admitted:

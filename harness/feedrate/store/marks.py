@@ -93,6 +93,13 @@ def mark_file(run: Path, kind: str) -> Path:
     return run.with_name(f"{run.name}.{kind}.json")
 
 
+def marked_run(path: Path) -> Path | None:
+    """Give the run's folder that a mark lies beside; None where the path is no mark or the run is not there."""
+    name, _, kind = path.name.removesuffix(".json").rpartition(".")
+    run = path.with_name(name or path.name)
+    return run if kind in KINDS and path == mark_file(run, kind) and run.is_dir() else None
+
+
 def about(run: Path) -> Beside:
     """Read everything that lies beside a run's folder.
 
