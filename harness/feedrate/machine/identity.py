@@ -74,8 +74,8 @@ def usable_cores() -> tuple[int, ...]:
 def physical_cores(threads: Sequence[int]) -> int | None:
     """Count the cores that hardware threads belong to, threads of one core once."""
     folders = [f"/sys/devices/system/cpu/cpu{thread}/topology" for thread in threads]
-    places = {(_text(f"{folder}/physical_package_id"), _text(f"{folder}/core_id")) for folder in folders}
-    return None if ("", "") in places else len(places)
+    cores = {(_text(f"{folder}/physical_package_id"), _text(f"{folder}/core_id")) for folder in folders}
+    return None if ("", "") in cores else len(cores)
 
 
 def groups(controller: str) -> Iterator[Path]:

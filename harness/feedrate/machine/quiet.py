@@ -94,11 +94,11 @@ def _used() -> dict[int, int]:
 
 def _busiest(before: dict[int, int], wall_ns: int) -> str:
     """The programs that used most CPU since ``before``, in brackets; nothing where none can be seen."""
-    grown: Counter[str] = Counter()
+    used_ns: Counter[str] = Counter()
     for pid, used in _used().items():
         if pid != os.getpid() and (name := procfs.command(pid)):
-            grown[name] += max(0, used - before.get(pid, 0))
-    shares = [(name, percent(used, wall_ns) or 0) for name, used in grown.most_common(_NAMED)]
+            used_ns[name] += max(0, used - before.get(pid, 0))
+    shares = [(name, percent(used, wall_ns) or 0) for name, used in used_ns.most_common(_NAMED)]
     named = [f"{name} {share:.0f} %" for name, share in shares if share >= 1]
     return f" ({', '.join(named)})" if named else ""
 

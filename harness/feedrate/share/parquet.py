@@ -178,13 +178,15 @@ def _begins(metadata: pq.FileMetaData, end: int, where: str) -> list[int]:
     """Say where the chunks of all columns begin: apart from each other, within the file, with a value for every row."""
     groups = [metadata.row_group(at) for at in range(metadata.num_row_groups)]
     chunks = [(group.num_rows, group.column(at)) for group in groups for at in range(metadata.num_columns)]
-    begins = [min(each.data_page_offset, each.dictionary_page_offset or each.data_page_offset) for _, each in chunks]
-    spans = [(begin, begin + each.total_compressed_size) for begin, (_, each) in zip(begins, chunks, strict=True)]
+    begins = [
+        min(chunk.data_page_offset, chunk.dictionary_page_offset or chunk.data_page_offset) for _, chunk in chunks
+    ]
+    spans = [(begin, begin + chunk.total_compressed_size) for begin, (_, chunk) in zip(begins, chunks, strict=True)]
     edges = [len(MAGIC), *chain.from_iterable(sorted(spans)), end]
-    full = all(each.num_values == rows >= 0 and not each.file_path for rows, each in chunks)
+    full = all(chunk.num_values == rows >= 0 and not chunk.file_path for rows, chunk in chunks)
     if not full or edges != sorted(edges) or sum(group.num_rows for group in groups) != metadata.num_rows:
         raise Refused(where, "a footer that contradicts the file", "columns side by side with a value for every row")
-    findings.DECODED_BYTES.check(sum(each.total_uncompressed_size for _, each in chunks), where)
+    findings.DECODED_BYTES.check(sum(chunk.total_uncompressed_size for _, chunk in chunks), where)
     return begins if metadata.num_rows else []
 
 

@@ -264,9 +264,9 @@ def origin(trials: Rows, run: RunManifest) -> None:
     require(named, "manifest.device", run.device, "a GPU among the machine's facts")
     _, kind, *rest = run.command.split()
     suite, scripts = {"run": SCRIPT, "tune": TUNE}.get(kind, ""), trials["workload"].eq(SCRIPT)
-    own = scripts & trials["script"].eq(rest[-1]) & trials["suite"].eq(suite) if suite else ~scripts
+    of_suite = scripts & trials["script"].eq(rest[-1]) & trials["suite"].eq(suite) if suite else ~scripts
     alone = {*run.suites} == {suite} if suite else SCRIPT not in run.suites  # a sweep may have a suite called tune
-    right = own.all() and alone and (not suite or len(run.tuned) == (suite == TUNE))
+    right = of_suite.all() and alone and (not suite or len(run.tuned) == (suite == TUNE))
     require(right, "columns workload, script, suite; manifest.suites, tuned", "others", f"those of {run.command}")
 
 

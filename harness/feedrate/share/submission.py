@@ -201,13 +201,13 @@ def propose(way: Route, submission: Submission) -> str:
         Unable: a step failed, or one is open already.
     """
     run, branch = partial(_run, way.checkout), submission.folder.replace("results", "run", 1)
-    title, own = f"Run {submission.folder.partition('/')[2]}", way.head == way.base
+    title, same = f"Run {submission.folder.partition('/')[2]}", way.head == way.base
     commit = _commit(way, submission.files, title)
-    if not own:
+    if not same:
         run("gh", "repo", "fork", way.base, "--clone=false")  # which is content with one that is there
     address = run("gh", "repo", "view", way.head, "--json", "url", "--jq", ".url")
     run("git", "push", "-q", "--no-verify", address, f"+{commit}:refs/heads/{branch}")
-    where = ("--repo", way.base, "--base", way.branch, "--head", branch if own else f"{way.login}:{branch}")
+    where = ("--repo", way.base, "--base", way.branch, "--head", branch if same else f"{way.login}:{branch}")
     return run("gh", "pr", "create", *where, "--title", title, "--body-file", "-", given=submission.body.encode())
 
 
@@ -230,8 +230,8 @@ def _commit(way: Route, files: Mapping[str, bytes], title: str) -> str:
 
 def _run(checkout: Path, *command: str, given: bytes = b"", variables: Mapping[str, str] = _ENVIRONMENT) -> str:
     """Run git or gh; git's own variables of whoever called do not reach it."""
-    own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    environment, name = own | _ENVIRONMENT | dict(variables), " ".join(command[:3])
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    environment, name = inherited | _ENVIRONMENT | dict(variables), " ".join(command[:3])
     try:
         done = subprocess.run(
             command, cwd=checkout, input=given, capture_output=True, env=environment, timeout=_TIMEOUT_S, check=False

@@ -92,13 +92,13 @@ class ClusterFolder:
 
     def statuses(self) -> list[NodeStatus]:
         """Where every node stands, by number."""
-        found = []
+        statuses = []
         for path in self.path.glob("node-*.json"):
             try:
-                found.append(NodeStatus.model_validate_json(path.read_bytes()))
+                statuses.append(NodeStatus.model_validate_json(path.read_bytes()))
             except (OSError, ValidationError):  # of another version, or just replaced on a network file system
                 continue
-        return sorted(found, key=lambda status: status.node)
+        return sorted(statuses, key=lambda status: status.node)
 
     def stop(self) -> None:
         """Ask all nodes to end with what they have."""
@@ -111,9 +111,9 @@ class ClusterFolder:
 
 def names(results: Path) -> dict[str, str]:
     """The names of nodes that swept into these results: machine_id to the name, the newest sweep's."""
-    found = {}
+    names = {}
     for path in sorted((runs.outbox(results) / "cluster").glob("*/")):
         for status in ClusterFolder(results, path.name).statuses():
             if status.machine_id:
-                found[status.machine_id] = status.name
-    return found
+                names[status.machine_id] = status.name
+    return names

@@ -252,13 +252,13 @@ def _state(folder: Path) -> _State:
     if not kept(folder):
         return _State()
     path = folder / _STATE
-    said = json.loads(path.read_bytes())
-    if said.pop("format") != FORMAT:
+    state = json.loads(path.read_bytes())
+    if state.pop("format") != FORMAT:
         raise InputError(
             f"{path}: of another version; expected format {FORMAT}. Remove {folder}: all in it is made anew from "
             "the runs"
         )
-    return _State(said["number"], tuple(said["files"]), tuple(map(tuple, said["marks"])))
+    return _State(state["number"], tuple(state["files"]), tuple(map(tuple, state["marks"])))
 
 
 def _commit(folder: Path, state: _State) -> None:
@@ -271,10 +271,10 @@ def _listed(results: Path) -> tuple[pa.Table, set[tuple[str, str]]]:
 
     machines, runs, marked = [], [], set()
     with os.scandir(results) as entries:
-        folders = [each.name for each in entries if each.name not in _NO_MACHINES and each.is_dir()]
+        folders = [entry.name for entry in entries if entry.name not in _NO_MACHINES and entry.is_dir()]
     for machine in folders:
         with os.scandir(results / machine) as entries:
-            names = [each.name for each in entries if each.name[0] != "."]
+            names = [entry.name for entry in entries if entry.name[0] != "."]
         for name in names:
             if not name.endswith(".json"):
                 machines.append(machine)

@@ -51,10 +51,10 @@ def parse(text: str | Path) -> Path:
     Raises:
         InputError: no client reaches it, its client is not installed, or it holds a password.
     """
-    if not isinstance(text, str) or not (found := _URL.fullmatch(text)):
+    if not isinstance(text, str) or not (url := _URL.fullmatch(text)):
         return Path(text).expanduser()
-    protocol, rest = found["protocol"].lower(), found["rest"]
-    if found["chained"] or _SECRET.search(rest):
+    protocol, rest = url["protocol"].lower(), url["rest"]
+    if url["chained"] or _SECRET.search(rest):
         raise InputError(
             f"{protocol}://…: a URL with a password, a token or a second protocol; {_EXPECTED}. Credentials come from "
             "the environment or the configuration of the store's own client"
@@ -106,9 +106,9 @@ def answered(path: Path) -> Iterator[None]:
     except Exception as error:
         if isinstance(error, FeedrateError) or not remote(path):
             raise
-        said = _ENDING.sub("", one_line(str(error)))[:_SHOWN]
+        message = _ENDING.sub("", one_line(str(error)))[:_SHOWN]
         raise EnvironmentFault(
-            f"{path}: the store did not do what was asked: {type(error).__name__}: {said}; expected one that can be "
+            f"{path}: the store did not do what was asked: {type(error).__name__}: {message}; expected one that can be "
             "reached with the credentials of this environment"
         ) from error
 
@@ -130,8 +130,8 @@ def listing(folder: Path) -> dict[str, int]:
     files, root = _client(folder)
     with answered(folder):
         files.invalidate_cache()
-        found = files.find(root, detail=True)
-    return {name.removeprefix(root).lstrip("/"): int(about["size"] or 0) for name, about in found.items()}
+        entries = files.find(root, detail=True)
+    return {name.removeprefix(root).lstrip("/"): int(about["size"] or 0) for name, about in entries.items()}
 
 
 def _client(path: Path) -> tuple[Any, str]:
@@ -163,8 +163,8 @@ def contents(paths: Sequence[Path]) -> list[bytes]:
     files, _ = _client(paths[0])
     names = [_client(path)[1] for path in paths]
     with answered(paths[0].parent):
-        found = files.cat(names)
-    return [found[name] for name in names]
+        data = files.cat(names)
+    return [data[name] for name in names]
 
 
 def concurrently(read: Callable[[Path], Read], paths: Sequence[Path]) -> list[Read]:

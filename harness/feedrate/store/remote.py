@@ -95,9 +95,9 @@ def hand_in_left(results: Path, machine_id: str) -> list[Path]:
     """
     if not location.remote(results):
         return []
-    own = runs.outbox(results) / machine_id
-    left = [*(path.parent for path in own.glob(f"*/{_RUN}")), *own.glob("bench/*.json")]
-    return [hand_in(each, results) for each in sorted(left)]
+    outbox = runs.outbox(results) / machine_id
+    left = [*(path.parent for path in outbox.glob(f"*/{_RUN}")), *outbox.glob("bench/*.json")]
+    return [hand_in(path, results) for path in sorted(left)]
 
 
 def copy(results: Path, into: Path = COPIES) -> Path:
@@ -124,7 +124,7 @@ def copy(results: Path, into: Path = COPIES) -> Path:
 
 def _update(here: Path, results: Path) -> None:
     names, box = location.listing(results), runs.outbox(results)
-    whole = {found["folder"] for name in names if (found := _PART.fullmatch(name)) and name.endswith(f"/{_RUN}")}
+    whole = {part["folder"] for name in names if (part := _PART.fullmatch(name)) and name.endswith(f"/{_RUN}")}
     for path in [path.parent for path in here.glob(f"*/*/{_RUN}")]:
         if path.relative_to(here).as_posix() not in whole:
             shutil.rmtree(path)

@@ -386,13 +386,15 @@ def find(run: str, results: Path = RESULTS) -> StoredRun:
     """
     if run and location.is_file(path := location.parse(run) / "run.json"):
         return at(path.parent.resolve())
-    known = _ended(results)
-    found = [path for path in known if path.parent.name == run]
-    if len(found) == 1:
-        return _stored(found)[0]
-    if found:
-        raise InputError(f"{run}: {len(found)} machines have a run of this id; name its folder: {found[0].parent}, …")
-    newest = [path.parent.name for path in known[-_NAMED:]]
+    ended = _ended(results)
+    manifests = [path for path in ended if path.parent.name == run]
+    if len(manifests) == 1:
+        return _stored(manifests)[0]
+    if manifests:
+        raise InputError(
+            f"{run}: {len(manifests)} machines have a run of this id; name its folder: {manifests[0].parent}, …"
+        )
+    newest = [path.parent.name for path in ended[-_NAMED:]]
     wrong = f"'{run}': no such run under {results}" if run else "RUN is missing"
     if not newest:
         raise InputError(f"{wrong}; {results} holds none yet: make sweep makes one")
@@ -438,14 +440,14 @@ def benches(results: Path = RESULTS) -> list[BenchRecord]:
     Raises:
         InputError: a record cannot be understood.
     """
-    found = []
+    records = []
     paths = sorted(location.glob(results, "*/bench/*.json"), key=lambda p: (p.name, p))
     for path, text in zip(paths, location.contents(paths), strict=True):
         try:
-            found.append(BenchRecord.model_validate_json(text))
+            records.append(BenchRecord.model_validate_json(text))
         except ValueError as error:
             raise InputError(f"{path}: not a bench record of this version: {error}; move the file away") from error
-    return found
+    return records
 
 
 def rows(folders: Sequence[Path], columns: Sequence[str], name: str = "trials") -> pd.DataFrame:
@@ -457,8 +459,8 @@ def rows(folders: Sequence[Path], columns: Sequence[str], name: str = "trials") 
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    known = {column.name: column for column in TABLES[name]}
-    schema = arrow_schema(known[column] for column in columns)
+    by_name = {column.name: column for column in TABLES[name]}
+    schema = arrow_schema(by_name[column] for column in columns)
 
     def read(folder: Path) -> pa.Table:
         path = folder / f"{name}.parquet"

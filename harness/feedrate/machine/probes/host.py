@@ -181,16 +181,16 @@ class HostProbe:
         before, trial.sampled = trial.sampled, None if main is None else (now, main)
         elapsed = now - before[0] if before else 0
         last, trial.sampled_workers = trial.sampled_workers, {}
-        grown = 0
+        workers = 0
         for pid in trial.workers:
             if (used := procfs.cpu_ns(pid)) is not None:
                 trial.cpu.add(pid, used)
                 trial.sampled_workers[pid] = used
                 # Most of a newcomer's life may lie before the last sample: it had about one core at most since then.
-                grown += used - last[pid] if pid in last else min(used, elapsed)
+                workers += used - last[pid] if pid in last else min(used, elapsed)
         if main is None or before is None:
             return None, None
-        return percent(main - before[1], elapsed), percent(grown, elapsed)
+        return percent(main - before[1], elapsed), percent(workers, elapsed)
 
     def _read_ticks(self) -> Ticks | None:
         """CPU time of all cores; None where ``/proc/stat`` cannot be read or understood."""
@@ -303,8 +303,8 @@ def cpu_shares(before: Ticks | None, after: Ticks | None) -> dict[str, float | N
 
 def pressure_pct(before: MachineCounters, after: MachineCounters, name: str) -> float | None:
     """Share of the time in which at least one task of the machine waited for one of ``PRESSURES``, in percent."""
-    grown = grew(before.pressure_us[name], after.pressure_us[name])
-    return _share(None if grown is None else 1000 * grown, after.t_ns - before.t_ns)
+    stalled_us = grew(before.pressure_us[name], after.pressure_us[name])
+    return _share(None if stalled_us is None else 1000 * stalled_us, after.t_ns - before.t_ns)
 
 
 def disturbance(before: MachineCounters, after: MachineCounters, ours_ns: int | None) -> dict[str, float | int | None]:
