@@ -208,8 +208,9 @@ def read_manifest(text: bytes, where: str) -> RunManifest:
         fields = from_json(text, allow_inf_nan=False)
         manifest = stored_manifest.read_manifest(text, where)
     except (ValueError, InputError) as error:
-        got = quote(str(error).removeprefix(f"{where}: "), 400)[1:-1] if text else "none in its metadata"
-        raise Refused(where, got, expected) from error
+        problem, _, advice = str(error).removeprefix(f"{where}: ").rpartition(". ")
+        got = quote(problem or advice, 400)[1:-1] if text else "none in its metadata"
+        raise Refused(where, got, expected, advice if problem and text else findings.UNCHANGED) from error
     written = manifest.model_dump(mode="json")
     if _canonical(written) != _canonical(fields):
         right, wrong = dict(leaves(written)), dict(leaves(fields))
