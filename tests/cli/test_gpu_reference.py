@@ -18,9 +18,8 @@ import bare
 import psutil
 import pytest
 from rich.console import Console
-from typer.testing import CliRunner
 
-from feedrate.cli import app, gpu_reference
+from feedrate.cli import gpu_reference
 from feedrate.machine import packages
 from feedrate.machine.probes import gpu
 from feedrate.plan import cells, matrix, request, schedule
@@ -98,27 +97,6 @@ def test_what_is_printed_is_kept_as_it_comes(status: int, tmp_path: Path, capfd:
     assert capfd.readouterr().out == printed.read_text() == "first\n"
 
 
-OLD = """
-import warnings
-import pytest
-
-@pytest.mark.gpu
-def test_old(pytestconfig):
-    warnings.warn("gone in the next version", DeprecationWarning)
-    if pytestconfig.pluginmanager.hasplugin("timeout"):
-        assert pytestconfig.getini("timeout") in ("0", 0)
-"""
-
-
-@pytest.mark.slow
-def test_another_environment_fails_no_test(tmp_path: Path) -> None:
-    """What other versions deprecate fails nothing, nor does a slow GPU where pytest-timeout is there."""
-    (tmp_path / "test_old.py").write_text(OLD)
-    command = (*gpu_reference._PYTEST[:-1], "-c", "pyproject.toml", "-p", "no:xdist", str(tmp_path / "test_old.py"))
-    assert gpu_reference.run_command(tmp_path / "tests.txt", command) == 0, (tmp_path / "tests.txt").read_text()
-    assert "1 passed" in (tmp_path / "tests.txt").read_text()
-
-
 def planned(profile: str = "gpu") -> request.LocalPlan:
     """A sweep's plan on a machine with a GPU; what it is of that machine is not asked."""
     wanted = matrix.load(ROOT / "matrix.yaml", profile, device="cuda")
@@ -191,17 +169,6 @@ def test_nothing_that_the_tests_started_outlives_them(tmp_path: Path, monkeypatc
         signal.signal(signal.SIGTERM, before)
     child = int(noted.read_text())
     assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
-
-
-@pytest.mark.parametrize("ignored", [False, True])
-def test_a_terminal_that_closes_ends_it(ignored: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As Ctrl-C does, since the tests' group would not hear of it; not where it was started with nohup."""
-    handled: list[int] = []
-    monkeypatch.setattr(gpu_reference, "make", lambda *_: 130)
-    monkeypatch.setattr(signal, "getsignal", lambda _: signal.SIG_IGN if ignored else signal.SIG_DFL)
-    monkeypatch.setattr(signal, "signal", lambda number, _: handled.append(number))
-    CliRunner().invoke(app, ["gpu-reference", "--out", str(tmp_path)])
-    assert (signal.SIGHUP in handled) is not ignored
 
 
 @pytest.mark.parametrize(
