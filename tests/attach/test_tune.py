@@ -124,17 +124,6 @@ def test_an_interrupted_search_says_what_is_known(tmp_path: Path) -> None:
     assert not place.left()
 
 
-@pytest.mark.slow
-def test_a_function_is_tuned(tmp_path: Path) -> None:
-    """It gives a data set alone; tests/bench/test_tuning.py tunes one that gives a loader and a step."""
-    place = Place(tmp_path)
-    place.script(SLOW.partition("if __name__")[0] + "\ndef make():\n    return Slow(800)\n")
-    done = tune(place, "train.py:make", options=("--max-workers", "2", "--budget", "40s", "--batch-size", "4"))
-    assert done.status == 0, done.err
-    assert told(place)["recommended"]["num_workers"] == 2
-    assert not place.left()
-
-
 @pytest.mark.parametrize(
     ("pace_ms", "cpu_ms", "most"),
     [(10.6, 2.0, 10.6 / 10.5), (13.0, 24.0, 13.0 / 12.0), (13.0, None, 13.0 / 10.5)],

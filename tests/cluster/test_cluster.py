@@ -23,6 +23,7 @@ from feedrate.store import place, runs
 from feedrate.store.clusters import ClusterFolder, NodeStatus, names
 
 
+@pytest.mark.slow
 def test_nodes_measure_the_same_in_the_same_order(tmp_path: Path) -> None:
     """Each node writes a run of its own, as a machine of its own; names stand in the cluster's folder alone."""
     matrix(tmp_path, blocks=1)

@@ -23,11 +23,13 @@ import numpy as np
 import pytest
 import torch
 from contract import (
+    FEW,
     FORMATS,
     SHAPES,
     again,
     dataset,
     everything,
+    format_,
     in_child,
     index_of,
     make,
@@ -107,9 +109,10 @@ def forkserver() -> Iterator[str]:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")
-def test_forkserver_workers(few: ModuleType, tmp_path: Path, forkserver: str) -> None:
+@pytest.mark.parametrize("name", [*FEW, "hdf5", "zarr"])
+def test_forkserver_workers(name: str, tmp_path: Path, forkserver: str) -> None:
     """Workers that were not forked from this process load every sample once, also after this process has read."""
-    opened = pack(few, tmp_path, make(40))
+    opened = pack(format_(name), tmp_path, make(40))
     assert len(everything(opened)) == 40
     data = dataset(opened)
     loader = DataLoader(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -58,6 +59,19 @@ def test_a_plain_claim_is_confirmed(swept: tuple[Place, str]) -> None:
     line = next(line for line in output.splitlines() if CERTAIN in line)
     assert "confirmed" in line
     assert "●" in line or "▶" in line
+
+
+@pytest.mark.slow
+def test_verdicts_are_printed_again(swept: tuple[Place, str]) -> None:
+    """From the results, with a sentence for each where wanted; an unknown machine is a mistake that is named."""
+    command = [sys.executable, "-m", "feedrate", "claims", "--results", str(swept[0].results)]
+    told = printed_by(*command, "--whole")
+    assert f"{CERTAIN}: " in told
+    assert "On this machine " in told
+    assert "Not testable here (needs a CUDA device): " in told
+    wrong = printed_by(*command, "--machine", "nobody", status=2)
+    assert "claims: unknown machine 'nobody'; expected one of " in wrong
+    assert "Traceback" not in wrong
 
 
 def test_without_a_run_it_says_what_to_do(tmp_path: Path) -> None:
