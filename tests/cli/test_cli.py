@@ -97,7 +97,6 @@ def test_bad_options(command: str, arguments: str, words: list[str], feedrate: F
     [
         ("--matrix matrix.yaml --budget 2s", "--budget: 2.0 s is less than one block, which takes about"),
         ("--results {folder}/blocked/in", "{folder}/blocked"),
-        pytest.param("--data-root {folder}/blocked/in", "{folder}/blocked", marks=pytest.mark.slow),
         pytest.param("--data {folder}/broken", "neither PNG, JPEG nor WebP", marks=pytest.mark.slow),
     ],
 )

@@ -140,8 +140,7 @@ def alive(family: list[psutil.Process]) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["spawn", "forkserver"])
-def test_semaphores_of_spawned_workers_are_removed(runner: Runner, method: str) -> None:
+def test_semaphores_of_spawned_workers_are_removed(runner: Runner) -> None:
     """They have names, by which workers find them, and whose tracker is killed with the group."""
     seen: set[Path] = set()
 
@@ -149,7 +148,7 @@ def test_semaphores_of_spawned_workers_are_removed(runner: Runner, method: str) 
         if event == "result":
             seen.update(semaphores(pid))
 
-    answer = runner.run(watch=watch, start_method=method, timeout_s=120)
+    answer = runner.run(watch=watch, start_method="forkserver", timeout_s=120)
     assert (answer.outcome, answer.left_processes) == ("ok", 0)
     assert seen
     assert not any(path.exists() for path in seen)
