@@ -103,11 +103,6 @@ class Slurm:
             assert time.monotonic() < until, self.ask("sinfo")
             time.sleep(0.2)
 
-    def kill_daemon(self, name: str) -> None:
-        """Kill a node's daemon, as if it had crashed; the jobs that it had started go on."""
-        daemons = [each for each in psutil.process_iter(["cmdline"]) if each.info["cmdline"] == ["slurmd", "-N", name]]
-        _kill([each for each in daemons if _belongs(each, str(self.folder))])
-
     def restart(self, name: str) -> None:
         """Take a node's job away and have it start anew soon; in the same second the node would refuse it."""
         (job,) = self.ask("squeue", "-h", "-w", name, "-o", "%i").split()

@@ -115,6 +115,7 @@ def test_a_sweep_without_torch_is_refused_in_a_line(feedrate: Path, tmp_path: Pa
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_script_of_another_environment_is_watched(feedrate: Path, tmp_path: Path) -> None:
     """The core alone says what holds back a script whose own Python has torch, and records it."""
     (tmp_path / "train.py").write_text(SCRIPT)

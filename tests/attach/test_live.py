@@ -106,14 +106,6 @@ def test_of_several_processes_the_one_that_waits_most_is_shown(tmp_path: Path) -
     assert cpu.startswith("CPU")
 
 
-def test_what_is_old_does_not_count(tmp_path: Path) -> None:
-    """Numbers are of the last five seconds; where no batch came in them that is said."""
-    write(tmp_path, 1, *steps(time.perf_counter_ns() - live.WINDOW_NS, 60))
-    console = terminal()
-    live.View(console).look(watched(tmp_path))
-    assert drawn(console)[1] == "no batch in the last five seconds"
-
-
 def test_the_scripts_output_is_kept_clear(tmp_path: Path, worker: int) -> None:
     """The script's output scrolls above the footer, which grows, leaves room, and is given back."""
     console = terminal(height=12)
@@ -131,16 +123,6 @@ def test_the_scripts_output_is_kept_clear(tmp_path: Path, worker: int) -> None:
     assert console.file.getvalue().endswith("\x1b8")
     assert "\x1b[r" in console.file.getvalue()
     assert drawn(console) == [""] * 6
-
-
-def test_it_is_drawn_twice_a_second(tmp_path: Path) -> None:
-    """Ten looks at once draw once."""
-    console = terminal()
-    view = live.View(console)
-    for _ in range(10):
-        view.look(watched(tmp_path))
-    assert console.file.getvalue().count("── feedrate") == 1
-    assert live.EVERY_S == 0.5
 
 
 @pytest.mark.parametrize("options", [{}, {"force_terminal": True, "_environ": {"TERM": "dumb"}}])

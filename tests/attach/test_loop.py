@@ -11,7 +11,7 @@ from scipy.signal import lfilter
 
 from feedrate.analysis.estimate import Estimate
 from feedrate.analysis.pipeline import Pipeline, simulate
-from feedrate.attach import loop, records, report
+from feedrate.attach import loop, records
 from feedrate.attach.records import BATCH, END, NEXT, Loader, Process
 from feedrate.schema.window import warm_up_steps
 
@@ -82,13 +82,6 @@ def test_too_few_steps_are_not_measured(count: int) -> None:
     assert (loop.pacing(loader) is None) == (count < 2)
 
 
-def test_a_step_that_did_not_end_does_not_count() -> None:
-    """The script ended in a step: its wall clock is not known."""
-    loader = loader_of(constant(30, MS), constant(30, MS))
-    loader.steps.loc[29, "ended_ns"] = 0
-    assert len(loop.whole_steps(loader)) == 30 - warm_up_steps(0, 0) - 1
-
-
 @pytest.mark.parametrize(
     ("steps", "workers", "count"), [(640, 0, 32), (640, 4, 32), (60, 4, 7), (12, 0, 6), (3, 0, 2), (50, 8, 25)]
 )
@@ -136,19 +129,10 @@ def test_each_cause_is_told(name: str) -> None:
         assert [found.numbers[each] for each in names] == pytest.approx(expected, rel=0.03)
 
 
-def test_every_cause_has_words() -> None:
-    """Each cause has a sentence that its numbers fill, and advice."""
-    numbers = dict.fromkeys(("preparing", "computing", "queued", "waiting", "collating", "used"), "1")
-    assert set(CAUSES) == set(report.CAUSES) == set(report.ADVICE)
-    assert all(sentence.format(**numbers) for sentence in report.CAUSES.values())
-
-
-@pytest.mark.parametrize(
-    ("rho", "loops"), [(0.6, 100), *(pytest.param(rho, 500, marks=pytest.mark.slow) for rho in (0.0, 0.9))]
-)
-def test_the_interval_holds_the_truth(rho: float, loops: int) -> None:
+@pytest.mark.parametrize("rho", [0.0, 0.9])
+def test_the_interval_holds_the_truth(rho: float) -> None:
     """Of loops whose steps resemble their neighbours (AR(1)) the 95 % interval nearly always holds the true pace."""
-    rng, held = np.random.default_rng(1), 0
+    rng, held, loops = np.random.default_rng(1), 0, 40
     for _ in range(loops):
         noise = lfilter([np.sqrt(1 - rho**2)], [1, -rho], rng.standard_normal(1200))[200:]
         steps = (10 * MS * np.clip(1 + 0.1 * noise, 0.1, None)).astype(np.int64)
@@ -178,15 +162,3 @@ def test_predictions_are_the_pipeline_models() -> None:
         assert other.steps_per_s.low == pytest.approx(0.9 * rate, rel=0.01)
         assert other.steps_per_s.high == pytest.approx(1.1 * rate, rel=0.01)
     assert loop.predict(loader_of(constant(20, MS), constant(20, MS), watched=True), pace, 4) is None
-
-
-def test_a_model_that_is_off_has_a_wide_range() -> None:
-    """What the model says by itself and corrected by its error here are both within the range."""
-    took = [(0, 80 * MS, 0, 0, 0)] * 100
-    loader = loader_of(constant(100, 180 * MS), constant(100, 20 * MS), batches=took, num_workers=1)
-    pace = loop.pacing(loader)
-    assert pace is not None
-    found = loop.predict(loader, pace, cores=4)
-    assert found is not None
-    two = next(other for other in found.others if other.num_workers == 2)
-    assert ends(two.steps_per_s) == pytest.approx((10, 10 * (1 - loop.CALIBRATED), 25), rel=0.02)

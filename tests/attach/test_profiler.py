@@ -61,15 +61,6 @@ def test_hot_lines_are_the_users_own(stacks: list[Stack], tmp_path: Path) -> Non
     assert profiler.hottest([]) == []
 
 
-def test_only_threads_that_take_batches_wait_for_them(stacks: list[Stack]) -> None:
-    """Threads of queues sleep all the time, and count neither for a training process nor for its workers."""
-    own = [stack for stack in stacks if stack.process == 7]
-    theirs = [stack for stack in stacks if stack.process == 9]
-    assert profiler.share(own, profiler.waits) == pytest.approx(0.3)
-    assert profiler.share(theirs, profiler.prepares) == pytest.approx(0.8)
-    assert profiler.share([], profiler.waits) == 0
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [

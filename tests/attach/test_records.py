@@ -6,9 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping
-from importlib import import_module
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -185,28 +183,6 @@ def test_of_a_step_without_detail_only_the_wait_is_known() -> None:
     assert loader.trains
 
 
-@pytest.mark.parametrize("period", [2, 4, 16, 32])
-def test_detail_falls_into_step_with_nothing(period: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Short steps are looked at one in 32 on average, at random: not those of one worker, nor those that update."""
-    monkeypatch.syspath_prepend(str(HOOK))
-    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
-    hook = import_module("_feedrate_hook")
-    hook.DRAW.seed(7)
-    monkeypatch.setattr(
-        hook, "LOG", SimpleNamespace(write=lambda *_: None, flush=lambda: None, say=lambda *_, **__: None)
-    )
-    loop, looked_at = hook.Loop(0, num_workers=0), []
-    for step in range(64_000):
-        if loop.left > 1:
-            loop.left -= 1
-        else:
-            looked_at.append(step)
-            loop.take(step * 500_000, lambda: None, lambda: 0, -1)
-    assert np.diff(looked_at).mean() == pytest.approx(32, rel=0.1)
-    shares = np.bincount(np.array(looked_at) % period, minlength=period) / len(looked_at)
-    assert (abs(shares * period - 1) < 0.5).all()
-
-
 def test_records_are_read_while_they_are_written(tmp_path: Path) -> None:
     """What is preallocated and not yet written does not count; a reader goes on where it stopped; no file is none."""
     path = tmp_path / "1-2.records"
@@ -220,10 +196,3 @@ def test_records_are_read_while_they_are_written(tmp_path: Path) -> None:
         assert records.read_from(path, 3)[:, 1].tolist() == list(range(4, written + 1))
     path.write_bytes(rows.tobytes() + b"cut")
     assert len(records.read_from(path)) == 7
-
-
-def test_a_line_that_was_cut_off_is_lost(tmp_path: Path) -> None:
-    """A process that is killed while it writes loses that line and no other."""
-    (tmp_path / "1-2.jsonl").write_bytes(b'{"what": "versions"}\n{"what": "iterator", "ma')
-    (process,) = records.read(tmp_path)
-    assert [line["what"] for line in process.said] == ["versions"]

@@ -18,13 +18,14 @@ from feedrate.store import runs
 PLANTED = {
     "no workers": ["--workers", "0", "--sample-ms", "2", "--steps", "90"],
     "fork": ["--workers", "2", "--sample-ms", "3", "--steps", "110"],
-    "iterable": ["--workers", "2", "--sample-ms", "3", "--steps", "120", "--kind", "iterable", "--shape", "heavy"],
-    "spawn": ["--workers", "2", "--sample-ms", "3", "--steps", "120", "--method", "spawn"],
-    "forkserver": ["--workers", "1", "--sample-ms", "2", "--steps", "120", "--method", "forkserver"],
+    "spawn": [
+        *["--workers", "2", "--sample-ms", "3", "--steps", "120", "--method", "spawn"],
+        *["--kind", "iterable", "--shape", "heavy"],
+    ],
 }
 """Trainings whose costs are planted; the first two are of one data set, so that their pace differs by the workers."""
 slow = pytest.mark.slow
-KINDS = ["no workers", "fork", *(pytest.param(kind, marks=slow) for kind in list(PLANTED)[2:])]
+KINDS = ["fork", *(pytest.param(kind, marks=slow) for kind in ("no workers", "spawn"))]
 
 
 class Planted:
@@ -77,11 +78,9 @@ def test_the_planted_line_is_found(planted: Planted, kind: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "settings"),
     [
-        ("no workers", {"num_workers": 0, "prefetch_factor": None, "iterable": False}),
+        pytest.param("no workers", {"num_workers": 0, "prefetch_factor": None, "iterable": False}, marks=slow),
         ("fork", {"num_workers": 2, "prefetch_factor": 2, "iterable": False, "start_method": "fork"}),
-        pytest.param("iterable", {"num_workers": 2, "iterable": True}, marks=slow),
-        pytest.param("spawn", {"num_workers": 2, "start_method": "spawn"}, marks=slow),
-        pytest.param("forkserver", {"num_workers": 1, "start_method": "forkserver"}, marks=slow),
+        pytest.param("spawn", {"num_workers": 2, "start_method": "spawn", "iterable": True}, marks=slow),
     ],
 )
 def test_the_loader_is_named(planted: Planted, kind: str, settings: dict[str, Any]) -> None:
@@ -96,19 +95,18 @@ def test_the_loader_is_named(planted: Planted, kind: str, settings: dict[str, An
 
 def test_a_script_is_a_run(planted: Planted) -> None:
     """The record is a run as any other: valid, a cell of the script's name and settings, a block a stretch."""
-    for kind, workers in (("no workers", 0), ("fork", 2)):
-        _, report, run = planted[kind]
-        checked = validator.check(run.folder, planted.place.results)
-        assert checked.valid, checked.findings
-        trials = run.table("trials")
-        assert set(trials["workload"]) == {"script"}
-        assert set(trials["script"]) == {"planted"}
-        assert set(trials["mode"]) == {"train"}
-        assert set(trials["num_workers"]) == {workers}
-        assert set(trials["batch_size"]) == {8}
-        assert len(set(trials["cell_id"])) == 1
-        assert list(trials["block"]) == list(range(report["pacing"]["stretches"]))
-        assert trials["steps"].sum() == report["pacing"]["steps"]
+    _, report, run = planted["fork"]
+    checked = validator.check(run.folder, planted.place.results)
+    assert checked.valid, checked.findings
+    trials = run.table("trials")
+    assert set(trials["workload"]) == {"script"}
+    assert set(trials["script"]) == {"planted"}
+    assert set(trials["mode"]) == {"train"}
+    assert set(trials["num_workers"]) == {2}
+    assert set(trials["batch_size"]) == {8}
+    assert len(set(trials["cell_id"])) == 1
+    assert list(trials["block"]) == list(range(report["pacing"]["stretches"]))
+    assert trials["steps"].sum() == report["pacing"]["steps"]
 
 
 def test_the_report_stays_at_home(planted: Planted) -> None:
@@ -126,6 +124,7 @@ def test_the_report_stays_at_home(planted: Planted) -> None:
     assert not [name for name, data in prepared.files.items() if str(planted.place.folder).encode() in data]
 
 
+@slow
 def test_two_runs_of_a_script_are_compared(planted: Planted) -> None:
     """Runs of one script with other settings are one cell; the ratio is that of the script's own clocks."""
     (before, _, a), (after, _, b) = planted["no workers"], planted["fork"]

@@ -25,13 +25,6 @@ def test_the_present_setting_is_among_them() -> None:
     assert odd in settings(odd, Asked(), TWO_CORES, cuda=False)
 
 
-def test_batch_sizes_change_only_when_asked_for() -> None:
-    """They change what is trained."""
-    assert {each.batch_size for each in settings(PRESENT, Asked(), TWO_CORES, cuda=False)} == {None}
-    own = settings(Setting(0, batch_size=32), Asked(batch_sizes=(32, 64)), TWO_CORES, cuda=False)
-    assert {each.batch_size for each in own} == {32, 64}
-
-
 def test_pinning_is_a_question_of_cuda_alone() -> None:
     """Without a device there is nothing to pin for."""
     assert {each.pin_memory for each in settings(PRESENT, Asked(), TWO_CORES, cuda=True)} == {False, True}
@@ -52,14 +45,6 @@ def test_what_does_not_fit_is_left_out_with_the_reason() -> None:
     assert "8 workers × 4 batches of 200 MiB do not fit in /dev/shm" in reasons[Setting(8, 4)]
     assert Setting(1, 4) not in reasons
     assert PRESENT not in reasons
-
-
-def test_memory_of_workers_counts() -> None:
-    """Workers of 3 GB each do not fit into 8 GB by the dozen."""
-    machine = Machine(2, memory_bytes=8 << 30, shm_bytes=None, worker_bytes=3 << 30)
-    reasons = dict(fitting(settings(PRESENT, Asked(), machine, cuda=False), machine, PRESENT))
-    assert "of their own do not fit in memory" in reasons[Setting(12, 2)]
-    assert Setting(2, 2) not in reasons
 
 
 @pytest.mark.parametrize(("sizes", "methods"), [("32,many", ""), ("0", ""), ("", "clone")])

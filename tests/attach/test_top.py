@@ -11,11 +11,8 @@ from pathlib import Path
 
 import pytest
 from attaching import Place, ended, wait_for
-from typer.testing import CliRunner
 
 from feedrate.attach import profiler, top
-from feedrate.attach.profiler import HotLine
-from feedrate.cli import app
 from feedrate.schema.errors import EnvironmentFault, InputError
 
 
@@ -83,18 +80,3 @@ def test_a_process_of_another_user_is_said_with_what_allows_it(tmp_path: Path, m
         monkeypatch.setattr(os, "geteuid", lambda user=user: user)
         with pytest.raises(EnvironmentFault, match=rf"feedrate {words}.* SYS_PTRACE; .* sudo sysctl"):
             top.look(1, 0.3)
-
-
-def test_the_command_prints_what_was_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Waits, workers, lines and machine are a line each."""
-    lines = (HotLine("/home/me/data.py", 7, "get", "image = decode(data)", 0.6),)
-    found = top.Seen(12, 30, 1500, 0.4, 2, 0.9, lines, {"workers_cpu_pct": 150.0, "gpu_util_pct": 30.0})
-    monkeypatch.setattr(top, "look", lambda *_: found)
-    done = CliRunner().invoke(app, ["top", "12"])
-    assert [" ".join(line.split()) for line in done.output.splitlines()] == [
-        "feedrate: process 12, 30 s, 1,500 samples",
-        "data waits for data 40 % of the time",
-        "workers 2 workers, preparing batches 90 % of the time",
-        "line 60 % of preparing /home/me/data.py:7 image = decode(data)",
-        "machine CPU: workers 150 %; GPU: 30 %",
-    ]

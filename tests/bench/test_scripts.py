@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from feedrate.bench import scripts
-from feedrate.schema.errors import TrialError
 from feedrate.schema.window import warm_up_steps
 from feedrate.store.bench_record import WatchedScript, predictions
 
@@ -83,15 +82,6 @@ def test_feedrate_is_away_in_every_other_epoch(tmp_path: Path) -> None:
     assert {len(walls) for turn in turns for walls in turn.values()} == {30}
     (report,) = tmp_path.glob("*/*.report.json")
     assert json.loads(report.read_text())["loader"]["steps"] == 4 * 30
-
-
-@pytest.mark.slow
-def test_a_script_that_fails_gives_no_figure(tmp_path: Path) -> None:
-    """What an earlier script wrote is not taken for its own."""
-    planted = scripts.Planted(tmp_path)
-    (tmp_path / "planted.json").write_text('{"walls": [1.0]}', encoding="utf-8")
-    with pytest.raises(TrialError, match="ended with status 2"):
-        scripts.watch(planted, scripts.Costs("some", {"kind": "neither"}), 0, "fork")
 
 
 @pytest.mark.slow

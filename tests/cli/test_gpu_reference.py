@@ -18,9 +18,8 @@ import bare
 import psutil
 import pytest
 from rich.console import Console
-from typer.testing import CliRunner
 
-from feedrate.cli import app, gpu_reference
+from feedrate.cli import gpu_reference
 from feedrate.machine import packages
 from feedrate.machine.probes import gpu
 from feedrate.plan import cells, matrix, request, schedule
@@ -51,23 +50,19 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("step", ["tests", "reference"])
-def test_it_runs_where_little_is_installed(python: Path, step: str, tmp_path: Path) -> None:
+def test_it_runs_where_little_is_installed(python: Path, tmp_path: Path) -> None:
     """In another Python, without .venv and optional formats; a run is valid, and what is left out is said."""
     (tmp_path / "matrix.yaml").write_text(MATRIX)
     out = tmp_path / "out"
-    words = f"--step {step} --out {out} --matrix {tmp_path / 'matrix.yaml'} --data-root {tmp_path / 'data'}"
+    words = f"--step reference --out {out} --matrix {tmp_path / 'matrix.yaml'} --data-root {tmp_path / 'data'}"
     command = ["make", "gpu-reference", f"PYTHON={python}", f"ARGS={words}"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert f"{step}: done; kept in {out}/{step}.tar.gz" in done.stdout
-    assert (out / f"{step}.txt").read_text() in done.stdout
-    with tarfile.open(out / f"{step}.tar.gz") as archive:
+    assert f"reference: done; kept in {out}/reference.tar.gz" in done.stdout
+    assert (out / "reference.txt").read_text() in done.stdout
+    with tarfile.open(out / "reference.tar.gz") as archive:
         assert not any(member.uname or member.uid for member in archive)
         archive.extractall(tmp_path / "unpacked", filter="data")
-    if step == "tests":
-        assert (tmp_path / "unpacked/tests.txt").is_file()
-        return
     assert "storage_format hdf5 needs h5py (pip install h5py)" in " ".join(done.stdout.split())
     (run,) = runs.runs(tmp_path / "unpacked" / "results")
     assert set(run.table("trials")["storage_format"].dropna()) == {"png"}
@@ -96,27 +91,6 @@ def test_what_is_printed_is_kept_as_it_comes(status: int, tmp_path: Path, capfd:
     thread.join()
     assert ended == [status]
     assert capfd.readouterr().out == printed.read_text() == "first\n"
-
-
-OLD = """
-import warnings
-import pytest
-
-@pytest.mark.gpu
-def test_old(pytestconfig):
-    warnings.warn("gone in the next version", DeprecationWarning)
-    if pytestconfig.pluginmanager.hasplugin("timeout"):
-        assert pytestconfig.getini("timeout") in ("0", 0)
-"""
-
-
-@pytest.mark.slow
-def test_another_environment_fails_no_test(tmp_path: Path) -> None:
-    """What other versions deprecate fails nothing, nor does a slow GPU where pytest-timeout is there."""
-    (tmp_path / "test_old.py").write_text(OLD)
-    command = (*gpu_reference._PYTEST[:-1], "-c", "pyproject.toml", "-p", "no:xdist", str(tmp_path / "test_old.py"))
-    assert gpu_reference.run_command(tmp_path / "tests.txt", command) == 0, (tmp_path / "tests.txt").read_text()
-    assert "1 passed" in (tmp_path / "tests.txt").read_text()
 
 
 def planned(profile: str = "gpu") -> request.LocalPlan:
@@ -191,17 +165,6 @@ def test_nothing_that_the_tests_started_outlives_them(tmp_path: Path, monkeypatc
         signal.signal(signal.SIGTERM, before)
     child = int(noted.read_text())
     assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
-
-
-@pytest.mark.parametrize("ignored", [False, True])
-def test_a_terminal_that_closes_ends_it(ignored: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As Ctrl-C does, since the tests' group would not hear of it; not where it was started with nohup."""
-    handled: list[int] = []
-    monkeypatch.setattr(gpu_reference, "make", lambda *_: 130)
-    monkeypatch.setattr(signal, "getsignal", lambda _: signal.SIG_IGN if ignored else signal.SIG_DFL)
-    monkeypatch.setattr(signal, "signal", lambda number, _: handled.append(number))
-    CliRunner().invoke(app, ["gpu-reference", "--out", str(tmp_path)])
-    assert (signal.SIGHUP in handled) is not ignored
 
 
 @pytest.mark.parametrize(

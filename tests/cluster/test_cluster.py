@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import multiprocessing
-import os
 import signal
 import subprocess
 import time
 from pathlib import Path
-from threading import Timer
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,11 +18,17 @@ from feedrate.cluster import node
 from feedrate.cluster.node import TELL_S, NodeScreen
 from feedrate.cluster.sweep import Watched, run
 from feedrate.plan.options import SweepOptions
+<<<<<<< HEAD
 from feedrate.schema.errors import InputError, TrialError
 from feedrate.store import location, runs
+=======
+from feedrate.schema.errors import InputError
+from feedrate.store import place, runs
+>>>>>>> fasttests
 from feedrate.store.clusters import ClusterFolder, NodeStatus, names
 
 
+@pytest.mark.slow
 def test_nodes_measure_the_same_in_the_same_order(tmp_path: Path) -> None:
     """Each node writes a run of its own, as a machine of its own; names stand in the cluster's folder alone."""
     matrix(tmp_path, blocks=1)
@@ -123,25 +125,6 @@ def test_a_node_whose_run_no_store_took_has_failed(tmp_path: Path, monkeypatch: 
     assert str(tmp_path / "machine" / "run") in status.note
 
 
-def test_a_node_that_is_taken_away_has_not_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A scheduler ends all processes of a job: that the template goes first is no failure, as the job starts anew."""
-    folder = ClusterFolder(tmp_path, "sweep")
-    folder.create()
-    folder.tell(NodeStatus(node=0, name="node0"))
-
-    def lose_the_template(*_: object) -> None:
-        Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()
-        raise TrialError("the template process is gone")
-
-    monkeypatch.setattr(node.request, "make", lambda *_: None)
-    monkeypatch.setattr(node.sweep, "run", lose_the_template)
-    job = multiprocessing.get_context("fork").Process(target=node.NodeSweep(SweepOptions(), PART, folder, "node0"))
-    job.start()
-    job.join()
-    assert job.exitcode == -signal.SIGKILL
-    assert [status.state for status in folder.statuses()] == ["starts"]
-
-
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
@@ -180,30 +163,6 @@ def test_slurm_sweeps_on_its_nodes(slurm: Slurm, tmp_path: Path) -> None:
     assert len(ran[0]) == 4
     assert sorted(names(tmp_path / "results").values()) == slurm.names[:3]
     assert slurm.ask("squeue", "-h") == ""
-
-
-@pytest.mark.slow
-def test_a_node_whose_daemon_dies_loses_no_trial(slurm: Slurm, tmp_path: Path) -> None:
-    """Its sweep is whole all the same; tests/cluster/test_together.py has the job of a node start anew."""
-    matrix(tmp_path, blocks=2)
-    words = ("--on", "slurm", "--nodes", "2", "--partition", "main")
-    with subprocess.Popen(command(tmp_path, *words), cwd=tmp_path, env=slurm.environment, text=True) as process:
-        folder = started(tmp_path)
-        until(lambda: folder.statuses()[1].trials >= 5)
-        (journal,) = tmp_path.glob(f"results/{folder.statuses()[1].machine_id}/*/journal.jsonl")
-        before = journal.read_bytes().splitlines()
-        slurm.kill_daemon("node1")
-        assert process.wait(240) == 0
-    slurm.ask("slurmd", "-N", "node1")
-    ran = orders(tmp_path)
-    assert ran == [ran[0]] * 2
-    assert len(ran[0]) == 8
-    trials = runs.find(journal.parent.name, tmp_path / "results").table("trials").set_index("trial_id")
-    assert trials.index.is_unique
-    assert len(before) >= 5
-    for line in before:
-        trial = json.loads(line)["trial"]
-        assert trials.loc[trial["trial_id"], "samples_per_s"] == trial["samples_per_s"]
 
 
 @pytest.mark.slow

@@ -195,7 +195,7 @@ def test_slurm_s_nodes_train_one_model(slurm: Slurm, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_node_that_is_taken_away_comes_back(slurm: Slurm, tmp_path: Path) -> None:
     """The others wait for it, and it goes on with them; no trial that ended is lost or there twice, no job is left."""
-    matrix(tmp_path, blocks=3, window_s=1, batch_size=2, num_workers=0, nodes=NODES)
+    matrix(tmp_path, blocks=3, window_s=0.5, batch_size=2, num_workers=0, nodes=NODES)
     words = (*SLURM, "--nodes", "3", "--partition", "main")
     with subprocess.Popen(command(tmp_path, *words), cwd=tmp_path, env=slurm.environment, text=True) as process:
         folder = started(tmp_path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import itertools
-import os
 import resource
 import shutil
 import signal
@@ -18,12 +17,10 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
-import pooch
 import pytest
 from PIL import Image as PILImage
 
 from feedrate.downloads import crops, div2k, transfer
-from feedrate.machine import linux
 from feedrate.schema.errors import DataError, EnvironmentFault, InputError
 
 Fetch = Callable[..., Path]
@@ -185,15 +182,6 @@ def test_disk(fetch: Fetch, served: Any, tmp_path: Path, screen: Any) -> None:
     assert served.asked == [0, 20_000]
 
 
-def test_interrupted_check(fetch: Fetch, served: Any) -> None:
-    """Ctrl-C while a finished archive is checked costs no byte of it; nor do file systems without links matter."""
-    with patch.object(pooch.core, "hash_matches", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
-        fetch()
-    with patch.object(Path, "symlink_to", side_effect=OSError):
-        check(fetch())
-    assert served.asked == [0]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 @pytest.mark.parametrize("sign", ["DIV2K_train_HR.zip.part", "DIV2K_train_HR_sub/.*.tmp/*.png"])
@@ -210,10 +198,3 @@ def test_interrupted(served: Any, fetch: Fetch, tmp_path: Path, how: signal.Sign
     assert how is signal.SIGKILL or "Interrupted. What is there is kept: the same command continues." in text
     assert "Traceback" not in text
     check(fetch())
-
-
-def test_killed_worker(fetch: Fetch, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that is killed, as for want of memory, ends the cutting with an error."""
-    monkeypatch.setattr(linux, "die_with_parent", os._exit)
-    with pytest.raises(EnvironmentFault, match=r"a process that cut photographs was killed; .*same command continues"):
-        fetch()

@@ -58,7 +58,7 @@ def test_truncated_anywhere(storage: ModuleType, tmp_path: Path) -> None:
     random, last = np.random.default_rng(0), tmp_path / "last"
 
     def cut_and_read() -> None:
-        for number in range(40):
+        for number in range(12):
             root = tmp_path / f"cut{number}"  # a library may remember what it read under a name
             shutil.copytree(tmp_path / "set", root)
             files = packed_files(root)

@@ -43,11 +43,6 @@ def packed(name: str, root: Path) -> Reader | Stream:
     return opened
 
 
-def test_which_formats_hold_files() -> None:
-    """Those that hold encoded files, whatever their size; those of one size for all do not."""
-    assert OF_FILES == ["arrow", "folder", "lmdb", "recordio", "tfrecord", "webdataset"]
-
-
 @pytest.mark.parametrize("name", OF_FILES)
 def test_files_come_back(name: str, tmp_path: Path) -> None:
     """Every byte of every file, in memory of the caller's, also from a reader that was pickled."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import threading
 from pathlib import Path
 
 import h5py
@@ -43,16 +42,6 @@ def test_reads_into_callers_memory(packed: tuple[PixelReader, list[Sample]], as_
         assert pixels.tobytes() == b"".join(field.tobytes() for field in samples[index])
 
 
-@pytest.mark.parametrize("wrong", [0, 1, SIZE - 1, SIZE + 1])
-def test_buffer_of_another_length(packed: tuple[PixelReader, list[Sample]], wrong: int) -> None:
-    """A buffer that is too short or too long is refused, and no byte beyond it is touched."""
-    reader, _ = packed
-    memory = np.full(SIZE + 64, 7, np.uint8)
-    with pytest.raises(DataError, match="run again"):
-        reader.read_into(3, memory[:wrong])
-    assert (memory[wrong:] == 7).all()
-
-
 def test_libraries_read_the_files(tmp_path: Path) -> None:
     """What version 1 has always written: each container's own library, with its defaults, finds pixels in order."""
     samples = make(40, SHAPES)
@@ -75,17 +64,6 @@ def test_libraries_read_the_files(tmp_path: Path) -> None:
     array = zarr.open_array(tmp_path / "zarr" / "pixels.zarr", mode="r")
     assert array.chunks == (1, SIZE)
     assert [row.tobytes() for row in array[:]] == pixels
-
-
-@pytest.mark.parametrize("readahead", [True, False])
-def test_lmdb_readahead(tmp_path: Path, readahead: bool) -> None:
-    """The knob reaches the kernel: the map is advised to be read at random, or is not."""
-    samples = make(3, SHAPES)
-    reader = pack("lmdb", tmp_path, samples, readahead=readahead)
-    assert equal(reader[2], samples[2])
-    described = Path("/proc/self/smaps").read_text().split(str(tmp_path / "data.mdb"))[1]
-    flags = next(line for line in described.splitlines() if line.startswith("VmFlags"))
-    assert ("rr" not in flags.split()) == readahead
 
 
 def test_lz4_notices_damage(tmp_path: Path) -> None:
@@ -134,25 +112,6 @@ def test_hdf5_without_locks(tmp_path: Path) -> None:
     with (tmp_path / "pixels.h5").open("r+b") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         assert equal(reader[1], samples[1])
-
-
-def test_hdf5_reads_a_chunk_once_in_order(tmp_path: Path) -> None:
-    """The chunk cache holds what is read in order: the file is not read again for each sample of a chunk."""
-    reader = pack("hdf5_chunked", tmp_path, make(64, ((64, 64, 3),)))
-
-    def bytes_read(order: list[int]) -> int:
-        def total() -> int:
-            return int(next(line for line in io.read_text().splitlines() if line.startswith("rchar")).split()[1])
-
-        io = Path(f"/proc/self/task/{threading.get_native_id()}/io")
-        begun = total()
-        for index in order:
-            reader.read(index)
-        return total() - begun
-
-    size = (tmp_path / "pixels.h5").stat().st_size
-    assert bytes_read(list(range(64))) < 1.5 * size
-    assert bytes_read([index for turn in range(16) for index in range(turn, 64, 16)]) > 8 * size
 
 
 def test_zarr_invents_no_pixels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -122,16 +122,6 @@ def test_an_error_is_raised_where_its_batch_is_waited_for(loader: str, workers: 
     assert not workers or "in decode" in str(caught.value)
 
 
-@pytest.mark.usefixtures("nothing_left")
-@pytest.mark.parametrize(("loader", "workers"), WITH_WORKERS)
-def test_an_iterator_that_is_dropped_leaves_nothing(loader: str, workers: int) -> None:
-    """Without end, with work dealt and work under way: its workers end once nobody asks any more."""
-    batches = iter(loaded(loader, workers, Batches(COUNT, SIZE, 0), prefetch_factor=4))
-    list(islice(batches, 5))
-    assert len(psutil.Process().children()) + threading.active_count() > workers
-    del batches
-
-
 @pytest.mark.parametrize("storage_format", READ_ONE_BY_ONE)
 def test_every_loader_gives_the_same_batches(
     job: Callable[..., Job], fetch: Callable[[Job, int], list[Batch]], storage_format: str

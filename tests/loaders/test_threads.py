@@ -59,23 +59,6 @@ def test_no_more_than_the_stock_is_prepared_ahead() -> None:
     del batches
 
 
-def test_workers_compute_with_one_thread_and_the_training_keeps_its_own() -> None:
-    """As PyTorch's worker processes do; the training process' threads stay as many as they were."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        counted = ThreadLoader([lambda _: Batch((), bytes([torch.get_num_threads()]))] * 3, [[0]] * 6, 1)
-        assert {batch.stamps for batch in counted} == {b"\x01"}
-        assert torch.get_num_threads() == 2
-        later: list[int] = []  # autograd's and other threads that begin after the workers
-        beginner = threading.Thread(target=lambda: later.append(torch.get_num_threads()))
-        beginner.start()
-        beginner.join()
-        assert later == [2]
-    finally:
-        torch.set_num_threads(before)
-
-
 def test_pinning_is_done_by_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every tensor of a batch, and only where the cell asks for it."""
     by: list[str] = []

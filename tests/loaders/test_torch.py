@@ -23,17 +23,16 @@ FAMILY = {"fork": 2, "spawn": 3, "forkserver": 4}
 """Start method to the processes below a trial with two workers: a tracker of semaphores, a server."""
 
 
-@pytest.mark.parametrize(("method", "kept"), [("spawn", True), ("forkserver", False)])
 def test_new_interpreters_give_the_same_batches_epoch_after_epoch(
-    job: Callable[..., Job], fetch: Callable[[Job, int], list[Batch]], method: str, kept: bool
+    job: Callable[..., Job], fetch: Callable[[Job, int], list[Batch]]
 ) -> None:
-    """One that got everything in a pickle reads what this process reads; kept workers and new ones."""
-    workers = job(num_workers=1, epoch_steps=3, start_method=method, persistent_workers=kept)
+    """One that got everything in a pickle reads what this process reads; workers are kept."""
+    workers = job(num_workers=1, epoch_steps=3, start_method="spawn", persistent_workers=True)
     ours, theirs = ([batch.fields[0].numpy().tobytes() for batch in fetch(one, 5)] for one in (job(), workers))
     assert theirs == ours
 
 
-@pytest.mark.parametrize("method", FAMILY)
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
 def test_a_trial_leaves_nothing_behind(runner: Runner, method: str) -> None:
     """Neither workers nor their server nor the tracker of their semaphores; start-up is in its column."""
     before = {process.pid for process in psutil.Process().children(recursive=True)}
@@ -49,10 +48,10 @@ def test_a_trial_leaves_nothing_behind(runner: Runner, method: str) -> None:
     assert len(family) == FAMILY[method]
     assert not any(psutil.pid_exists(pid) for pid in family)
     assert {process.pid for process in psutil.Process().children(recursive=True)} == before
-    assert answer.result["row"]["startup_ns"] > 1e9 or method == "fork"
+    assert answer.result["row"]["startup_ns"] > 1e9
 
 
-@pytest.mark.parametrize("method", FAMILY)
+@pytest.mark.parametrize("method", ["fork", "forkserver"])
 def test_workers_are_gone_when_the_training_process_is_killed(runner: Runner, method: str) -> None:
     """By SIGKILL, at which it can do nothing itself: within four seconds no worker, server or tracker is left."""
     left: list[psutil.Process] = []

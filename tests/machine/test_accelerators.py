@@ -58,13 +58,6 @@ def test_what_pytorch_would_use_is_named(
     assert found is None if said is None else said in str(found)
 
 
-def test_a_pytorch_without_a_version_is_for_nothing(tmp_path: Path) -> None:
-    """Neither is one that is not there."""
-    root, torch = plant(tmp_path, ROCM, AMD, "dev/kfd")
-    (torch / "version.py").unlink()
-    assert accelerators.unmeasured(root, torch) is None
-
-
 def test_the_cpu_is_measured_beside_another_accelerator_only_if_somebody_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

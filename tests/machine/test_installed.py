@@ -6,14 +6,12 @@ import ctypes
 import importlib.util
 import os
 import re
-import runpy
 import subprocess
 import sys
 import tomllib
 from importlib import metadata
 from itertools import chain
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from packaging.requirements import Requirement
@@ -104,18 +102,6 @@ def refused(*words: str, **environment: str) -> str:
     return done.stderr
 
 
-def test_a_python_without_packages_says_so() -> None:
-    """No traceback where not even the command line can be read; each command names its own way out."""
-    own = ", ".join(packages.COMMAND.values())
-    others = refused("-S", "-m", "feedrate", "plan", PYTHONPATH=SOURCE)
-    assert f"lacks {own}; " in others
-    assert "or type make commands, which make an environment of their own" in others
-    reference = refused("-S", "-m", "feedrate", "gpu-reference", PYTHONPATH=SOURCE)
-    assert f"lacks {own}, {', '.join((*packages.MEASURING.values(), *packages.IN_TURN.values()))}" in reference
-    assert "or name another Python (PYTHON=)" in reference
-    assert "make commands" not in reference
-
-
 @pytest.mark.parametrize(
     ("named", "told"),
     [("pydantic-1.10.2", "has pydantic 1.10.2; expected"), ("other-1", "cannot import name .* from 'pydantic'")],
@@ -131,14 +117,6 @@ def test_a_package_that_cannot_be_used_is_named(command: str, named: str, told: 
     assert re.search(told, refused("-m", "feedrate", command, PYTHONPATH=f"{tmp_path}:{SOURCE}"))
 
 
-def test_a_defect_of_feedrate_is_not_taken_for_a_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What cannot be imported from feedrate itself is a traceback."""
-    monkeypatch.setitem(sys.modules, "feedrate.cli", ModuleType("feedrate.cli"))
-    monkeypatch.setattr(sys, "argv", ["feedrate", "plan"])
-    with pytest.raises(ImportError, match=r"feedrate\.cli"):
-        runpy.run_module("feedrate", run_name="__main__")
-
-
 def test_a_python_that_is_too_old_is_told(tmp_path: Path) -> None:
     """Before anything of feedrate is read, which such a Python may not be able to."""
     (tmp_path / "python").write_text("#!/bin/sh\n[ $1 = -V ] && echo Python 3.10.1\nexit 1\n")
@@ -148,3 +126,15 @@ def test_a_python_that_is_too_old_is_told(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "needs Python 3.11 or newer" in done.stdout
     assert "Python 3.10.1" in done.stdout
+
+
+def test_a_python_without_packages_says_so() -> None:
+    """No traceback where not even the command line can be read; each command names its own way out."""
+    own = ", ".join(packages.COMMAND.values())
+    others = refused("-S", "-m", "feedrate", "plan", PYTHONPATH=SOURCE)
+    assert f"lacks {own}; " in others
+    assert "or type make commands, which make an environment of their own" in others
+    reference = refused("-S", "-m", "feedrate", "gpu-reference", PYTHONPATH=SOURCE)
+    assert f"lacks {own}, {', '.join((*packages.MEASURING.values(), *packages.IN_TURN.values()))}" in reference
+    assert "or name another Python (PYTHON=)" in reference
+    assert "make commands" not in reference

@@ -74,11 +74,3 @@ def test_where_no_group_can_be_made_it_says_why(monkeypatch: pytest.MonkeyPatch)
         memory_limit.group(8),
     ):
         pass
-
-
-def test_a_group_that_nobody_can_enter_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A group that could be made is not enough: a process enters it before anything is called possible."""
-    monkeypatch.setattr(memory_limit, "_home", lambda: (tmp_path, "memory.max"))
-    monkeypatch.setattr(memory_limit.Group, "entry", property(lambda group: group.folder / "gone" / "cgroup.procs"))
-    monkeypatch.setattr(memory_limit, "GONE_S", 0)
-    assert "no process may enter" in (memory_limit.missing() or "")

@@ -17,7 +17,6 @@ from beside import tried
 from feedrate.machine import quiet
 from feedrate.machine.probes import procfs
 from feedrate.machine.probes.host import HostProbe
-from feedrate.machine.probes.noise import RULES
 from feedrate.machine.quiet import Quietness, look, wait
 
 PSI = "some avg10=0.00 avg60=0.00 avg300=0.00 total={}\n"
@@ -124,11 +123,6 @@ def test_a_gpu_that_others_use_is_not_quiet(
     assert seen.numbers["gpu_foreign_processes"] == (None if computing is None else len(computing))
 
 
-def test_every_rule_that_an_idle_machine_can_break_has_a_sentence() -> None:
-    """All but the one about a trial's own halves."""
-    assert set(quiet._SENTENCES) == {rule.limits[0].measure for rule in RULES} - {"halves_apart_pct"}
-
-
 @pytest.mark.parametrize(
     ("until", "limit_s", "quiet", "slept", "lines"),
     [
@@ -177,15 +171,6 @@ def test_a_real_process_is_seen_and_named(burner: subprocess.Popen[str]) -> None
     assert name is not None
     assert name in seen.reasons[0]
     assert str(name) not in json.dumps(seen.numbers)
-
-
-def test_our_own_cpu_is_not_foreign(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What this process used itself while it looked is not others'."""
-    machine.rates = {"cores": 0.5}
-    monkeypatch.setattr("feedrate.machine.probes.host.time.process_time_ns", lambda: round(machine.busy_s * 1e9))
-    seen = look(machine.probe, None)
-    assert seen.quiet
-    assert seen.numbers["cpu_util_pct"] == 25
 
 
 def test_names_cannot_draw_on_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,15 +54,6 @@ def test_the_disks_own_value_comes_back(setting: Path, ends: type[BaseException]
     assert not kept(setting).exists()
 
 
-def test_nothing_is_written_where_it_is_so_already(setting: Path) -> None:
-    """A disk that reads ahead so far already needs no right to write."""
-    setting.chmod(0o400)
-    before = setting.stat().st_mtime_ns
-    with read_ahead.limit(setting, 8192):
-        pass
-    assert setting.stat().st_mtime_ns == before
-
-
 def test_two_do_not_set_it_at_once(setting: Path) -> None:
     """A second value would be taken for the disk's own: it is refused, and the first goes on and is set back."""
     with read_ahead.limit(setting, 128):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import subprocess
 import sys
@@ -61,14 +60,6 @@ def test_replicas_are_shared_out_among_nodes_and_devices(tmp_path: Path, place: 
     assert sorted((str(c.axes["parallel"]), c.axes["nodes"], c.axes["world_size"]) for c in plan.cells) == kept
     assert sum(each.count for each in plan.excluded) == 8 - len(kept)
     assert not plan.ceilings
-
-
-def test_nodes_matter_where_something_is_loaded(tmp_path: Path) -> None:
-    """The ceiling of a loader is one of as many nodes, that of computing of none."""
-    plan = expand(tmp_path, "{mode: [train, compute], nodes: [1, 2]}", nodes=2)
-    cells = [(str(cell.axes["mode"]), cell.axes.get("nodes")) for cell in plan.all_cells]
-    assert cells == [("train", 1), ("train", 2), ("compute", None), ("load", 1), ("load", 2)]
-    assert "nodes: " in plan.merged[0].reason
 
 
 def test_merging_is_said_with_its_reason(tmp_path: Path) -> None:
@@ -149,19 +140,6 @@ def test_what_cannot_run_is_excluded_with_its_reason(line: str, tmp_path: Path) 
     assert len(plan.cells) == 1
     assert [c.count for c in plan.excluded] == [1]
     assert reason in plan.excluded[0].reason
-
-
-@pytest.mark.parametrize(("workload", "fields"), [("synthetic", 2), ("pets", 1)])
-def test_what_is_read_around_a_sample_is_weighed_against_its_size(tmp_path: Path, workload: str, fields: int) -> None:
-    """A third of a set is read at most: what comes with each sample may be 60 % of it, not a byte more."""
-    (tmp_path / schedule.PETS_FOLDER / "annotations").mkdir(parents=True)
-    (tmp_path / schedule.PETS_FOLDER / "annotations" / "trainval.txt").touch()
-    least = math.ceil(math.sqrt((128 << 10) / 0.6 / (3 * fields)))
-    axes = f"mode: load, {COLD}, storage_format: lmdb, batch_size: 8, num_workers: 2, read_ahead_kib: 128"
-    slices = f"{{{axes}, workload: {workload}, patch_size: [480, {least}, {least - 1}]}}"
-    plan = expand(tmp_path, slices, read_ahead_bytes=8 << 20)
-    assert [cell.axes["patch_size"] for cell in plan.cells] == [480, least]
-    assert "128 KiB are read around each sample of 211 KiB" in plan.excluded[0].reason
 
 
 def test_a_missing_library_excludes_its_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,14 +225,6 @@ def test_ceilings_are_planned_once_for_all_cells_that_share_them(tmp_path: Path)
     slices = "{pin_memory: [false, true], non_blocking: [false, true]}"
     cuda = expand(tmp_path, slices, device="cuda")
     assert sorted(str(cell.axes["mode"]) for cell in cuda.ceilings) == ["compute", *["copy"] * 4, *["load"] * 2]
-
-
-def test_the_control_cell_feels_the_machine(tmp_path: Path) -> None:
-    """It sleeps through no emulated step, has no workers, and is otherwise the plainest."""
-    slices = "{step: emulated, batch_size: 32}, {batch_size: [8, 32], num_workers: [0, 2], storage_format: [png, lmdb]}"
-    control = expand(tmp_path, slices).control.axes
-    assert (control["step"], control["num_workers"], control["batch_size"]) == ("real", 0, 32)
-    assert control["storage_format"] == "png"
 
 
 def test_blocks_are_predicted_from_the_spread_seen_before(tmp_path: Path) -> None:

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
-import math
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from feedrate.plan import cells as expanding
 from feedrate.plan import matrix, schedule, suite
@@ -18,12 +13,9 @@ from feedrate.plan.claim import (
     Claim,
     Effect,
     Part,
-    Values,
     cell_on,
     change,
     pair,
-    slope,
-    terms,
     untestable,
     validate,
 )
@@ -92,13 +84,6 @@ def test_what_cannot_be_tested_is_refused(wrong: Claim, words: list[str]) -> Non
     assert all(word in str(caught.value) for word in words)
 
 
-@pytest.mark.parametrize(("needs", "accepted"), [("cpu", False), ("cuda", True), ("gpus", True)])
-def test_sides_must_differ_where_a_claim_is_tested(needs: str, accepted: bool) -> None:
-    """Pinning differs on CUDA alone: the claim is refused unless it needs that."""
-    with nullcontext() if accepted else pytest.raises(InputError, match="are the same cell with mode=train on cpu"):
-        validate(claim(PINNING, needs=needs), "suites/x.py")
-
-
 def test_a_suite_with_no_cell_that_can_run_is_refused(tmp_path: Path) -> None:
     """What needs a CUDA device sweeps nothing on a CPU, and says so."""
     asked = {part["device"] for each in suite.load("transfer").claims for part in slices_of([each])}
@@ -106,31 +91,6 @@ def test_a_suite_with_no_cell_that_can_run_is_refused(tmp_path: Path) -> None:
     wanted = matrix.load(plugins.ROOT / "matrix.yaml", only="transfer")
     with pytest.raises(InputError, match=r"no cell can run here: \d+ × wanted on cuda only; this machine has cpu"):
         expanding.expand(wanted, schedule.Host("cpu", tmp_path))
-
-
-@given(
-    st.lists(st.integers(1, 4096), min_size=3, max_size=6, unique=True).map(sorted),
-    st.floats(-2, 2),
-    st.floats(-5, 5),
-)
-def test_a_series_is_fitted_by_least_squares(values: list[int], exponent: float, level: float) -> None:
-    """Metrics on a power law give 2 to its exponent, whatever their level; for a doubling of the axis."""
-    effect = slope("batch_size", values, {"mode": "load"})
-    logs = [level + exponent * math.log(value) for value in values]
-    fitted = sum(weight * log for (weight, _), log in zip(effect.steps, logs, strict=True))
-    assert fitted == pytest.approx(exponent * math.log(2), abs=1e-9)
-
-
-@given(st.integers(1, 4), st.integers(0, 3))
-def test_weights_add_up_to_nothing(cases: int, against: int) -> None:
-    """A machine that is faster in all cells by the same factor changes no effect; each cell is listed once."""
-    held: list[Values] = [{"mode": "load", "batch_size": 8 * (case + 1)} for case in range(cases + against)]
-    effect = pair({"num_workers": 0}, {"num_workers": 2}, *held[:cases], against=held[cases:])
-    found = terms(effect, "cpu")
-    assert sum(term.weight for term in found) == pytest.approx(0)
-    assert len({term.cell_id for term in found}) == len(found) == 2 * (cases + against)
-    plus = sum(term.weight for term in found if term.weight > 0)
-    assert plus == pytest.approx(1 + bool(against))
 
 
 def test_photographs_stand_in_for_div2k() -> None:
@@ -159,19 +119,6 @@ def test_why_a_claim_cannot_be_tested(one: Claim, device: str, reason: str | Non
     """By what it needs, by an axis that does not apply; not because of a value that is the default anyway."""
     found = untestable(one, device)
     assert found is None if reason is None else reason in str(found)
-
-
-def test_slices_are_the_cells_of_all_effects() -> None:
-    """Sides of cases, of cases held against, and of numbers beside it; checks; on CUDA alone where it needs that."""
-    beside = Aside("more", pair(NONE, {"num_workers": 4}, LOAD))
-    effect = pair(NONE, TWO, LOAD, against=[{"mode": "train"}])
-    cells = [(part["mode"], part["num_workers"]) for part in slices_of([claim(effect, asides=(beside,))])]
-    assert cells == [("load", 0), ("load", 2), ("train", 0), ("train", 2), ("load", 0), ("load", 4)]
-    assert {part["device"] for part in slices_of([claim(needs="cuda")])} == {"cuda"}
-    dearer = claim(asides=(dataclasses.replace(beside, needs="cuda"),))
-    assert [part.get("device") for part in slices_of([dearer])] == [None, None, "cuda", "cuda"]
-    assert slices_of([claim(None, facts=({"check": "next_epoch"},))]) == ({"mode": "check", "check": "next_epoch"},)
-    assert slices_of([claim(needs="disks")]) == ()
 
 
 def test_a_cuda_device_may_have_effects_of_its_own() -> None:

@@ -9,26 +9,22 @@ import numpy as np
 import pytest
 from simulations import certain
 
-from feedrate.analysis.verdicts import ALPHA
 from feedrate.plan import suite
 from feedrate.plan.claim import Claim, Part, pair, terms
 from feedrate.plan.claim_selection import (
     ERROR,
     FACT_TRIALS,
     GROWS_AFTER,
-    LEAST_BLOCKS,
-    VERDICT_ERROR,
     ClaimTracker,
     PlannedClaim,
     PlannedEffect,
     claims_of,
     plan_claims,
 )
-from feedrate.plan.stopping import Rule, half_width, t_quantile
+from feedrate.plan.stopping import Rule, t_quantile
 
 RULE = Rule(fewest=8, most=30, target=math.log1p(0.03))
 WORKERS = pair({"num_workers": 0}, {"num_workers": 2}, {"mode": "load", "workload": "synthetic"})
-MORE_WORKERS = pair({"num_workers": 0}, {"num_workers": 8}, {"mode": "load", "workload": "synthetic"})
 FIVE_TIMES = pair({"batch_size": 1}, {"batch_size": 64}, {"mode": "load", "workload": "synthetic"}, figure=5.0)
 PINNING = pair({"pin_memory": False}, {"pin_memory": True}, {"mode": "load"})
 RANKS = pair({"world_size": 1}, {"world_size": 2}, {"parallel": "ddp"})
@@ -54,14 +50,6 @@ def test_a_claim_is_planned_where_all_its_cells_run() -> None:
     assert [effect.least for effect in planned.effects] == [None, 4.0]
     assert planned.deciding == both
     assert plan(IDS, also=also) == ((), {"x": "this run leaves out cells of it"})
-
-
-@pytest.mark.parametrize(("device", "effect"), [("cpu", WORKERS), ("cuda", MORE_WORKERS)])
-def test_the_effect_of_the_device_is_planned(device: str, effect: Any) -> None:
-    """A claim with larger cells for CUDA is decided by them there."""
-    cells = {term.cell_id for term in terms(effect, device)}
-    (planned,), _ = plan(cells, device=device, on_cuda=MORE_WORKERS)
-    assert planned.deciding == cells
 
 
 @pytest.mark.parametrize(
@@ -122,25 +110,6 @@ def ids(claims: list[PlannedClaim]) -> list[str]:
     return [one.id for one in claims]
 
 
-def test_values_are_weighted_sums_of_logs_in_the_blocks_that_have_all_cells() -> None:
-    """A block that lacks a side, or comes later than asked, is left out; trials of one block are averaged."""
-    tracker = told(x=(0.2, 0.1, 2))
-    (effect,) = tracker.claims[0].effects
-    tracker.add(trial("x-a", 3, 100.0))
-    tracker.add(trial("x-b", 0, 100 * math.exp(0.5)))
-    assert tracker.values(effect) == pytest.approx([0.4, 0.1])
-    assert tracker.values(effect, before=1) == pytest.approx([0.4])
-
-
-def test_another_metric_is_compared() -> None:
-    """A claim of the data wait looks at the wait; a trial that has none counts for nothing."""
-    tracker = ClaimTracker(RULE, [claim("x", "data_wait")])
-    for cell, wait in (("x-a", 4_000), ("x-b", 1_000)):
-        tracker.add(trial(cell, 0, 1.0, host_fetch_ns=wait, samples=10))
-        tracker.add(trial(cell, 1, 1.0, host_fetch_ns=None, samples=10))
-    assert tracker.values(tracker.claims[0].effects[0]) == pytest.approx([math.log(0.25)])
-
-
 def test_a_clear_effect_is_certain_after_six_blocks() -> None:
     """One of 60 % at a spread of 2 % stops; the same with a spread of 30 % goes on, and so does one of 2 %.
 
@@ -160,18 +129,6 @@ def test_a_sources_figure_is_what_certainty_is_about() -> None:
     assert ids(tracker.open(8)) == ["near"]
 
 
-@pytest.mark.parametrize(("other", "spread", "is_open"), [(0.02, 0.02, True), (0.47, 0.01, False)])
-def test_a_claim_is_as_certain_as_its_least_certain_part(other: float, spread: float, is_open: bool) -> None:
-    """It goes on, with all of its cells, as long as one part is open."""
-    first, second = claim("x").effects[0], claim("y").effects[0]
-    both = PlannedClaim("both", (first, second), frozenset((*first.weights, *second.weights)))
-    tracker = ClaimTracker(RULE, [both])
-    tell(tracker, "x", 0.47, 0.01)
-    tell(tracker, "y", other, spread)
-    assert tracker.open(8) == [both] * is_open
-    assert tracker.expected(8).keys() == (both.cells if is_open else set())
-
-
 @pytest.mark.parametrize(("other", "is_open"), [(0.02, True), (0.4, False)])
 def test_a_claim_goes_on_until_each_of_its_cases_is_decided(other: float, is_open: bool) -> None:
     """A mean that is certain may hide a case that contradicts it; with all cases clear the claim is done."""
@@ -186,16 +143,6 @@ def test_a_claim_goes_on_until_each_of_its_cases_is_decided(other: float, is_ope
     tell(tracker, "y", other, 0.02)
     assert tracker.certainty(alone) > 1
     assert bool(tracker.open(8)) == is_open
-
-
-def test_what_is_compared_with_a_longer_window_gets_one() -> None:
-    """A cell that two open claims share grows for both, and with it the other side of each."""
-    near, far = claim("near").effects[0], PlannedEffect("throughput", {"near-a": -1.0, "far-b": 1.0})
-    both = [PlannedClaim("near", (near,), frozenset(near.weights)), PlannedClaim("far", (far,), frozenset(far.weights))]
-    tracker = ClaimTracker(RULE, both)
-    tell(tracker, "near", 0.01, 0.05, GROWS_AFTER)
-    tell(tracker, "far", 0.0, 0.3, GROWS_AFTER)
-    assert tracker.grown(GROWS_AFTER) == {"near-a", "near-b", "far-b"}
 
 
 def test_windows_grow_for_what_stays_open_near_no_difference() -> None:
@@ -213,14 +160,6 @@ def test_a_narrow_interval_is_not_enough() -> None:
     assert RULE.done(tracker.values(planned.effects[0], before=8))
     assert not tracker.done(planned, before=8)
     assert tracker.done(planned)
-
-
-def test_cells_run_as_long_as_an_open_claim_wants_them() -> None:
-    """Those beside the effect too; a claim with a cell that only ever failed lets go of its others."""
-    tracker = told(x=(0.47, 0.01, 6), y=(0.0, 0.0, 0))
-    assert set(tracker.expected(6)) == {"y-a", "y-b", "y-beside"}
-    assert tracker.expected(6, dropped={"y-b"}) == {}
-    assert set(tracker.expected(0)) == {f"{name}-{cell}" for name in "xy" for cell in ("a", "b", "beside")}
 
 
 def reach(tracker: ClaimTracker, before: int, left_s: float, **seconds: float) -> list[str]:
@@ -244,27 +183,6 @@ def test_time_goes_to_what_it_can_decide_the_quickest_first() -> None:
     assert reach(tracker, 8, 2.9 + rest_s) == ["near"]
 
 
-def test_before_the_first_blocks_everything_is_in_reach() -> None:
-    """Nothing is known yet that would tell what is not."""
-    assert reach(told(x=(0.1, 0.1, 3), y=(0.0, 0.0, 0)), LEAST_BLOCKS - 1, 0.0) == ["x", "y"]
-
-
-def test_verdicts_are_forecast_at_the_error_that_they_allow() -> None:
-    """One figure in two places that must not import each other."""
-    assert pytest.approx(ALPHA) == VERDICT_ERROR
-
-
-def test_the_most_blocks_are_each_claims_own() -> None:
-    """What had to wait may run in blocks that come after the others' last; failed trials count as blocks too."""
-    tracker = told(x=(0.0, 0.03, RULE.most), late=(0.0, 0.03, 10))
-    assert set(tracker.expected(RULE.most)) == {"late-a", "late-b", "late-beside"}
-    assert min(tracker.expected(RULE.most).values()) > RULE.most
-    for block in range(10, RULE.most):
-        for side in "ab":
-            tracker.add(trial(f"late-{side}", block + 100, 1.0) | {"outcome": "timeout"})
-    assert tracker.expected(RULE.most + 200) == {}
-
-
 def test_a_fact_is_checked_twice() -> None:
     """It has no throughput; each check that ended well counts."""
     tracker = ClaimTracker(RULE, [claim("fact", None)])
@@ -286,28 +204,3 @@ def test_stopping_when_certain_is_seldom_wrong() -> None:
     strict = found.half * [t_quantile(n - 1, 1 - ERROR / claims) / t_quantile(n - 1) for n in found.n]
     wrong = (found.log - strict > margin).reshape(runs, claims).any(axis=1)
     assert 0 < wrong.mean() <= 0.04
-
-
-@pytest.mark.slow
-def test_spending_a_budget_on_what_is_in_reach_is_seldom_wrong() -> None:
-    """Eight claims whose truth lies right at the margin share 40 turns: wrong verdicts stay within the 5 % of a run.
-
-    Turns go where the interval is nearest to a verdict, a choice that could favour chance; what has crossed a margin
-    keeps its place in the row, so that it may cross back.
-    """
-    random = np.random.default_rng(3)
-    runs, wrong, claims, margin = 400, 0, 8, math.log(1.01)
-    for _ in range(runs):
-        tracker = ClaimTracker(RULE, [claim(str(k)) for k in range(claims)])
-        cells = {cell: 1.5 for one in tracker.claims for cell in one.cells}
-        logs = margin + 0.05 * random.standard_normal((claims, 60))
-        left, block = 3.0 * (claims * LEAST_BLOCKS + 40), 0
-        while left >= 3.0 and (live := tracker.in_reach(block, (), cells, left) or tracker.open(block)):
-            for one in live[: int(left // 3.0)]:
-                tracker.add(trial(f"{one.id}-a", block, 1.0))
-                tracker.add(trial(f"{one.id}-b", block, math.exp(logs[int(one.id), block])))
-                left -= 3.0
-            block += 1
-        values = [tracker.values(one.effects[0]) for one in tracker.claims]
-        wrong += any(np.mean(each) - half_width(each, 1 - 0.05 / claims) > margin for each in values)
-    assert 0 < wrong / runs <= 0.05

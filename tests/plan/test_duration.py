@@ -64,19 +64,6 @@ def test_the_first_batches_and_the_stock_count(workers: int, size: int, read_us:
     assert 0.8 <= planned / played_s(workers, 2, size * read_us / 1e6, step_ms / 1e3) <= 1.25
 
 
-def test_workers_share_the_cores() -> None:
-    """What computes takes as many times longer as there are workers for a core; what waits does not."""
-    computing, waiting = (
-        [
-            trial_s(cell_of(batch_size=256, num_workers=16, **{cost: 3000}), PROTOCOL, 3, "cpu", cores)
-            for cores in (2, 16)
-        ]
-        for cost in ("decode_us", "read_us")
-    )
-    assert computing[0] / computing[1] > 4
-    assert waiting[0] / waiting[1] == pytest.approx(1, abs=0.05)
-
-
 @pytest.mark.parametrize(
     ("change", "device", "more_s"),
     [

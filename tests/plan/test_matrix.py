@@ -7,10 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from feedrate.plan import cells as plan_cells
 from feedrate.plan import matrix, request, schedule
 from feedrate.plan.options import SweepOptions
-from feedrate.plan.stopping import contrasts
 from feedrate.schema import plugins
 from feedrate.schema.errors import InputError
 
@@ -125,45 +123,19 @@ def test_a_protocol_may_differ_by_device(tmp_path: Path) -> None:
     assert (other.window_s, other.min_steps) == (1, 9)
 
 
+<<<<<<< HEAD
 def on_cuda(profile: str, folder: Path) -> schedule.Plan:
     """What a profile of the repository's matrix.yaml becomes on a machine with a GPU."""
     wanted = matrix.load(plugins.ROOT / "matrix.yaml", profile, device="cuda")
     return plan_cells.expand(wanted, schedule.Host("cuda", folder, gpus=1, cores=16))
 
 
+=======
+>>>>>>> fasttests
 def values(found: schedule.Plan, axis: str, **where: object) -> set[object]:
     """The values of an axis among the cells that were asked for and have some others."""
     cells = [cell.axes for cell in found.cells if where.items() <= cell.axes.items()]
     return {cell[axis] for cell in cells if axis in cell}
-
-
-def test_the_gpu_profile_asks_how_many_cores_a_gpu_needs(tmp_path: Path) -> None:
-    """Eleven cells in eight minutes, five blocks at least: two models alone and fed, workers and decoders alone."""
-    found = on_cuda("gpu", tmp_path)
-    assert (len(found.cells), found.matrix.budget_s) == (11, 480)
-    assert found.blocks >= 5
-    assert {found.window_s(cell) for cell in found.cells if "model" in cell.axes} == {3}
-    for mode in ("compute", "train"):
-        assert values(found, "model", mode=mode) == {"resnet18", "resnet50"}
-    assert values(found, "num_workers", mode="load", decoder="pil") == {4, 8, 16}
-    assert values(found, "decoder", mode="load", num_workers=16) == {"pil", "torchvision", "cv2"}
-    assert values(found, "mode", decoder="nvjpeg") == {"copy", "train"}
-    assert {stage for stages in found.ceilings_of.values() for stage in stages} <= {
-        cell.cell_id for cell in found.all_cells
-    }
-    assert all(len(stages) == 3 for stages in found.ceilings_of.values())
-
-
-def test_the_reference_profile_is_the_source_s_experiment_on_a_gpu(tmp_path: Path) -> None:
-    """PNG, 16 workers, pageable memory, all its batches; from there each other setting, in windows for NVML."""
-    found = on_cuda("reference", tmp_path)
-    source = {"mode": "train", "storage_format": "png", "num_workers": 16, "pin_memory": False, "patch_size": 64}
-    assert values(found, "batch_size", **source) == {8, 16, 32, 64, 128}
-    training = {cell.cell_id: cell.axes for cell in found.cells}
-    as_source = {cell for cell, axes in training.items() if source.items() <= axes.items()}
-    changed = {pair.axis for pair in contrasts(training) if as_source & {pair.cell_a, pair.cell_b}}
-    assert changed == {"batch_size", "patch_size", "storage_format", "pin_memory", "num_workers"}
-    assert {found.window_s(cell) for cell in found.cells} == {3}
 
 
 def test_a_run_is_not_resumed_where_tf32_was_forced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import yaml
 
 from feedrate.machine.probes import gpu
 from feedrate.plan import cells, matrix, schedule, suite
@@ -71,13 +70,6 @@ def test_nodes_that_sweep_together_decide_something() -> None:
         assert left_out.reason.startswith(f"more nodes than sweep together here, {most} (feedrate sweep --on slurm")
 
 
-def test_every_profile_and_suite_is_looked_at() -> None:
-    """A new one has a bound here before it is advertised; full has no budget of its own."""
-    wanted = yaml.safe_load((plugins.ROOT / "matrix.yaml").read_text())["profiles"]
-    assert {*PROFILES, "full"} == set(wanted)
-    assert {*SUITES, *ELSEWHERE} == set(plugins.names("feedrate.suites"))
-
-
 def test_windows_are_long_where_the_driver_averages() -> None:
     """All cells of claims about utilization and power have windows that NVML can see, hardly any other cell has."""
     found = planned(only=suite.CLAIMS)
@@ -88,27 +80,3 @@ def test_windows_are_long_where_the_driver_averages() -> None:
     assert min(seconds[cell] for cell in averaged) >= gpu.LEAST_WINDOW_NS / 1e9
     assert sum(window > 1 for window in seconds.values()) <= 20
     assert set(seconds.values()) == {1, gpu.LEAST_WINDOW_NS / 1e9}
-
-
-def test_a_suite_may_ask_for_longer_windows() -> None:
-    """Files differ in size, so that loading them takes longer windows, also where no GPU computes."""
-    found = planned(only="cores")
-    assert {found.window_s(cell) for cell in found.cells} == {suite.load("cores").window_s}
-
-
-def test_one_effect_has_one_length_of_windows() -> None:
-    """What is compared is measured in windows of one length: else they tell different shares of a start."""
-    found = planned(only=suite.CLAIMS)
-    training = {cell.cell_id: found.window_s(cell) for cell in found.cells if "model" in cell.axes}
-    for claim in found.claims:
-        for effect in claim.effects:
-            assert len({training[cell] for cell in effect.weights if cell in training}) <= 1, claim.id
-
-
-def test_a_chart_of_utilization_has_long_windows_where_its_axis_varies() -> None:
-    """Utilization is drawn along the batch size: the profile reference varies it in training, the profile quick not."""
-    assert suite.load("loader").utilization_along == "batch_size"
-    for profile, window_s in (("reference", 3), ("quick", 1)):
-        found = planned(profile)
-        assert {found.window_s(cell) for cell in found.cells if cell.axes["mode"] == "train"} == {window_s}
-        assert {found.window_s(cell) for cell in found.ceilings} == {1}

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from feedrate.charts.figure import charts_by_name
 from feedrate.plan import cells as expanding
 from feedrate.plan import matrix, schedule, suite
-from feedrate.plan.claim import terms
-from feedrate.plan.stopping import contrasts
 from feedrate.schema import plugins
 from feedrate.schema.axes import AXES, Cell
 from feedrate.schema.plugins import names
@@ -63,32 +60,6 @@ def test_every_kind_of_cost_is_planted(cells: dict[str, Cell]) -> None:
     assert values["read_shape"] == {"constant", "jittered", "heavy_tailed"}
     assert len(values["batch_size"]) >= 3
     assert all(len(values[name]) > 1 for name in (*PLANTS, "step_ms"))
-
-
-def test_what_is_not_planted_can_be_taken_off(cells: dict[str, Cell]) -> None:
-    """For every batch size without workers there is a loader alone that plants nothing, except beside a payload."""
-    alone = [cell for cell in cells.values() if cell["num_workers"] == 0 and not cell["payload_bytes"]]
-    bare = {cell["batch_size"] for cell in alone if cell["mode"] == "load" and not is_planted(cell)}
-    assert {cell["batch_size"] for cell in alone} == bare
-
-
-def test_twenty_pairs_of_equal_cells(cells: dict[str, Cell]) -> None:
-    """Twenty pairs, no cell in two of them, so that they are independent."""
-    pairs = [pair for pair in contrasts(cells) if pair.axis == "replica"]
-    assert len(pairs) == 20
-    assert len({cell for pair in pairs for cell in (pair.cell_a, pair.cell_b)}) == 40
-
-
-@pytest.mark.parametrize("axis", ["decode_us", "step_ms"])
-def test_effects_of_nothing_one_and_five_per_cent(cells: dict[str, Cell], axis: str) -> None:
-    """Without workers, one planted cost is the same, a hundredth and a twentieth more."""
-    pairs = [
-        (cells[pair.cell_a], cells[pair.cell_b], pair.axis)
-        for pair in contrasts(cells)
-        if pair.axis in (axis, "replica") and cells[pair.cell_a].get(axis) and not cells[pair.cell_a]["num_workers"]
-    ]
-    ratios = {round(float(b[axis]) / float(a[axis]), 4) for a, b, _ in pairs}
-    assert {1.0, 1.01, 1.05} <= ratios
 
 
 def test_bottlenecks_are_planted_both_ways(cells: dict[str, Cell], planned: schedule.Plan) -> None:
@@ -153,23 +124,3 @@ def test_a_block_of_claims_is_short() -> None:
     assert found.block_s <= 30 * 60 / 7
     slow = [cell for cell in found.cells if found.cell_s(cell) > 1.4]
     assert len(slow) <= 22
-
-
-@pytest.mark.parametrize("name", sorted({where for where, _ in ALL.values()} - {"loader", "storage"}))
-def test_a_suite_has_the_cells_of_its_claims(name: str) -> None:
-    """Every suite of claims asks all of its own by itself, as the suite of all claims does."""
-    found = expanded("cuda", name)
-    everywhere = expanded("cuda", suite.CLAIMS)
-    own = {claim for claim, (where, _) in ALL.items() if where == name}
-    assert {claim.id for claim in found.claims} | set(found.untestable) == own
-    assert {claim.id for claim in found.claims} == own & {claim.id for claim in everywhere.claims}
-
-
-def test_no_claim_asks_twice() -> None:
-    """Two claims never have the same effect: they would be one, and count twice among the verdicts."""
-    seen: dict[Any, str] = {}
-    for name, (_, claim) in ALL.items():
-        if (effect := claim.on("cuda").effect) and claim.needs in ("cpu", "cuda", "gpus"):
-            key = (effect.metric, frozenset((term.cell_id, round(term.weight, 6)) for term in terms(effect, "cuda")))
-            assert key not in seen, f"{name} and {seen.get(key)}"
-            seen[key] = name

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +13,6 @@ from feedrate.plan import cells, matrix, request, schedule, tuning
 from feedrate.plan.options import SweepOptions
 from feedrate.plan.search import GRID_BLOCKS
 from feedrate.schema.errors import InputError
-from feedrate.schema.plugins import ROOT
 
 TEXT = """
 version: 1
@@ -108,20 +106,6 @@ def test_the_best_is_found_in_few_trials(tmp_path: Path, seed: int) -> None:
     assert sum(counted.count for counted in found.aside) == left
 
 
-def test_no_floor_lies_above_the_truth(tmp_path: Path) -> None:
-    """Floors that one trial of a format tells hold for all of its settings; of another format nothing is known."""
-    plan = planned(tmp_path, GRID)
-    (task,) = tuning.tasks(plan.cells)
-    for seen in (cell for cell in task.cells if cell.axes["storage_format"] == "lmdb"):
-        predicted, floors, bases, rooms = tuning.expected(task, [trial_of(seen, 0, 0.0)], CORES)
-        known = {cell.cell_id: step_ns(cell) for cell in task.cells if cell.axes["storage_format"] == "lmdb"}
-        assert predicted.keys() == floors.keys() == known.keys()
-        assert bases == dict.fromkeys(known, 1)
-        assert all(math.exp(floors[cell]) * 32e9 <= took * (1 + 1e-9) for cell, took in known.items())
-        truth = {cell.cell_id: math.log(step_ns(cell)) for cell in task.cells}
-        assert all(truth[one] - truth[other] <= left + 1e-9 for (one, other), (left,) in rooms.items())
-
-
 def test_a_resumed_search_goes_on_in_the_same_order(tmp_path: Path) -> None:
     """Whenever it was interrupted, also amid a block: decisions come from the seed and earlier blocks alone."""
     plan = planned(tmp_path, GRID)
@@ -155,11 +139,3 @@ def test_a_tuned_plan_has_a_key_and_a_command_of_its_own(tmp_path: Path) -> None
     assert whole.key() != tuned.key()
     assert "--tune" in tuned.options.command().split()
     assert "--tune" not in whole.options.command()
-
-
-def test_the_profile_tune_is_one_task(tmp_path: Path) -> None:
-    """What the profile ``tune`` tries: formats, decoders, workers; on CUDA what its budget measures."""
-    for device, settings in (("cpu", 49), ("cuda", 15)):
-        wanted = matrix.load(ROOT / "matrix.yaml", "tune", device=device)
-        found = tuning.tasks(tuning.narrowed(cells.expand(wanted, schedule.Host(device, tmp_path))).cells)
-        assert [(task.cells[0].axes["mode"], len(task.cells)) for task in found] == [("load", settings)]

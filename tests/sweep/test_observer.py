@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 from feedrate.machine.probes.host import HostProbe
-from feedrate.schema.columns import MEASURED, TELEMETRY, TRIALS
+from feedrate.schema.columns import TELEMETRY, TRIALS
 from feedrate.sweep.launcher import Answer
 from feedrate.sweep.observer import Observer
-from feedrate.sweep.record import rows
 
 PSI = "some avg10=0.00 avg60=0.00 avg300=0.00 total={}\n"
 
@@ -124,38 +123,6 @@ def test_a_trial_has_columns_and_flags(
         assert row["foreign_cpu_pct"] == pytest.approx(100, abs=20)
     if "gpu_energy_j" in columns:  # the counter is read beside the window, not at its borders
         assert 0.1e9 <= row["gpu_energy_ns"] < 10e9
-
-
-def test_stolen_time_is_seen_in_telemetry(machine: Machine, trial: int) -> None:
-    """From sample to sample, beside the busy share."""
-    observer = Observer(machine.probe, None, 0, ignored)
-    observer("tick", trial, {})
-    entry = watched(observer, machine, trial, answered(), busy=10, idle=70, steal=20)
-    assert [sample["steal_pct"] for sample in entry["telemetry"]] == [None, 20]
-    assert [sample["cpu_util_pct"] for sample in entry["telemetry"]] == [None, 10]
-
-
-def test_a_check_has_nothing_but_its_finding(machine: Machine, trial: int) -> None:
-    """A trial without a window, which a check of a fact is, has no memory, no counters and no flags."""
-    observer = Observer(machine.probe, None, 0, ignored)
-    observer("tick", trial, {})
-    result = {"row": {"fact": True, "fact_value": 5.0, "evidence": "It was so."}}
-    observer("result", trial, result)
-    answer = Answer("ok", result=result, over_ns=1)
-    row = observer.entry(answer, {"run_id": "r", "trial_id": "t"}, {"mode": "check"})["trial"]
-    measured = {column.name for column in MEASURED} & {name for name, value in row.items() if value is not None}
-    assert measured == {"fact", "fact_value", "evidence", "trial_wall_ns", "left_processes", "left_shm_segments"}
-
-
-def test_a_trial_that_failed_before_its_window_has_nothing_to_flag(machine: Machine, trial: int) -> None:
-    """No window, no columns of one, and no error."""
-    observer = Observer(machine.probe, gpu(before=0, foreign=0, bits=0), 0, ignored)
-    observer("tick", trial, {})
-    observer("window_closes", trial, {})
-    entry = observer.entry(Answer("crash", kind="SIGSEGV", message="killed"), {"run_id": "r", "trial_id": "t"}, {})
-    assert entry["trial"]["flags"] is None
-    assert "foreign_cpu_pct" not in entry["trial"]
-    assert len(rows([entry])["trials"]) == 1
 
 
 @pytest.mark.parametrize(

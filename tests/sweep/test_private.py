@@ -118,10 +118,23 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if path.suffix in (".png", ".mdb"):
             path.write_bytes(b"not what it was")
     sweep.wait_for_trials(14)
+    family = psutil.Process(process.pid).children(recursive=True)
     process.send_signal(signal.SIGINT)
     printed, _ = process.communicate(timeout=60)
-    assert process.returncode in (0, 1, 130), printed
+    assert process.returncode == 130, printed
+    assert not [each for each in family if each.is_running() and each.status() != psutil.STATUS_ZOMBIE]
+    assert "× error: DataError" in printed
+    assert not re.search("^Traceback", printed, re.MULTILINE)
     return folder
+
+
+def test_ctrl_c_keeps_what_had_ended_and_a_damaged_set_is_rows(place: Path) -> None:
+    """Status 130, no process left, and every trial in parquet: those that failed with their reason."""
+    (run,) = runs.runs(place / "results")
+    trials = run.table("trials")
+    assert run.manifest.stop_reason == "interrupted"
+    assert len(trials) >= 14
+    assert set(trials.loc[trials["outcome"] == "error", "error_kind"]) == {"DataError"}
 
 
 def test_no_name_of_this_machine_is_in_any_file(place: Path) -> None:

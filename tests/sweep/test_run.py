@@ -22,7 +22,6 @@ from feedrate.questions.claims import terminal as claims_terminal
 from feedrate.schema.errors import InputError
 from feedrate.store import runs
 from feedrate.sweep.run import ActiveRun
-from feedrate.trial.rendezvous import Meeting
 
 CERTAIN = "persistent-workers"
 
@@ -137,22 +136,6 @@ def test_the_certain_make_room(running: ActiveRun) -> None:
     assert not left & (certain.cells - open_.cells)
 
 
-def test_the_sides_of_a_claim_are_neighbours_and_a_resumed_block_keeps_its_order(running: ActiveRun) -> None:
-    """Whatever the block, and also when some of its trials have ended."""
-    (effect,) = next(claim.effects for claim in running.claims.claims if claim.id == "gil-threads")
-    for block in range(5):
-        own = [cell.cell_id for cell in running.order(block) if cell.role != "control"]
-        for side, weight in effect.weights.items():
-            place = own.index(side)
-            beside = own[max(0, place - 1) : place] + own[place + 1 : place + 2]
-            assert any(weight * effect.weights.get(other, 0.0) < 0 for other in beside)
-    before = [cell.cell_id for cell in running.order(0)]
-    for position, cell in enumerate(before[:3]):
-        trial = {"cell_id": cell, "block": 0, "position": position, "outcome": "ok", "samples_per_s": 1.0}
-        running.add({**trial, "trial_wall_ns": 10**9})
-    assert [cell.cell_id for cell in running.order(0)] == before
-
-
 def test_a_budgets_last_seconds_go_to_what_is_least_certain(running: ActiveRun) -> None:
     """Where a whole block does not fit any more, a part of it does; a resumed run would choose the same."""
     play(running, range(2), 1.0, CERTAIN)
@@ -200,19 +183,3 @@ def test_windows_of_an_open_claim_near_no_difference_grow(running: ActiveRun) ->
     seconds = running.block_s(GROWS_AFTER + 2, [cell for cell in cells if cell.cell_id in near])
     assert seconds == pytest.approx(TEMPLATE_S + 1.5 * len(near))
     resumed.close()
-
-
-def test_nodes_that_load_by_themselves_read_other_samples(running: ActiveRun) -> None:
-    """Those that train one model share an order, which they deal out; a trial of one node is as in any sweep."""
-    run = running
-    cell = run.local.plan.all_cells[0]
-
-    def seeds(**axes: Any) -> set[int]:
-        planned = replace(cell, axes={**cell.axes, **axes})
-        jobs = [run.job("trial", planned, 1, Meeting("", node, 3, 1)) for node in range(3)]
-        assert all((job["meeting"] is None) is (axes["nodes"] == 1) for job in jobs)
-        return {job["seed"] for job in jobs}
-
-    own = {run.job("trial", cell, 1)["seed"]}
-    assert len(seeds(nodes=3)) == 3
-    assert seeds(nodes=3, parallel="ddp", world_size=3) == seeds(nodes=1) == own

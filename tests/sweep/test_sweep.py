@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
@@ -142,12 +140,3 @@ def test_the_end_is_told(swept: tuple[runs.StoredRun, str]) -> None:
     packed = ("pin_memory: no CUDA device here", "packing synthetic")
     assert [words for words in (*told, *packed) if words not in swept[1]] == []
     assert "Traceback" not in swept[1]
-
-
-def test_the_order_is_the_seeds(run: runs.StoredRun, trials: pd.DataFrame) -> None:
-    """A block's order comes from the seed and the cells alone, however the matrix lists them."""
-    block = trials[(trials["block"] == 0) & (trials["role"] != "control")]
-    first = list(block.sort_values("position")["cell_id"])
-    again = sorted(first)
-    random.Random(f"{run.manifest.seed}:0").shuffle(again)
-    assert first == again

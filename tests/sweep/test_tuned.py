@@ -7,11 +7,7 @@ from pathlib import Path
 import pytest
 from sweeping import Place, printed_by
 
-from feedrate.pages import descriptions
-from feedrate.pages.runs import RunView
 from feedrate.plan.search import GRID_BLOCKS
-from feedrate.questions.runs.page import page
-from feedrate.questions.runs.search_charts import searches
 from feedrate.share import validator
 from feedrate.store import runs
 
@@ -60,16 +56,3 @@ def test_a_tuned_sweep_says_what_it_found(place: Place, tmp_path: Path) -> None:
     assert "recommended: " in printed
     assert f"{len(trials)} trials; a grid of 4 settings × {GRID_BLOCKS} blocks takes {4 * GRID_BLOCKS}" in printed
     assert validator.check(run.folder).valid
-
-
-def test_its_page_says_what_was_found(place: Place) -> None:
-    """A row names the task, the setting, what it gains over the defaults, its bound, and trials against a grid's."""
-    (run,) = runs.runs(place.results)
-    (found,), view = run.manifest.tuned, RunView(run)
-    ((task, setting, gain, bound, used),) = searches(view)
-    assert "synthetic" in str(task)
-    assert setting == descriptions.knobs(view.cells.set_index("cell_id").loc[found.recommended])
-    assert gain == ("these are the defaults" if found.present == found.recommended else "needs 4 blocks with both")
-    assert str(bound).endswith("(open)") != found.known
-    assert used == f"{found.trials} of {4 * GRID_BLOCKS}"
-    assert "## What the searches found" in page(view).body

@@ -23,7 +23,7 @@ from feedrate.trial.bench import EPOCH_STEPS, EPOCHS, run_witness_trial
 from feedrate.trial.job import Job, Reporter
 from feedrate.trial.plants import LATE_NS
 from feedrate.trial.stages import Stage
-from feedrate.trial.witness import CLOSES, EPOCHS_BEGIN, EPOCHS_END, OPENS, Witness
+from feedrate.trial.witness import CLOSES, EPOCHS_BEGIN, EPOCHS_END, OPENS
 
 CELL = {
     "workload": "synthetic",
@@ -57,30 +57,6 @@ def packed(pack: Callable[..., str]) -> str:
 def events(reading: int) -> list[dict[str, Any]]:
     """What came over a report pipe, in its order."""
     return [json.loads(line) for line in os.read(reading, 1 << 20).splitlines()]
-
-
-@tried
-def test_the_witness_stamps_by_itself(pipe: tuple[int, int]) -> None:
-    """Its stamps come from another process, by its own clock, over the report pipe, once it has been told to end."""
-    with Witness(pipe[1]) as witness:
-        before = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
-        witness.stamp("a")
-        time.sleep(0.05)
-        witness.stamp("b")
-        time.sleep(0.02)
-    after = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
-    (report,) = events(pipe[0])
-    stamps = report["stamps"]
-    assert report["event"] == "witness"
-    assert before <= stamps["a"] < stamps["b"] <= after
-    assert stamps["b"] - stamps["a"] == pytest.approx(50e6, rel=0.4)
-
-
-def test_a_witness_that_does_not_come_up_is_an_error(pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is measured beside a clock that is not there."""
-    monkeypatch.setattr("sys.executable", "/bin/true")
-    with pytest.raises(RuntimeError, match="before it listened"):
-        Witness(pipe[1]).__enter__()
 
 
 @pytest.mark.parametrize("workers", [0, 1])

@@ -6,19 +6,15 @@ import hashlib
 import json
 import os
 import shutil
-import time
 from collections import Counter
 from collections.abc import Callable
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from feedrate.loaders import STAMPS, Batch
+from feedrate.loaders import Batch
 from feedrate.schema.errors import InputError
 from feedrate.schema.window import WARM
 from feedrate.trial import cache, feed
@@ -193,51 +189,8 @@ def test_one_cache_for_each_way_of_making_it(packed: PackedSet) -> None:
     assert len(folders("batch", *of_batches)) == len(of_batches)
 
 
-@by_kind
-def test_planted_costs_are_paid_when_it_is_filled(packed: PackedSet, kind: str) -> None:
-    """What reading and decoding cost is in the time to fill and in no batch; nor is it reported as planted into one."""
-    trial = packed.job(cache=kind, read_us=2000, decode_us=1000)
-    begun = time.perf_counter_ns()
-    opened = feed.open_feed(trial, torch.device("cpu"))
-    took = time.perf_counter_ns() - begun
-    assert COUNT * 2_900_000 <= cache.columns(trial)["cache_fill_ns"] <= opened.settled_ns <= took
-    stamps = [STAMPS.unpack(batch.stamps) for batch in islice(opened.batches, EPOCH)]
-    assert min(read for read, *_ in stamps) < BATCH * 2_000_000 / 2
-    assert min(decode for _, decode, *_ in stamps) < BATCH * 1_000_000 / 2
-    assert feed.planted_read_ns(trial, 0, 3) is None
-    assert feed.planted_read_ns(packed.job(read_us=2000), 0, 3) == 3 * BATCH * 2_000_000
-
-
-@by_kind
-def test_what_is_read_is_owned(packed: PackedSet, kind: str) -> None:
-    """Reading copies every byte: a batch that is written to, as in-place operations do, changes no later one."""
-    _, dataset, _ = feed.open_samples(packed.job(cache=kind))
-    first = [field.clone() for field in dataset[0]]
-    for field in dataset[0]:
-        field.zero_()
-    assert all(map(torch.equal, dataset[0], first))
-
-
 def test_too_few_samples_for_a_batch(packed: PackedSet) -> None:
     """Refused, with what to do; the samples behind the last whole batch are left out."""
     with pytest.raises(InputError, match=r"make no 1 × 25 for a step; expected 25 or more .* Raise n_samples"):
         packed.batches(cache="batch", batch_size=25)
     assert cache.batch_count(packed.job(batch_size=7), COUNT) == 3
-
-
-TENSORS = st.tuples(
-    st.sampled_from([torch.uint8, torch.float32, torch.int64]), st.lists(st.integers(1, 5), max_size=4).map(tuple)
-)
-
-
-@given(shapes=st.lists(TENSORS, min_size=1, max_size=4))
-@settings(max_examples=60)
-def test_a_record_gives_back_its_tensors(shapes: list[tuple[torch.dtype, tuple[int, ...]]]) -> None:
-    """Of any types and shapes, labels without dimensions and odd sizes included, in any order."""
-    tensors = tuple(torch.randint(0, 256, shape).to(dtype) for dtype, shape in shapes)
-    fields = cache.layout(tensors)
-    record = torch.from_numpy(cache.record(tensors, fields)[0])
-    for field, tensor in zip(fields, tensors, strict=True):
-        back = field.view(record)
-        assert (back.dtype, back.shape) == (tensor.dtype, tensor.shape)
-        assert torch.equal(back, tensor)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +10,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch.utils.data import default_collate
 
 from feedrate.loaders import Batch, Fields, Transform
 from feedrate.schema import plugins
@@ -75,12 +73,6 @@ def test_fast_equals_totensor(workload: str, seed: int, count: int, height: int,
         same(finish(fields) if finish else fields, expected)
 
 
-def test_totensor_is_torchvisions_and_pytorchs_own() -> None:
-    """What is not asked for is not there: the workload's transform and default_collate themselves."""
-    assert collation.build(job()) == (plugins.load("feedrate.workloads", "synthetic").transform, default_collate)
-    assert (collation.normalizer(job(), "host"), collation.normalizer(job(), "cuda")) == (None, None)
-
-
 def test_pixels_stay_bytes_until_they_are_normalised() -> None:
     """For the device a quarter of the bytes leaves the worker: uint8, channels first, the samples' own pixels.
 
@@ -125,27 +117,6 @@ def test_cuda_finishes_behind_the_copy() -> None:
     same(copied, finish(batch.fields))
     plain = stages.copy_stage(torch.device("cpu"), False, collation.normalizer(job(), "cuda")).run(batch)
     assert [field.dtype for field in plain] == [torch.uint8] * 2
-
-
-@pytest.mark.parametrize("place", PLACES)
-def test_workers_write_into_the_memory_that_they_share(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No tensor of a batch has to be copied to be handed over, as with default_collate; elsewhere none is shared."""
-    for workload in ("synthetic", "pets"):
-        each, together, _ = fast(workload, place)
-        samples = [each(sample) for sample in drawn(workload, 0, 2, 5, 7)]
-        assert not any(field.is_shared() for field in together(samples))
-        with monkeypatch.context() as patched:
-            patched.setattr(collation, "get_worker_info", lambda: "a worker")
-            assert all(field.is_shared() for field in together(samples))
-
-
-def test_a_spawned_worker_gets_it_in_a_pickle() -> None:
-    """Collations and what finishes them survive a pickle."""
-    each, together, finish = pickle.loads(pickle.dumps(fast("pets", "device")))
-    samples = drawn("pets", 1, 2, 4, 4)
-    transform = plugins.load("feedrate.workloads", "pets").transform
-    expected = default_collate([transform(sample) for sample in samples])
-    same(finish(together([each(sample) for sample in samples])), expected)
 
 
 @pytest.mark.parametrize(("storage_format", "workers"), [("png", 0), ("png", 2), ("tfrecord", 1)])

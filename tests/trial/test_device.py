@@ -8,16 +8,15 @@ from importlib import import_module
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-import fake_device
 import pytest
 import torch
-from fake_device import QUEUE, FakeDevice, HostTensor
+from fake_device import FakeDevice, HostTensor
 from planned_step import DEPTH, PASSES, Plan, Truth
 
 import feedrate
 from feedrate.analysis.ceilings import bottleneck
 from feedrate.loaders import Batch
-from feedrate.trial import bench, loop, stages
+from feedrate.trial import loop, stages
 from feedrate.trial.job import Job
 from feedrate.trial.loop import Limits
 from feedrate.trial.run import host_times
@@ -137,32 +136,6 @@ def test_the_plans_are_held_back_by_what_they_say(prefetcher: str) -> None:
     assert sum(shares["launch"][name] for name in PASSES) > 0.8
 
 
-def test_a_full_queue_holds_the_host_back_and_not_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A host that is far ahead waits for the device; phases and halves by the device's clock are as even as before."""
-    plan = Plan("none", True, load=10, copy=100, launch=5, kernel=2_000, steps=400)
-    measured = follow(plan, monkeypatch)
-    truth = happens(plan)
-    assert sum(measured.steps["fetch"]) < 0.01 * measured.steps["wall"][0], "nobody waits for the loader"
-    assert 9 * plan.steps > 2 * QUEUE, "pieces of work"
-    assert {name: times for name, times in measured.steps.items() if name != "fetch"} == {
-        name: times for name, times in truth.items() if name != "fetch"
-    }
-    assert measured.half_ratio == pytest.approx(1, rel=1e-3)
-
-
-@pytest.mark.parametrize(
-    ("kind", "call", "said"),
-    [(fake_device.Stream, "wait_event", "not copied yet"), (fake_device.Copied, "record_stream", "given away")],
-)
-def test_a_prefetcher_that_forgets_a_call_is_caught(
-    kind: type, call: str, said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A batch that is not waited for, or whose memory the compute stream does not hold, fails a check of the fake."""
-    monkeypatch.setattr(kind, call, lambda *_: None)
-    with pytest.raises(AssertionError, match=said):
-        follow(PLANS["stream, pinned, copy, spread 0.0"], monkeypatch)
-
-
 @pytest.mark.parametrize("prefetcher", ["none", "next_batch", "stream"])
 @pytest.mark.parametrize("bound", ["loader", "copy", "compute", "launch"])
 def test_what_holds_a_training_back_is_named(bound: str, prefetcher: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,43 +152,6 @@ def test_what_holds_a_training_back_is_named(bound: str, prefetcher: str, monkey
     row |= {"load_ceiling": 1 / plan.load, "copy_ceiling": 1 / plan.copy}
     row |= {"compute_ceiling": 1 / (len(PASSES) * max(plan.kernel, plan.launch))}
     assert bottleneck(row | shares) == f"{bound}-bound"
-
-
-def test_a_spinning_step_keeps_the_device_busy_and_not_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It lasts as long as it was told, by a rate that was timed on the device, while the host goes on."""
-    plan, device = Plan("none", True, load=500, copy=2_000), FakeDevice()
-    cell = {"mode": "train", "step": "spin", "step_ms": 5.0, "non_blocking": True}
-    job = Job("trial", device="cuda", cell=cell)
-    device.install(monkeypatch)
-    row, training = stages.assemble(job, torch.device("cuda"))
-    source = batches(device, plan)
-    timed, timeline = stages.instrument(job, stages.prefetch(job, row, source), device.synchronize)
-    window = loop.measure(source, timed, Limits(0, plan.steps, 1, plan.steps), device.synchronize)
-    assert training is None
-    assert timeline
-    assert timeline.spans()["forward"] == pytest.approx([5_000_000] * plan.steps, abs=10)
-    assert timeline.spans()["h2d"][1:] == [2_000_000] * (plan.steps - 1)
-    assert window.durations()["forward"] == [0] * plan.steps
-    assert window.wall_ns == pytest.approx(7_000_000 * plan.steps, rel=0.01)
-
-
-@pytest.mark.parametrize(("bound", "hidden"), [("launch", False), ("compute", True)])
-def test_what_events_cost_in_training_is_found(bound: str, hidden: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tenth of a millisecond of the host for each event shows where launches hold it back; else it is hidden."""
-    plan, device = PLANS[f"none, pinned, {bound}, spread 0.0"], FakeDevice()
-    record = fake_device.Event.record
-
-    def dear(event: fake_device.Event, stream: fake_device.Stream | None = None) -> None:
-        device.clock.wait_until(device.clock.now() + 100_000)
-        record(event, stream)
-
-    monkeypatch.setattr(fake_device.Event, "record", dear)
-    monkeypatch.setattr(bench, "PAIRS", 5)
-    device.install(monkeypatch)
-    sources = [batches(device, plan) for _ in range(2)]
-    ratios = bench.step_ratios(Job("instrumentation", device="cuda"), planted_row(device, plan, []), *sources)
-    events_us = 100 * (len(PASSES) + 2)
-    assert ratios == pytest.approx([1 if hidden else 1 + events_us / (len(PASSES) * plan.launch)] * 5, rel=0.01)
 
 
 @pytest.mark.parametrize("name", [name for name in PLANS if name.startswith("none")])

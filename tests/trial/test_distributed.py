@@ -9,8 +9,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
-from array import array
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
@@ -29,11 +27,8 @@ from torch.utils.data import BatchSampler, DistributedSampler
 from feedrate.loaders import Batch, Batches
 from feedrate.schema.plugins import ROOT
 from feedrate.trial import distributed, feed, stages
-from feedrate.trial.distributed import fixed_limits, join_windows
 from feedrate.trial.job import Job
-from feedrate.trial.loop import Limits, Window
-from feedrate.trial.rendezvous import Meeting, Rendezvous, meet
-from feedrate.workloads.models import mlp
+from feedrate.trial.rendezvous import Meeting, Rendezvous
 
 if TYPE_CHECKING:  # ranks load this file too, without the tests beside it
     from warm import Runner
@@ -73,47 +68,6 @@ def test_together_the_ranks_see_what_one_process_sees(monkeypatch: pytest.Monkey
     for whole, *shares in islice(zip(one, *all_ranks, strict=True), 7):
         assert all(len(share) == 4 for share in shares)
         assert sorted(chain.from_iterable(shares)) == sorted(whole)
-
-
-@settings(max_examples=60)
-@given(
-    window=st.integers(0, 10**9), least=st.integers(1, 50), multiple=st.integers(1, 8), pace=st.integers(10**5, 10**8)
-)
-def test_agreed_steps_fill_the_time(window: int, least: int, multiple: int, pace: int) -> None:
-    """As many steps as last the window at the pace seen, in whole bursts; the clock has no say any more."""
-    limits = fixed_limits(Limits.rounded(window / 1e9, least, multiple), pace)
-    assert limits.window_ns == 0
-    assert limits.min_steps == limits.capacity
-    assert limits.min_steps >= least
-    assert limits.min_steps % multiple == 0
-    assert limits.min_steps * pace >= window
-
-
-def stretch(begins: int, steps: int) -> Window:
-    """Steps of 2 fetching and 1 otherwise."""
-    stamps = [begins + at for k in range(steps) for at in (3 * k, 3 * k + 2, 3 * k + 2)]
-    end = begins + 3 * steps
-    room = array("q", [*stamps, end, 0, 0])
-    tags = [str(begins + k).encode() for k in range(steps)]
-    return Window(("fetch", "other"), begins, end, 0, steps, room, [*tags, b""])
-
-
-def test_two_stretches_make_one() -> None:
-    """No step and no batch's stamps are lost; what lies between the two belongs to the last step of the first."""
-    both = join_windows(stretch(0, 2), stretch(100, 3))
-    assert (both.steps, both.wall_ns) == (5, 109)
-    assert both.durations() == {"fetch": [2] * 5, "other": [1, 95, 1, 1, 1]}
-    assert both.tags[:5] == [b"0", b"1", b"100", b"101", b"102"]
-
-
-def test_one_replica_changes_nothing() -> None:
-    """Without replicas all stays as it is: nothing is wrapped, dealt out or waited for."""
-    model, limits = torch.nn.Linear(1, 1), Limits.rounded(1, 2, 3)
-    assert distributed.replicate(Job("trial", cell={}), model) is model
-    assert distributed.rank_and_world() == (0, 1)
-    assert distributed.barrier(os.getpid) is os.getpid
-    assert distributed.agree(limits, 1) is limits
-    assert distributed.warm_up(lambda given: given, limits) is limits
 
 
 def test_data_parallel_is_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,66 +162,6 @@ def test_ranks_of_two_nodes_train_as_one_process(
         assert not all(map(torch.allclose, share, whole)), "a share teaches something else than the whole"
 
 
-@pytest.mark.parametrize(("buckets", "count"), [("many", 3), ("one", 1), ("none", 0)])
-def test_gradients_are_exchanged_in_buckets(tmp_path: Path, buckets: str, count: int) -> None:
-    """From the second step on the perceptron's 46 MB go in several buckets, in a single one, or nowhere."""
-    cell = {**CELL, "model": "mlp", "world_size": 1, "ddp_buckets": buckets}
-    exchanged: list[torch.Tensor] = []
-
-    def exchange(_: None, bucket) -> torch.futures.Future[torch.Tensor]:  # type: ignore[no-untyped-def]
-        exchanged.append(bucket.buffer())
-        done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
-        done.set_result(bucket.buffer())
-        return done
-
-    del exchange.__annotations__["return"]  # PyTorch takes no names for types
-    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1)
-    try:
-        model: Any = distributed.replicate(Job("trial", cell=cell), mlp.build())
-        model.register_comm_hook(None, exchange)
-        for _ in range(2):
-            exchanged.clear()
-            model(torch.rand(2, 3, 16, 16)).sum().backward()
-        assert len(exchanged) == count
-    finally:
-        torch.distributed.destroy_process_group()
-
-
-DYING = """
-import os, signal, torch
-from feedrate.trial import distributed
-from feedrate.trial.job import Job
-
-def asked():
-    raise SystemExit("CUDA itself was asked: ranks could not be forked any more")
-torch._C._cuda_getDeviceCount = asked
-torch.cuda._device_count_nvml = lambda: 1
-
-def work(job, reporter):
-    if os.environ["RANK"] == "1":
-        os.kill(os.getpid(), signal.SIGKILL)
-    signal.pause()
-
-try:
-    distributed.launch(Job("trial", cell={"world_size": 2}), 1, work)
-except RuntimeError as error:
-    print(error)
-"""
-
-
-@pytest.mark.slow
-def test_a_rank_that_dies_is_named_and_cuda_is_asked_nothing() -> None:
-    """Torchrun's agent says which rank died, and how; no file stays behind.
-
-    Its settings ask for an accelerator; the answer comes from NVML, which leaves forks as they are.
-    """
-    before = traces()
-    command = [sys.executable, "-c", DYING]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
-    assert "rank 1 of 2 died: killed by SIGKILL; often the kernel's out-of-memory killer" in done.stdout, done.stderr
-    assert traces() == before
-
-
 @pytest.fixture(autouse=True)
 def nothing_left(request: pytest.FixtureRequest) -> Iterator[None]:
     """After each trial no process and no file of a traceback is left."""
@@ -306,14 +200,6 @@ def test_ranks_train_together(runner: Runner) -> None:
     assert sum(row[phase] for phase in phases) == pytest.approx(row["wall_ns"], rel=0.05)  # a core may be taken away
     assert seen["window_closes"] == [True] * 4  # two ranks, two workers
     assert set(seen) >= {"first_batch", "window_opens", "result"}
-    assert answer.left_processes == 0
-
-
-def test_a_rank_that_raises_is_an_answer(runner: Runner) -> None:
-    """What a rank raises comes back with kind and message, at once."""
-    answer = runner.run(workload="nothing")
-    assert (answer.outcome, answer.kind) == ("error", "InputError")
-    assert "unknown name 'nothing'" in answer.message
     assert answer.left_processes == 0
 
 
@@ -363,39 +249,3 @@ def test_a_blocking_trial_is_a_fresh_interpreter(runner: Runner) -> None:
     assert answer.outcome == "ok", answer.message
     assert b"CUDA_LAUNCH_BLOCKING=1\0" in environments[0]
     assert answer.left_processes == 0
-
-
-def test_a_window_waits_for_the_other_nodes(runner: Runner, two_nodes: list[dict[str, Any]]) -> None:
-    """A trial that warmed up begins its window when the trial of the other node has done so, too."""
-    first, second = (Meeting(**each["meeting"]) for each in two_nodes)
-    came: dict[str, float] = {}
-
-    def watch(event: str, _: int, __: dict) -> None:
-        came.setdefault(event, time.perf_counter())
-        if event == "tick" and "first_batch" in came and came["first_batch"] + 1.5 < time.perf_counter():
-            came["met"] = came.get("met") or _met(second)
-
-    answer = runner.run(watch=watch, meeting=asdict(first), mode="load", parallel="none", world_size=1, nodes=2)
-    assert answer.outcome == "ok", answer.message
-    assert came["first_batch"] + 1.5 < came["met"] < came["window_opens"] < came["met"] + 0.5
-
-
-def _met(meeting: Meeting) -> float:
-    begun = time.perf_counter()
-    meet(meeting, 2)
-    return begun
-
-
-def test_a_trial_without_the_other_node_is_an_answer(runner: Runner, two_nodes: list[dict[str, Any]]) -> None:
-    """Where the other node has moved on it fails at once, with replicas as well, which torchrun would wait for."""
-    first, second = (Meeting(**each["meeting"]) for each in two_nodes)
-    with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(second.gate, 0, 1)
-        for replicas in ({"parallel": "none", "world_size": 1}, {}):
-            begun = time.monotonic()
-            answer = runner.run(meeting=asdict(first), nodes=2, **replicas)
-            assert (answer.outcome, answer.kind) == ("error", "TrialError")
-            assert answer.message == "the window did not begin on all 2 nodes: that of node 1 ended before"
-            assert time.monotonic() < begun + 10
-        first.gate(0, 1)
-        waiting.result()

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import multiprocessing
 import os
 import pickle
-import time
 from collections.abc import Callable, Iterator
 from itertools import chain, count, islice, pairwise, takewhile
 from typing import Any
@@ -17,9 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feedrate.formats import Reader
-from feedrate.loaders import STAMPS, Batch, Batches, StampedCollate, StampedDataset
+from feedrate.loaders import Batch, Batches, StampedDataset
 from feedrate.machine.linux import last_level_cache_bytes
-from feedrate.machine.probes.procfs import workers_uss
 from feedrate.trial import feed, index
 from feedrate.trial.job import Job
 
@@ -166,17 +163,6 @@ def test_packed_samples_stand_for_all_entries_in_turn(dataset: StampedDataset) -
     assert looked == list(range(3 * len(dataset)))
 
 
-def test_a_lookup_is_part_of_reading(dataset: StampedDataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its time goes into the account of the batch that it is for."""
-    now = iter(range(0, 10**9, 1000))
-    monkeypatch.setattr(feed.time, "perf_counter_ns", lambda: next(now))
-    plain, indexed = StampedCollate(dataset), index.IndexedDataset(dataset, index.build_index("numpy", len(dataset)))
-    alone = STAMPS.unpack(plain([dataset[1], dataset[2]]).stamps)
-    looked_up = STAMPS.unpack(plain([indexed[1], indexed[2]]).stamps)
-    assert looked_up[:4] == (alone[0] + 2 * 1000, *alone[1:4])
-    assert sum(looked_up[:4]) <= looked_up[5] - looked_up[4]
-
-
 @pytest.mark.parametrize("cell", [{}, THREADS, pytest.param(TWO, marks=pytest.mark.slow)], ids=str)
 def test_all_kinds_read_the_same_samples(packed: str, fetch: Fetch, cell: dict[str, object]) -> None:
     """Batch by batch, in one order over all entries; each packed sample as often as it stands for one."""
@@ -185,47 +171,6 @@ def test_all_kinds_read_the_same_samples(packed: str, fetch: Fetch, cell: dict[s
     assert others == [first, first]
     assert pixels(fetch(job(packed, index_kind="list", index_entries=100), 25)) == first
     assert sorted(chain.from_iterable(islice(feed.batch_order(jobs[0], COUNT), 25))) == list(range(100))
-
-
-def test_building_it_is_no_part_of_a_measured_time(packed: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is done before start-up begins, and is taken off the time to the first batch."""
-    build = index.build_index
-    monkeypatch.setattr(feed, "build_index", lambda *given: (time.sleep(0.3), build(*given))[1])
-    opened = feed.open_feed(job(packed, index_kind="list", index_entries=20), CPU)
-    assert opened.settled_ns >= 0.3e9 > (opened.startup_ns or 1e9)
-
-
-def _look_at_all(entries: index.Index, inbox: Any, outbox: Any) -> None:
-    outbox.put(None)
-    inbox.get()
-    for place in range(len(entries)):
-        tuple(entries[place].values())
-    outbox.put(None)
-    inbox.get()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("kind", "least", "most"), [("list", 20, 400), ("numpy", -5, 5), ("serialized", -5, 5)])
-def test_only_objects_are_copied_into_a_fork_that_looks_at_them(kind: str, least: float, most: float) -> None:
-    """A forked process that looks all entries up comes to own those of a list, and nothing of arrays (MiB)."""
-    context = multiprocessing.get_context("fork")
-    inbox, outbox = context.SimpleQueue(), context.SimpleQueue()
-    held = index.build_index(kind, 200_000)
-    worker = context.Process(target=_look_at_all, args=(held, inbox, outbox))
-    gc.disable()  # what it moves is no growth
-    worker.start()
-    try:
-        outbox.get()
-        before = workers_uss(os.getpid()) or 0
-        inbox.put(None)
-        outbox.get()
-        grown = (workers_uss(os.getpid()) or 0) - before
-        inbox.put(None)
-    finally:
-        worker.join()
-        gc.enable()
-    assert len(held) == 200_000
-    assert least < grown / 2**20 < most
 
 
 def test_a_copy_alone_copies_what_training_copies(packed: str) -> None:
@@ -243,21 +188,3 @@ def test_a_copy_alone_copies_what_training_copies(packed: str) -> None:
         os._exit(0)
     os.waitpid(child, 0)
     assert first[0].view(-1)[0] == 5.0, "shared with whoever was forked"
-
-
-def test_copies_keep_their_layout() -> None:
-    """Channels last stay last, or the device would get another tensor than training gives it."""
-    field = torch.arange(2 * 3 * 4 * 5, dtype=torch.uint8).view(2, 3, 4, 5).to(memory_format=torch.channels_last)
-    copies = feed._copies(field, 3, pinned=False)
-    assert [copy.stride() for copy in copies] == [field.stride()] * 3
-    assert all(torch.equal(copy, field) for copy in copies)
-
-
-@pytest.mark.parametrize(("mode", "distinct"), [("copy", 2), ("compute", 1)])
-def test_a_large_batch_has_another_beside_it(
-    packed: str, monkeypatch: pytest.MonkeyPatch, mode: str, distinct: int
-) -> None:
-    """Where one batch fills the cache two take turns; computing alone keeps to one."""
-    monkeypatch.setattr(feed.linux, "last_level_cache_bytes", lambda: 1)
-    opened = feed.open_feed(job(packed, mode=mode, step="real"), CPU)
-    assert len({next(opened.batches).fields[0].data_ptr() for _ in range(5)}) == distinct

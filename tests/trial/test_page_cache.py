@@ -83,24 +83,9 @@ def test_a_set_larger_than_memory_is_not_called_warm(tmp_path: Path, monkeypatch
         settle(root, "warm")
 
 
-def test_pages_that_got_lost_are_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kernel that drops pages while the next are read costs a second reading, not the trial."""
-    root = files(tmp_path)
-    settle(root, "cold")
-    reads = iter([lambda _: None, page_cache._read])
-    monkeypatch.setattr(page_cache, "_read", lambda path: next(reads)(path))  # noqa: PLW0108 - one after the other
-    assert settle(root, "warm") == cached(root) == 1
-
-
 def test_a_full_memory_holds_the_beginning_of_a_set(tmp_path: Path) -> None:
     """What lay in memory is evicted, as another process may have read it; then so many bytes are read, in order."""
     root = files(tmp_path)
     assert 0 < settle(root, "full", 1) < 1
     assert settle(root, "full", 100 * PAGE) == 1
     assert settle(root, "full", 0) == 0
-
-
-def test_a_missing_set_is_named(tmp_path: Path) -> None:
-    """A folder that is gone gives a DataError with its path, never a traceback."""
-    with pytest.raises(DataError, match=r"gone.*run again"):
-        settle(tmp_path / "gone", "warm")

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
-import os
 import pickle
 import time
-from collections.abc import Callable
 from itertools import islice
 from statistics import fmean, median
 from types import SimpleNamespace
@@ -21,65 +18,13 @@ from torch.utils.data import default_collate
 from feedrate.formats import Reader, Sample
 from feedrate.loaders import STAMPS, Batch, Fields, StampedCollate, StampedDataset
 from feedrate.machine import linux
-from feedrate.trial import feed, plants, stages
+from feedrate.trial import feed, plants
 from feedrate.trial.job import Job
-from feedrate.trial.plants import LATE_NS, SLICES, Burn, Wait, waits_ns
+from feedrate.trial.plants import SLICES, Burn, Wait, waits_ns
 from feedrate.trial.step import PlainStep
 
 US = 1_000
 SHAPES = ["constant", "jittered", "heavy_tailed"]
-
-
-class Clock:
-    """Time that passes only while somebody sleeps, and then longer than asked for."""
-
-    def __init__(self, late_ns: Callable[[int], int]) -> None:
-        self.now = 0
-        self.slept: list[int] = []
-        self._late_ns = late_ns
-
-    def sleep(self, seconds: float) -> None:
-        asked = round(seconds * 1e9)
-        self.slept.append(asked)
-        self.now += asked + self._late_ns(len(self.slept))
-
-
-@pytest.fixture
-def clocked(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[int], int]], Clock]:
-    """Put a made-up clock under the waits."""
-
-    def put(late_ns: Callable[[int], int]) -> Clock:
-        clock = Clock(late_ns)
-        monkeypatch.setattr(plants.time, "sleep", clock.sleep)
-        monkeypatch.setattr(plants.time, "perf_counter_ns", lambda: clock.now)
-        return clock
-
-    return put
-
-
-def test_a_late_timer_does_not_make_waits_longer(clocked: Callable[..., Clock]) -> None:
-    """A timer that is always 70 us late leaves the mean as planted, to one lateness in all: of a wait, of a step."""
-    clock, wait = clocked(lambda _: 70 * US), Wait()
-    for _ in range(1000):
-        wait(500 * US)
-    assert clock.now - 1000 * 500 * US <= 70 * US
-    assert min(clock.slept) == 430 * US
-    row = stages.build(Job("trial", cell={"mode": "train", "step": "emulated", "step_ms": 5.0}), torch.device("cpu"))
-    assert [stage.phase for stage in row] == ["forward"]
-    begun = clock.now
-    for _ in range(100):
-        row[0].run(Batch((), b""))
-    assert clock.now - begun - 100 * 5_000 * US <= 70 * US
-
-
-def test_a_process_that_was_not_run_makes_no_burst(clocked: Callable[..., Clock]) -> None:
-    """After 50 ms off the CPU no wait is shorter than half, and only what may be owed is ever made up for."""
-    clock, wait = clocked(lambda call: 50_000 * US if call == 10 else 0), Wait()
-    for _ in range(100):
-        wait(1000 * US)
-    assert min(clock.slept) == 500 * US
-    assert clock.now == 100 * 1000 * US + 50_000 * US - LATE_NS
-    assert clock.slept[9 + LATE_NS // (500 * US) + 1 :] == [1000 * US] * (100 - 10 - LATE_NS // (500 * US))
 
 
 @tried
@@ -103,17 +48,6 @@ def test_burning_uses_cpu_time() -> None:
     for _ in range(100):
         burn(200 * US)
     assert time.thread_time_ns() - begun == pytest.approx(100 * 200 * US, rel=0.1)
-
-
-def test_burning_too_long_is_taken_off_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A CPU clock of coarse ticks leaves the mean as planted, to one tick in all."""
-    ticks = iter(range(0, 10_000_000, 7))
-    monkeypatch.setattr(plants.time, "thread_time_ns", lambda: next(ticks) * US)
-    burn = Burn()
-    for _ in range(100):
-        burn(20 * US)
-    calls = 101  # each burn reads the clock when it begins, which takes a tick that it does not count
-    assert next(ticks) - calls * 7 - 100 * 20 == pytest.approx(0, abs=7)
 
 
 @given(
@@ -151,14 +85,6 @@ def test_the_shapes_are_what_they_are_called() -> None:
 
 def transform(sample: Sample) -> Fields:
     return tuple(torch.from_numpy(field).float() for field in sample)
-
-
-def test_nothing_planted_is_nothing_added(numbers: Reader) -> None:
-    """Reader, transform and collation are handed back themselves."""
-    job = Job("trial", cell={})
-    assert plants.reader(job, numbers) is numbers
-    assert plants.transform(job, transform) is transform
-    assert plants.collate(job, default_collate) is default_collate
 
 
 def stamped(numbers: Reader, **cell: object) -> Batch:
@@ -225,14 +151,3 @@ def test_a_trials_samples_have_its_plants(numbers: Reader, waited: list[int]) ->
     for before, count in ((0, 1), (1, 4), (2, 5)):
         assert feed.planted_read_ns(job, before, count) == sum(waited[4 * before : 4 * (before + count)])
     assert feed.planted_read_ns(Job("trial", cell={"read_us": 0}), 0, 5) is None
-
-
-def test_exact_timers_reach_workers() -> None:
-    """The timer slack of this thread and of a process that is forked from it is a nanosecond."""
-    linux.exact_timers()
-    libc, get_timerslack = ctypes.CDLL(None), 30
-    assert libc.prctl(get_timerslack, 0, 0, 0, 0) == 1
-    child = os.fork()
-    if child == 0:
-        os._exit(libc.prctl(get_timerslack, 0, 0, 0, 0) != 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

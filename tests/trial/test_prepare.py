@@ -5,11 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -26,21 +22,7 @@ from feedrate.workloads import DataSpec, Source
 
 SPEC = DataSpec("synthetic", 20, 8, 1)
 SYNTHETIC = load("feedrate.workloads", "synthetic")
-PNG = load("feedrate.formats", "png")
 MEMMAP = load("feedrate.formats", "memmap")
-
-KILLED = """
-import os, sys
-from pathlib import Path
-from feedrate.trial import prepare
-for name in ("set", "other"):
-    if not os.fork():
-        with prepare.new_folder(Path(sys.argv[1], name), "") as temp:
-            (temp / "half").write_text("")
-            os._exit(1)
-    os.wait()
-"""
-"""Processes that die while they fill a folder."""
 
 
 def pack(root: Path, storage_format: str = "memmap", spec: DataSpec = SPEC) -> Manifest:
@@ -184,39 +166,6 @@ def test_reads_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: in
     assert everything(tmp_path) == []
 
 
-def test_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Progress begins at 0, ends at the total, only grows, and comes at most some 20 times a second."""
-
-    def slowly() -> Iterator[Sample]:
-        for _ in range(20):
-            time.sleep(0.015)
-            yield flat(8)
-
-    replace_samples(monkeypatch, slowly)
-    calls: list[tuple[int, int]] = []
-    started = time.perf_counter()
-    prepare(SPEC, "lmdb", tmp_path, lambda done, total: calls.append((done, total)))
-    elapsed = time.perf_counter() - started
-    assert (calls[0], calls[-1]) == ((0, 20), (20, 20))
-    assert [done for done, _ in calls] == sorted({done for done, _ in calls})
-    assert 3 < len(calls) <= elapsed / 0.05 + 2
-
-
-def test_another_process_was_faster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When two processes (here threads) pack the same set, the second waits and uses what the first installed."""
-    original = MEMMAP.pack
-    waiting: list[Future[Manifest]] = []
-    with ThreadPoolExecutor(1) as pool:
-
-        def overlapping(samples: Iterable[Sample], root: Path) -> None:
-            waiting.append(pool.submit(find, tmp_path))
-            original(samples, root)
-
-        monkeypatch.setattr(MEMMAP, "pack", overlapping)
-        manifest = pack(tmp_path)
-        assert [other.result(30) for other in waiting] == [manifest]
-
-
 def test_names_of_sets(tmp_path: Path) -> None:
     """They are readable; of photographs they change with the files of the folder, and with no other file."""
     standin = dataset_root(Path("data"), DataSpec("div2k_standin", 1024, 64, 2), "png")
@@ -239,32 +188,6 @@ def test_names_of_sets(tmp_path: Path) -> None:
     os.utime(photos / "b.png", ns=(1, 1))
     assert len({first, second, root()}) == 3
     assert first.parent.name.startswith("folder-p8-x2-n4-")
-
-
-def test_notes_reach_the_manifest(tmp_path: Path) -> None:
-    """What was skipped while drawing is in the manifest."""
-    photos = tmp_path / "photos"
-    photos.mkdir()
-    (photos / "bad.png").write_bytes(b"")
-    PILImage.new("RGB", (16, 16)).save(photos / "good.png")
-    manifest = pack(tmp_path, "png", DataSpec("folder", 4, 8, 2, photos))
-    assert manifest.notes == ("skipped bad.png: neither PNG, JPEG nor WebP",)
-
-
-def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
-    """By the next one that builds the same folder; what belongs to others, living ones or other machines, is kept."""
-    subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], check=True, timeout=60)
-    killed = {path.name.split(".")[1]: path for path in tmp_path.glob(".*.tmp") if (path / "half").exists()}
-    dead = killed["set"].name.split(".")[3]
-    mine, living = (
-        killed["set"].with_name(killed["set"].name.replace(dead, str(pid))) for pid in (os.getpid(), os.getppid())
-    )
-    elsewhere = tmp_path / f".set.000000.{dead}.tmp"
-    for path in (mine, living, elsewhere, killed["set"].with_suffix(".old.tmp")):
-        path.mkdir()
-    with module.new_folder(tmp_path / "set", "") as temp:
-        assert list(temp.iterdir()) == []
-    assert set(tmp_path.iterdir()) == {killed["other"], living, elsewhere}
 
 
 @pytest.mark.parametrize(

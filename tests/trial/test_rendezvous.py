@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from xmlrpc.client import ProtocolError, ServerProxy, dumps
+from xmlrpc.client import ProtocolError, ServerProxy
 
 import pytest
 
@@ -118,38 +116,6 @@ def test_a_node_that_has_left_is_not_waited_for(nodes: Callable[..., Nodes], mon
     assert all(results(four.begin(1, 0, 1)))
 
 
-def test_a_node_that_comes_back_is_told_what_it_missed(nodes: Callable[..., Nodes]) -> None:
-    """What the others have passed is over for it; where they wait it takes part again."""
-    three = nodes(3)
-    assert all(results(three.gate(0, 0)))
-    waiting = three.gate(0, 1, 0, 1)
-    assert held(*waiting)
-    assert all(results(three.begin(0, 2)))
-    assert all(results(three.gate(0, 0, 2))), "the gate that opened last is still open"
-    assert held(*waiting)
-    assert all(results([*waiting, *three.gate(0, 1, 2)]))
-    assert results(three.gate(0, 0, 2)) == [None]
-
-
-def test_a_node_that_dies_at_a_gate_comes_twice(nodes: Callable[..., Nodes], capfd: pytest.CaptureFixture[str]) -> None:
-    """Its dead connection opens nothing while the node itself is elsewhere, doubles nothing, and nobody is told."""
-    two = nodes(2)
-    assert all(results(two.gate(0, 0)))
-    host, port = two.server.url.removeprefix("http://").partition("/")[0].split(":")
-    body, path = dumps((1, 0, 1, "127.0.0.1:9"), "gate").encode(), two.server.url.partition(port)[2]
-    with socket.create_connection((host, int(port))) as dead:
-        dead.sendall(f"POST {path} HTTP/1.0\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
-        dead.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # a reset, as of a node that is gone
-        while two.server._last[1] != (0, 1):
-            time.sleep(0.01)
-    assert all(results(two.begin(0, 1)))
-    for position in (1, 2):
-        (waiting,) = two.gate(0, position, 0)
-        assert held(waiting)
-        assert all(results([waiting, *two.gate(0, position, 1)]))
-    assert capfd.readouterr() == ("", "")
-
-
 def test_blocks_end_with_the_budget_for_all(nodes: Callable[..., Nodes], monkeypatch: pytest.MonkeyPatch) -> None:
     """A block is begun where it will end in time, going by those before it; packing before the first does not count."""
     clock = SimpleNamespace(now=0.0, monotonic=lambda: clock.now)
@@ -174,18 +140,6 @@ def test_nodes_that_plan_differently_are_refused(nodes: Callable[..., Nodes]) ->
     assert all(results(alike.begin(1, 1, 2, plan="that")))
 
 
-def test_close_ends_all_that_wait(nodes: Callable[..., Nodes]) -> None:
-    """At a block and at a trial as Ctrl-C does; a trial's own process says why its window did not begin."""
-    four = nodes(4)
-    trial = four.meetings()[0]
-    process = four.call(meet, trial, 2)
-    (gate,), (block,) = four.gate(0, 1, 2), four.begin(1, 3)
-    assert held(process, gate, block)
-    four.server.close()
-    fails(KeyboardInterrupt, None, gate, block, *four.gate(0, 2))
-    fails(TrialError, "did not begin on all 2 nodes: the sweep ends", process, four.call(meet, trial, 2))
-
-
 def test_windows_begin_together(nodes: Callable[..., Nodes]) -> None:
     """When the last process has warmed up all begin, within a fraction of a second; nodes that take no part do not."""
 
@@ -204,17 +158,6 @@ def test_windows_begin_together(nodes: Callable[..., Nodes]) -> None:
     assert held(elsewhere)
 
 
-def test_a_block_has_its_own_first_nodes(nodes: Callable[..., Nodes]) -> None:
-    """In block 1 a trial of two nodes is that of nodes 1 and 2."""
-    three = nodes(3)
-    results(three.begin(1))
-    meetings = three.meetings(1, 0)
-    first = three.call(meet, meetings[1], 2)
-    assert held(first)
-    meet(meetings[2], 2)
-    first.result(SOON_S)
-
-
 @pytest.mark.parametrize("waits", [True, False])
 def test_a_trial_of_which_a_node_is_gone_fails_at_once(nodes: Callable[..., Nodes], waits: bool) -> None:
     """Whether its process failed and it stands at the next gate or it was lost, before the others wait or after."""
@@ -229,47 +172,6 @@ def test_a_trial_of_which_a_node_is_gone_fails_at_once(nodes: Callable[..., Node
         text = "did not begin on all 3 nodes: that of node 1 ended before"
         fails(TrialError, text, *waiting)
         fails(TrialError, text, three.call(meet, third, 3))
-
-
-def test_a_process_that_gave_up_does_not_count(nodes: Callable[..., Nodes]) -> None:
-    """It had warmed up, but was over or its node lost before the last one came: no window begins without it."""
-    for lose in (lambda of: held(*of.gate(0, 1, 0)), lambda of: of.server.leave(0)):
-        two = nodes(2)
-        first, second = two.meetings()
-        assert held(two.call(meet, first, 2))
-        lose(two)
-        fails(TrialError, "that of node 0 ended before", two.call(meet, second, 2))
-
-
-def test_a_node_that_comes_back_to_a_trial_waits_for_its_new_process(nodes: Callable[..., Nodes]) -> None:
-    """Its first one, which had warmed up, is gone with it; what the others measured without it it does not repeat."""
-    two = nodes(2)
-    first, second = two.meetings()
-    assert held(two.call(meet, second, 2))
-    results(two.begin(0, 1))
-    assert results(two.gate(0, 0, 1)) != [None]
-    other = two.call(meet, first, 2)
-    assert held(other)
-    results([other, two.call(meet, second, 2)])
-    results(two.begin(0, 1))
-    (again,) = results(two.gate(0, 0, 1))
-    fails(TrialError, "the others began without it", two.call(meet, again, 2))
-
-
-@pytest.mark.parametrize("count", [1, 2, 3, 7])
-def test_every_node_is_in_every_place(count: int) -> None:
-    """Over as many blocks as nodes; in each block the places are shared out."""
-    turns = [[Meeting("", node, count, block).turn for node in range(count)] for block in range(count)]
-    assert all(sorted(block) == list(range(count)) for block in [*turns, *zip(*turns, strict=True)])
-
-
-def test_a_connection_that_waits_is_kept_alive(nodes: Callable[..., Nodes]) -> None:
-    """The kernel tries it now and then: nodes may wait for hours until the last one is granted."""
-    two = nodes(2)
-    assert held(*two.gate(0, 0, 0))
-    port = f":{two.server.server_address[1]:04X}"
-    lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-    assert [line[5].partition(":")[0] for line in lines if line[2].endswith(port) and line[3] == "01"] == ["02"]
 
 
 def test_who_does_not_know_the_path_gets_nothing(nodes: Callable[..., Nodes]) -> None:

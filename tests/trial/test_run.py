@@ -17,8 +17,6 @@ from beside import tried
 from feedrate.formats import Reader
 from feedrate.schema import plugins
 from feedrate.schema.columns import PHASES, STEPS, WORKER_STAGES
-from feedrate.schema.errors import InputError
-from feedrate.schema.window import WARM
 from feedrate.trial import distributed, run
 from feedrate.trial.job import Job
 from feedrate.trial.loop import Window
@@ -165,11 +163,6 @@ def test_batches_are_dealt_in_turn_and_the_first_were_ready_before_the_window(tr
     assert single["worker_begun_ns"][0] < 0
 
 
-def test_where_no_loader_runs_nothing_is_stamped(trial: Callable[..., Any]) -> None:
-    """A resident batch was prepared by nobody."""
-    assert "worker" not in trial(mode="compute", model="pointwise")[1]
-
-
 @pytest.mark.parametrize(("workers", "kept"), [(0, False), (2, False), (2, True)])
 def test_a_window_has_whole_epochs(trial: Callable[..., Any], workers: int, kept: bool) -> None:
     """It begins and ends at an epoch's border, has two epochs at least, and counts those that began in it.
@@ -229,22 +222,6 @@ def test_a_cold_trial_reads_no_sample_twice(
     assert row["warmup_steps"] + row["steps"] + workers * 2 <= 240 // (3 if access == "random" else 1) // 4
     assert row["steps"] % max(1, workers) == 0
     assert row["stored_bytes"] == (trial.packed_root / "data.mdb").stat().st_size
-
-
-def test_a_warm_trial_is_warm_and_goes_on(cold: Callable[..., Job], result: Result, reads: Path) -> None:
-    """After a cold trial the samples are read back in before anything is timed; the window has its own length."""
-    result(cold("cold"))
-    reads.write_text("")
-    row = result(cold("warm", window_s=0.2, min_steps=64))["row"]
-    assert row["cached_before_pct"] >= 100 * WARM
-    assert row["wall_ns"] >= 0.2e9
-    assert max(Counter(reads.read_text().split()).values()) > 1
-
-
-def test_too_few_samples_to_be_cold(cold: Callable[..., Job], result: Result) -> None:
-    """Better no number than one from samples that were cached by the trial itself."""
-    with pytest.raises(InputError, match=r"240 samples are too few .* expected 432 or more"):
-        result(cold("cold", batch_size=16))
 
 
 @pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")

@@ -69,17 +69,6 @@ def row(*phases: str) -> list[Stage]:
     return [Stage(phase, lambda state: state) for phase in phases]
 
 
-def test_what_is_not_asked_for_is_not_there() -> None:
-    """Without a prefetcher and with timing = off the row is the very same, and no batch is taken."""
-    plain, source = row("h2d", "forward", "backward", "optimizer"), batches()
-    prefetched = stages.prefetch(trial("none"), plain, source)
-    assert prefetched == (plain, 0, None)
-    assert prefetched.row is plain
-    assert next(source).fields == ("b0",)
-    untimed = Job("trial", device="cuda", cell={"timing": "off"})
-    assert stages.instrument(untimed, prefetched, lambda: None) == (plain, None)
-
-
 @pytest.mark.parametrize(
     ("phases", "expected"),
     [

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import operator
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -54,16 +52,6 @@ def trained(count: int = 3, samples: int = 3, size: int = SIZE, **cell: object) 
     training = built(patch_size=size, **cell)
     losses = [run(training.step, fields).item() for fields in batches(count, samples, size)]
     return weights(training.network), losses
-
-
-def recording(note: Callable[[], object], seen: list[Any]) -> Step:
-    """A step that notes something in each of its parts, and passes on what it gets."""
-
-    def part(state: Any) -> Any:
-        seen.append(note())
-        return state
-
-    return Step(part, part, part)
 
 
 def test_the_plain_step_is_plain() -> None:
@@ -137,24 +125,6 @@ def test_mixed_precision_computes_the_same_roughly() -> None:
     assert torch.allclose(found[0], expected[0], atol=1e-3)
 
 
-def test_autocast_is_around_the_forward_pass_alone() -> None:
-    """The backward pass and the update run outside, as PyTorch advises."""
-    on: list[bool] = []
-    run(steps.with_autocast(recording(lambda: torch.is_autocast_enabled("cpu"), on), CPU, "bf16"), ())
-    assert on == [True, False, False]
-
-
-def test_a_scaled_loss_gives_the_same_weights() -> None:
-    """Scaling by a power of two and back is exact in float32: the same weights to the bit."""
-    torch.manual_seed(1)
-    model = steps.build_network(trial(), CPU)
-    plain, scaled = PlainStep(copy.deepcopy(model), mse), PlainStep(model, mse)
-    for step in (plain.step(), steps.with_scaler(scaled, CPU)):
-        for fields in batches(3):
-            run(step, fields)
-    assert torch.equal(weights(plain._model), weights(model))
-
-
 @pytest.mark.parametrize(("scaler", "expected"), [(True, 1), (False, 3)])
 def test_steps_that_overflow_are_counted(scaler: bool, expected: int) -> None:
     """The second of four steps overflows: a scaler skips it and goes on; without one it spoils every later step."""
@@ -167,66 +137,6 @@ def test_steps_that_overflow_are_counted(scaler: bool, expected: int) -> None:
     assert overflows.count() == expected
     overflows.reset()
     assert overflows.count() == 0
-
-
-def test_gradients_that_overflow_alone_are_counted() -> None:
-    """A scale too large for the gradients, though the loss is finite, is a step that the scaler skips: it counts."""
-    real = PlainStep(torch.nn.Conv2d(3, 3, 1), lambda output, target: mse(output, target) * 1e34)
-    overflows = steps.OverflowCount(real.adam)
-    loss = run(overflows.watch(steps.with_scaler(real, CPU)), batches(1)[0])
-    assert loss.isfinite()
-    assert overflows.count() == 1
-
-
-def test_the_loss_is_read_last_and_once() -> None:
-    """Reading the loss comes behind the update, once in every step."""
-    order: list[str] = []
-
-    class Loss:
-        def item(self) -> None:
-            order.append("item")
-
-    plain = Step(lambda _: Loss(), lambda _: order.append("backward"), lambda _: order.append("optimizer"))
-    step = steps.with_loss_read(plain)
-    for _ in range(2):
-        run(step, ())
-    assert order == ["backward", "optimizer", "item"] * 2
-
-
-def test_a_debugging_aid_is_on_in_the_whole_step_only() -> None:
-    """Anomaly detection is on from the beginning of a step to its end, and off between steps."""
-    on: list[bool] = []
-    step = steps.with_context(recording(torch.is_anomaly_enabled, on), steps.DEBUG_CONTEXTS["anomaly"])
-    for _ in range(2):
-        run(step, ())
-        on.append(torch.is_anomaly_enabled())
-    assert on == [True, True, True, False] * 2
-
-
-def test_a_check_sees_the_batch_and_the_loss() -> None:
-    """A check gets the loss of every batch as a function of its input, in double precision, and it holds."""
-    training = built()
-    seen: list[tuple[float, torch.Tensor]] = []
-
-    def check(function: Callable[..., torch.Tensor], inputs: tuple[torch.Tensor], **_: object) -> bool:
-        seen.append((function(*inputs).item(), inputs[0]))
-        return True
-
-    step = steps.with_gradient_check(training.step, training.network, mse, check)
-    (fields,) = batches(1)
-    loss = step.forward(fields)
-    step.backward(loss)
-    assert seen[0][0] == pytest.approx(loss.item(), rel=1e-5)
-    assert (seen[0][1].dtype, seen[0][1].requires_grad) == (torch.float64, True)
-    assert torch.equal(seen[0][1].float(), fields[0])
-
-
-@pytest.mark.parametrize(
-    ("patch", "sizes"), [(7, [7]), (15, [15]), (16, [16, 8]), (33, [33, 25, 17, 9]), (64, [64, 56, 48, 40])]
-)
-def test_sizes(patch: int, sizes: list[int]) -> None:
-    """The whole image first, then each smaller by 8 pixels than the one before, four at most, none below 8 pixels."""
-    assert steps.image_sizes(patch) == sizes
 
 
 def test_shapes_vary_and_samples_do_not() -> None:
@@ -266,22 +176,6 @@ def test_cudas_libraries_are_set_whatever_they_were(benchmark: bool, monkeypatch
     assert seen == [(benchmark, False, "ieee", True, "tf32")]
 
 
-@pytest.mark.parametrize("fusion", ["eager", "script"])
-def test_a_wrapper_goes_around_the_network_that_is_trained(fusion: str) -> None:
-    """What replicates a network gets it before the optimizer does, and after it has become a script."""
-    wrapped: list[torch.nn.Module] = []
-
-    def wrap(model: torch.nn.Module) -> torch.nn.Module:
-        wrapped.append(model)
-        return torch.nn.Sequential(model)
-
-    training = steps.build(trial(fusion=fusion), CPU, wrap)
-    assert isinstance(wrapped[0], torch.jit.ScriptModule) == (fusion == "script")
-    optimized = {id(p) for p in training.optimizer.param_groups[0]["params"]}
-    assert optimized == {id(p) for p in training.network.parameters()}
-    assert type(training.step.forward.__self__._model) is torch.nn.Sequential
-
-
 def noting(seen: list[Any]) -> Step:
     """A step that notes what its forward pass gets, and its updates."""
 
@@ -316,25 +210,6 @@ def test_a_random_tensor_changes_no_input(where: str, source: str, monkeypatch: 
     step = steps.with_random_tensor(noting([]), torch.device("meta"), where)
     step.forward((torch.empty(2, 3, 4, 4, dtype=torch.float64, device="meta"),))
     assert drawn == [((2, 3, 4, 4), torch.float64, source)]
-
-
-@pytest.mark.parametrize(("every", "wanted"), [(1, [0, 1, 2, 3]), (2, [1, 3]), (3, [2])])
-def test_outputs_come_back_every_so_many_steps(every: int, wanted: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every n-th output is copied after the update, detached; the loss is what it was."""
-    kept: list[Any] = []
-    monkeypatch.setattr(steps.OutputCopies, "_copy_pageable", lambda _, output: kept.append(output))
-    outputs = steps.OutputCopies("pageable", every)
-    step = outputs.watch_step(noting(kept))
-    loss = outputs.watch_loss(lambda output, target: output + target)
-    for k in range(4):
-        output = torch.tensor(float(k), requires_grad=True)
-        assert loss(output, torch.tensor(1.0)).item() == k + 1
-        step.optimizer(None)
-    tensors = [entry for entry in kept if entry != "updated"]
-    assert [int(tensor) for tensor in tensors] == wanted
-    assert not any(tensor.requires_grad for tensor in tensors)
-    assert kept.count("updated") == 4
-    assert kept[0] == "updated"
 
 
 def test_pinned_buffers_are_not_overwritten_too_soon(monkeypatch: pytest.MonkeyPatch) -> None:

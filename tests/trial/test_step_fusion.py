@@ -63,9 +63,9 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, Any]]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cell", [{"vary_shapes": True}, {"amp": "bf16", "norm": "batch"}], ids=str)
-def test_all_is_compiled_before_the_warm_up(quick: list[dict[str, Any]], cell: dict[str, Any]) -> None:
+def test_all_is_compiled_before_the_warm_up(quick: list[dict[str, Any]]) -> None:
     """After the rehearsal no step compiles anything, of whatever size; the weights become the eager ones."""
+    cell = {"vary_shapes": True, "amp": "bf16", "norm": "batch"}
     expected = rehearsed_weights(5, **cell)
     assert not quick
     assert torch.allclose(rehearsed_weights(5, fusion="compile", **cell), expected, atol=1e-6)
@@ -84,35 +84,6 @@ def test_compilers_start_no_pool_and_shapes_are_static(quick: list[dict[str, Any
     assert quick == [{"dynamic": False, "options": options} for options in (plain, plain | graphs)]
 
 
-@pytest.mark.slow
-def test_nothing_is_left_of_a_rehearsal(quick: list[dict[str, Any]]) -> None:
-    """Weights, statistics of norms, moments and gradients are what they were, and no batch is spent."""
-    assert quick == []
-    job = trial(fusion="compile", norm="batch", zero_grad="memset")
-    row, training = stages.assemble(job, CPU)
-    assert training
-    before = {name: value.clone() for name, value in training.network.state_dict().items()}
-    given = batches(3)
-    seen: list[Batch] = []
-    watched = [row[0]._replace(run=lambda batch: (seen.append(batch), row[0].run(batch))[1]), *row[1:]]
-    source, took = rehearse(job, training, watched, iter(given), lambda: None)
-    assert seen == given[:1]
-    assert 0 < took["first_step_ns"] <= took["compile_ns"]
-    assert [batch is one for batch, one in zip(source, given, strict=True)] == [True] * 3
-    after = training.network.state_dict()
-    assert all(torch.equal(after[name], value) for name, value in before.items())
-    assert not training.optimizer.state
-    assert all(weights.grad is None for weights in training.network.parameters())
-
-
-@pytest.mark.parametrize("cell", [{}, {"model": "pointwise", "fusion": "functional"}, {"step": "emulated"}], ids=str)
-def test_a_step_that_is_not_compiled_is_not_rehearsed(cell: dict[str, Any]) -> None:
-    """Without a compiler nothing runs before the warm-up, and there is no time of compiling."""
-    row, training = stages.assemble(trial(**cell), CPU)
-    source = iter(batches(1))
-    assert rehearse(trial(**cell), training, row, source, lambda: None) == (source, {})
-
-
 def test_a_device_is_rehearsed_before_its_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first step loads libraries and chooses algorithms: two are run and waited for, and the memory given back."""
     row, training = stages.assemble(trial(), CPU)
@@ -127,17 +98,6 @@ def test_a_device_is_rehearsed_before_its_warm_up(monkeypatch: pytest.MonkeyPatc
     assert (ran, calls) == ([given[0]] * 2, ["wait", "wait", "wait", "empty"])
     assert list(source) == given
     assert list(took) == ["first_step_ns"]
-
-
-@pytest.mark.parametrize(
-    ("fusion", "count"), [("eager", 0), ("script", 2), pytest.param("compile", 1, marks=pytest.mark.slow)]
-)
-def test_rehearsals(fusion: str, count: int) -> None:
-    """A compiler sees every size of the images once, TorchScript each twice, so that the sizes' turn does not move."""
-    for varied, sizes in ((False, 1), (True, 4)):
-        _, training = stages.assemble(trial(fusion=fusion, vary_shapes=varied), CPU)
-        assert training
-        assert training.rehearsals == count * sizes
 
 
 @pytest.mark.slow
@@ -162,10 +122,9 @@ def test_a_forked_trial_compiles_for_itself(runner: Runner) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", ["pointwise", "srcnn"])
-def test_compiled_networks_learn_the_same(model: str) -> None:
+def test_compiled_networks_learn_the_same() -> None:
     """With PyTorch's own compiler weights become those of the eager network within 1e-6; nothing is recompiled."""
-    found, expected = rehearsed_weights(4, model=model, fusion="compile"), rehearsed_weights(4, model=model)
+    found, expected = (rehearsed_weights(4, model="srcnn", **how) for how in ({"fusion": "compile"}, {}))
     torch._dynamo.reset()
     assert torch.allclose(found, expected, atol=1e-6)
     assert not torch.equal(found, expected), "nothing was compiled"

@@ -23,7 +23,7 @@ from feedrate.loaders import Batch, Fields
 from feedrate.schema.errors import DataError, InputError
 from feedrate.trial import feed, prepare, stages
 from feedrate.trial.job import Job
-from feedrate.workloads import DataSpec, _crops
+from feedrate.workloads import DataSpec
 from feedrate.workloads._crops import Crop, draw
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -76,15 +76,6 @@ def test_crops_are_the_same_however_they_are_loaded(batches: Load, cell: dict[st
     torch.testing.assert_close(batches(6, **cell), batches(6), rtol=0, atol=0)
 
 
-def test_every_epoch_has_other_crops(batches: Load) -> None:
-    """The classes of the second epoch are those of the first in another order; no image comes again."""
-    seen = batches(6)
-    first, second = ([image for fields in part for image in fields[0]] for part in (seen[:3], seen[3:]))
-    labels = [sorted(int(label) for fields in part for label in fields[1]) for part in (seen[:3], seen[3:])]
-    assert labels[0] == labels[1]
-    assert not any(torch.equal(left, right) for left in first for right in second)
-
-
 def test_streams_crop_alike_too(batches: Load) -> None:
     """Each worker has shards of its own, and so the order differs: the images do not."""
     alone, shared = (
@@ -103,13 +94,6 @@ def test_bytes_are_normalised_where_asked(batches: Load, place: str) -> None:
     """Collated at once, in the worker or where the batch is fetched, images are those of each sample by itself."""
     fast = batches(3, collate="fast", normalize_on=place, num_workers=1)
     torch.testing.assert_close(fast, batches(3), rtol=0, atol=1e-6)
-
-
-def test_scaled_decoding_is_the_same_crop_of_a_smaller_image(batches: Load) -> None:
-    """Images look alike, and not one is the same: fewer pixels were decoded."""
-    for (image, label), (other, number) in zip(batches(3), batches(3, scaled_decode=True), strict=True):
-        assert torch.equal(label, number)
-        assert 0 < (image - other).abs().mean() < 0.5
 
 
 def test_what_cannot_be_decoded_is_said(tmp_path: Path, root: Path, fetch: Callable[[Job, int], list[Batch]]) -> None:
@@ -185,21 +169,3 @@ def test_the_loader_is_as_fast_as_a_bare_loop(tmp_path: Path) -> None:
         collation([dataset[index] for index in range(count)])
         ratios.append((between - begun) / (time.perf_counter() - between))
     assert statistics.median(ratios) >= 0.97
-
-
-def test_a_device_resizes_floats(monkeypatch: pytest.MonkeyPatch) -> None:
-    """CUDA's antialiased kernel takes no bytes; rounded and clamped, floats give what bytes give, to one level."""
-    original, taken = _crops.functional.interpolate, []
-
-    def interpolate(image: torch.Tensor, *args: object, **options: object) -> torch.Tensor:
-        taken.append((image.device.type, image.dtype))
-        return original(image, *args, **options)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(_crops.functional, "interpolate", interpolate)
-    image = torch.randint(0, 256, (3, 75, 50), dtype=torch.uint8)
-    onto = _crops.resized(image.to("meta"), 32, True)
-    assert (onto.shape, onto.dtype) == ((3, 32, 32), torch.uint8)
-    bytes_ = _crops.resized(image, 32, True)
-    assert taken == [("meta", torch.float32), ("cpu", torch.uint8)]
-    floats = _crops.rounded(_crops.resize(image.float(), 32)).flip(-1)
-    assert (floats.int() - bytes_.int()).abs().max() <= 1

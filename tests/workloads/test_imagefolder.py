@@ -10,10 +10,7 @@ from random import Random
 
 import numpy as np
 import pytest
-import torch
 from beside import tried
-from hypothesis import given
-from hypothesis import strategies as st
 from PIL import Image as PILImage
 from skimage import data as photographs
 
@@ -98,15 +95,6 @@ def test_no_usable_image_is_an_error(tmp_path: Path) -> None:
         drawn(tmp_path, 1)
 
 
-@given(seed=st.integers(0, 10**6), height=st.integers(1, 3000), width=st.integers(1, 3000))
-def test_crops_lie_within(seed: int, height: int, width: int) -> None:
-    """Of any image, down to one pixel."""
-    crop = draw(Random(seed), height, width)
-    assert 0 <= crop.top <= crop.top + crop.height <= height
-    assert 0 <= crop.left <= crop.left + crop.width <= width
-    assert crop.height > 0 < crop.width
-
-
 def test_crops_are_spread_as_published() -> None:
     """Areas are uniform from 8 % to all where the image allows, ratios lie within 3:4 and 4:3, half are flipped."""
     random = Random(1)
@@ -167,36 +155,6 @@ def test_scaled_decoding_gives_nearly_the_same_crop(name: str, grey: bool) -> No
         left, right = (augment(each, 200)[0].astype(int) for each in (whole, smaller))
         assert np.abs(left - right).mean() < 3
     assert used >= {2, 4}
-
-
-@pytest.mark.parametrize("name", DECODERS)
-def test_kinds_that_a_decoder_lacks_are_named(name: str) -> None:
-    """Grey becomes colour; a PNG or WebP file is decoded, or the decoder is said not to."""
-    grey = np.arange(600, dtype=np.uint8).reshape(20, 30)
-    assert load_for_files(name)(encoded(grey), 20, 30, 1).shape == (20, 30, 3)
-    for kind in ("png", "webp"):
-        file = encoded(np.dstack([grey] * 3), kind, lossless=True)
-        if kind in declared(PACKAGE, name, "CODECS"):
-            assert np.array_equal(load_for_files(name)(file, 20, 30, 1)[..., 0], grey)
-        else:
-            with pytest.raises(InputError, match=f"'{name}' does not decode {kind}"):
-                load_for_files(name)(file, 20, 30, 1)
-
-
-def test_a_batch_is_normalised_like_its_samples() -> None:
-    """Images and classes above 255, too."""
-    random = np.random.default_rng(1)
-    samples = [
-        (random.integers(0, 256, (8, 8, 3), np.uint8), np.array([label], "<u2").view(np.uint8).reshape(1, 1, 2))
-        for label in (3, 255, 256, 999)
-    ]
-    one_by_one = [imagefolder.transform(sample) for sample in samples]
-    fields = [
-        torch.stack([torch.from_numpy(sample[field].transpose(2, 0, 1)) for sample in samples]) for field in (0, 1)
-    ]
-    images, classes = imagefolder.normalize(fields)
-    assert classes.tolist() == [3, 255, 256, 999] == [int(label) for _, label in one_by_one]
-    assert torch.allclose(images, torch.stack([image for image, _ in one_by_one]), atol=1e-6)
 
 
 @pytest.fixture(scope="module")

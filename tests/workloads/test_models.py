@@ -8,8 +8,6 @@ from types import ModuleType
 
 import pytest
 import torch
-from torch import nn
-from torch.nn import functional
 
 from feedrate.schema.axes import BY_NAME
 from feedrate.schema.plugins import declared, names
@@ -78,15 +76,6 @@ def test_the_chain_can_be_scripted() -> None:
     torch.testing.assert_close(torch.jit.script(chain)(x), chain(x))
 
 
-def test_gelu_is_written_out() -> None:
-    """One operation at a time gives PyTorch's GELU within 1e-6, on both tails too, in values and gradients."""
-    x = torch.linspace(-8, 8, 1001, requires_grad=True)
-    written, fused = pointwise.WrittenGelu()(x), functional.gelu(x)
-    assert torch.allclose(written, fused, atol=1e-6)
-    (a,), (b,) = (torch.autograd.grad(y.sum(), x) for y in (written, fused))
-    assert torch.allclose(a, b, atol=1e-6)
-
-
 def test_both_ways_are_one_network() -> None:
     """With equal seeds the written and the fused network have equal weights and outputs within 1e-6."""
     models = []
@@ -97,56 +86,3 @@ def test_both_ways_are_one_network() -> None:
     written, fused = (model(images) for model in models)
     assert torch.allclose(written, fused, atol=1e-6)
     assert not torch.equal(written, fused), "nothing was exchanged"
-
-
-def seeded(**knobs: object) -> nn.Module:
-    torch.manual_seed(5)
-    return srcnn.build(**knobs)
-
-
-def convolutions(model: nn.Module) -> list[nn.Conv2d]:
-    return [layer for layer in model.children() if isinstance(layer, nn.Conv2d)]
-
-
-def test_a_norm_follows_every_convolution_but_the_last() -> None:
-    """With norm = batch there are two; without conv_bias only the last convolution keeps its bias."""
-    model = seeded(norm="batch", conv_bias=False)
-    kinds = [type(layer).__name__ for layer in model.children()]
-    assert kinds == ["Conv2d", "BatchNorm2d", "ReLU", "Conv2d", "BatchNorm2d", "ReLU", "Conv2d"]
-    assert [type(layer).__name__ for layer in seeded().children()] == ["Conv2d", "ReLU", "Conv2d", "ReLU", "Conv2d"]
-    assert [layer.bias is None for layer in convolutions(model)] == [True, True, False]
-    assert all(layer.bias is not None for layer in convolutions(seeded(norm="batch")))
-
-
-def test_a_knob_changes_no_other_weight() -> None:
-    """With equal seeds networks differ in what the knob adds or takes, and in nothing else."""
-    plain, norm, bare = (seeded(), seeded(norm="batch"), seeded(norm="batch", conv_bias=False))
-    assert all(torch.equal(a.weight, b.weight) for a, b in zip(convolutions(plain), convolutions(norm), strict=True))
-    left = dict(bare.named_parameters())
-    assert all(torch.equal(left[name], value) for name, value in norm.named_parameters() if name in left)
-    assert {name for name, _ in norm.named_parameters()} - set(left) == {"0.bias", "3.bias"}
-
-
-def test_a_bias_before_a_norm_changes_nothing() -> None:
-    """In training both networks are one function, whatever the bias, step by step: outputs, gradients and losses."""
-    with_bias, without = seeded(norm="batch").double(), seeded(norm="batch", conv_bias=False).double()
-    with torch.no_grad():
-        for layer in convolutions(with_bias)[:-1]:
-            layer.bias += torch.randn_like(layer.bias)
-    images, targets = torch.rand(2, 4, 3, 12, 12, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    losses: list[list[float]] = []
-    for model in (with_bias, without):
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-        losses.append([])
-        for _ in range(3):
-            loss = functional.mse_loss(model(images), targets)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            losses[-1].append(loss.item())
-    assert losses[0][-1] < losses[0][0]
-    assert losses[0] == pytest.approx(losses[1], rel=1e-9)
-    assert torch.allclose(with_bias(images), without(images), atol=1e-12)
-    other = dict(with_bias.named_parameters())
-    assert all(torch.allclose(v.grad, other[name].grad, atol=1e-12) for name, v in without.named_parameters())
-    assert all(other[name].grad.abs().max() < 1e-12 for name in ("0.bias", "3.bias"))

@@ -13,7 +13,7 @@ from feedrate.formats import Image
 from feedrate.schema.errors import InputError
 from feedrate.workloads import DataSpec, folder
 from feedrate.workloads._patches import Picture, loss, mix, normalize, pairs, transform
-from feedrate.workloads._photos import KEPT, Unusable
+from feedrate.workloads._photos import Unusable
 
 
 class Gallery:
@@ -73,45 +73,11 @@ def test_spread_evenly(broken: tuple[int, ...]) -> None:
     assert gallery.notes == [f"skipped {place}.png: broken" for place in broken]
 
 
-def test_few_samples() -> None:
-    """With fewer samples than images the first usable ones give one each; without a usable one the user is told."""
-    gallery = Gallery(100, broken=(1,))
-    assert gallery.places(4) == [0, 2, 3, 4]
-    assert gallery.loads == [0, 1, 2, 3, 4]
-    with pytest.raises(InputError, match=r"none of 2 images can be used \(skipped 0.png: broken\)"):
-        Gallery(2, (0, 1)).places(3)
-
-
-def test_too_small() -> None:
-    """An image without room for one patch, after cropping to a multiple of the factor, is skipped with its size."""
-    images = {"small": noise(17, 64), "fits": noise(18, 18)}
-    pictures = [Picture(name, lambda image=image: image) for name, image in images.items()]
-    source = pairs(pictures, DataSpec("folder", 3, 17, 2))
-    assert len(list(source.samples)) == 3
-    assert source.notes == ["skipped small: 64 x 17 pixels, needs 18 x 18"]
-
-
-def test_many_skipped_are_counted() -> None:
-    """A folder full of unusable files does not fill the records with their names."""
-    gallery = Gallery(100, broken=tuple(range(99)))
-    gallery.places(1)
-    assert len(gallery.notes) == KEPT + 1
-    assert gallery.notes[-1] == f"skipped {99 - KEPT} more"
-
-
 def test_same_everywhere() -> None:
     """Positions come from integers alone: the published ones, and the same in every draw."""
     assert [mix(0), mix(1)] == [0xE220A8397B1DCDAF, 0x910A2DEC89025CC1]  # splitmix64's reference values
     draws = [pairs([Picture("a", lambda: noise(64, 64))], DataSpec("folder", 9, 8, 2)).samples for _ in range(2)]
     assert all(np.array_equal(a[1], b[1]) for a, b in zip(*draws, strict=True))
-
-
-def test_positions_reach_every_corner() -> None:
-    """Patches may lie anywhere, at the borders too."""
-    rows = np.broadcast_to(np.arange(12, dtype=np.uint8)[:, None, None], (12, 12, 3))
-    for image in (np.array(rows), np.array(rows.swapaxes(0, 1))):
-        targets = [t for _, t in pairs([Picture("a", lambda i=image: i)], DataSpec("folder", 400, 8, 2)).samples]
-        assert {int(target[0, 0, 0]) for target in targets} == {0, 1, 2, 3, 4}
 
 
 def test_a_folder_of_photographs(tmp_path: Path) -> None:

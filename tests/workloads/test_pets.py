@@ -59,20 +59,6 @@ def test_samples(folder: Path) -> None:
         assert abs(int(image.mean()) - 40 * int(label[0, 0, 0])) <= 1
 
 
-def test_spread_over_breeds(folder: Path) -> None:
-    """The list is sorted by breed: few samples still show every breed."""
-    assert labels(list(source(folder, 6).samples)) == list(range(6))
-
-
-def test_middle_of_the_photograph(folder: Path) -> None:
-    """The shorter side becomes patch_size, and the middle of the longer one is taken."""
-    pixels = np.zeros((40, 120, 3), np.uint8)
-    pixels[:, 40:80] = 200  # 40 px become 20: the middle third is the square
-    PILImage.fromarray(pixels).save(folder / "images" / "Breed_0.jpg", quality=95)
-    image = next(iter(source(folder, 1, 20).samples))[0]
-    assert image[:, 2:-2].min() > 180
-
-
 def test_as_torchvision_decodes(folder: Path) -> None:
     """Grey, CMYK and palette photographs, and other files under a JPEG's name, are RGB as its loader makes them."""
     for place, mode in enumerate(("L", "CMYK", "P")):
@@ -98,15 +84,6 @@ def test_broken_photographs(folder: Path) -> None:
     assert got.notes[0] == "skipped photograph 0: no image that Pillow knows"
     assert not any(str(folder) in note for note in got.notes)
     assert all(note.startswith("skipped a file: ") for note in without_names(got.notes))
-
-
-def test_too_few(folder: Path) -> None:
-    """More samples than photographs are refused at once; fewer usable ones while drawing."""
-    with pytest.raises(InputError, match="n_samples is 31; expected at most 30"):
-        source(folder, 31)
-    (folder / "images" / "Breed_7.jpg").write_bytes(b"")
-    with pytest.raises(InputError, match=r"29 photographs can be used \(skipped photograph 7.*n_samples is 30"):
-        list(source(folder, 30).samples)
 
 
 def test_not_there(folder: Path, tmp_path: Path) -> None:

@@ -26,15 +26,6 @@ def rgb() -> np.ndarray:
     return np.random.default_rng(0).integers(0, 256, (9, 12, 3), np.uint8)
 
 
-def test_lists_nested_in_any_case(tmp_path: Path, rgb: np.ndarray) -> None:
-    """PNG and JPEG files are found in sub-folders, whatever the case of the suffix, sorted, and nothing else is."""
-    for name in ("b.PNG", "a.jpg", "sub/deep/c.JPEG", "sub/a.png"):
-        write(tmp_path / name, rgb, format="PNG" if name.lower().endswith("png") else "JPEG")
-    (tmp_path / "notes.txt").write_text("no image")
-    (tmp_path / "folder.png").mkdir()
-    assert [path.as_posix() for path in list_images(tmp_path)] == ["a.jpg", "b.PNG", "sub/a.png", "sub/deep/c.JPEG"]
-
-
 def test_unusable_folders(tmp_path: Path) -> None:
     """A folder that is missing or empty is the user's to fix, and the message says what was expected."""
     (tmp_path / "empty").mkdir()

@@ -40,17 +40,6 @@ def test_frequencies_follow_zipfs_law() -> None:
         assert count[0] / count[rank - 1] == pytest.approx((rank + 2.7) / 3.7, rel=0.15)
 
 
-def test_the_target_is_the_token_behind() -> None:
-    """Of every place, in a sample and in a batch."""
-    batch = windows(2)
-    found = [tokens.transform((window,)) for window in batch]
-    for (read, target), window in zip(found, batch, strict=True):
-        assert read.dtype == target.dtype == torch.int64
-        assert len(read) == len(target) == 1024
-        assert torch.equal(read[1:], target[:-1])
-        assert read[0] == int(window[0, 0, 0]) + 256 * int(window[0, 0, 1])
-
-
 def test_a_model_sees_no_token_behind() -> None:
     """Scores of a place do not depend on what follows it; the parameters are those that its file says."""
     torch.manual_seed(1)

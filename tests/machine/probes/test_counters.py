@@ -66,13 +66,6 @@ def test_ticks(stat: str, ticks: Ticks | None, cpus: int | None, read: Read) -> 
     assert (counters.ticks, counters.cpus) == (ticks, cpus)
 
 
-@pytest.mark.parametrize("text", ["", "full avg10=0.00 avg60=0.00 avg300=0.00 total=5\n", "some total=x\n", "nonsense"])
-def test_pressure_that_cannot_be_read_is_none(text: str, read: Read) -> None:
-    """Microseconds of at least one waiting task; no file, an empty one (PSI switched off) or an unknown text: None."""
-    found = read(pressure__io=text, pressure__cpu=PSI.format(8)).pressure_us
-    assert found == {"cpu": 8, "io": None, "memory": None}
-
-
 def test_a_window_has_the_share_of_its_time_under_pressure(tmp_path: Path) -> None:
     """Files stay open and are read again; 50 ms of waiting in a second are 5 %, and no share is over 100."""
     (tmp_path / "pressure").mkdir()
@@ -123,24 +116,6 @@ def test_a_machine_that_tells_nothing_is_none_throughout(made: bool, tmp_path: P
         assert probe.cpus is None
 
 
-def test_closing_leaves_no_file_open(tmp_path: Path) -> None:
-    """Twice is no matter; afterwards nothing is known."""
-
-    def open_files() -> int:
-        return len(list(Path("/proc/self/fd").iterdir()))
-
-    (tmp_path / "stat").write_text("cpu  1 0 0 1 0 0 0 1 0 0\n")
-    (tmp_path / "cpu.stat").write_text(V2.format(3))
-    files = open_files()
-    probe = HostProbe(tmp_path, [tmp_path])
-    assert open_files() == files + 2
-    probe.close()
-    probe.close()
-    assert open_files() == files
-    assert probe.machine().ticks is None
-    assert probe.machine().throttled_ns is None
-
-
 def test_this_machine_is_read_without_an_error() -> None:
     """Whatever this kernel offers: counters only grow, cores are those of /proc/stat, samples the record's columns."""
     with HostProbe() as probe:
@@ -174,22 +149,3 @@ def test_foreign_cpu_is_what_neither_trial_nor_worker_nor_parent_used() -> None:
     assert columns["foreign_cpu_pct"] == pytest.approx(0.6 * 400 - 150 - 2)
     assert (columns["steal_pct"], columns["cpu_util_pct"]) == (10, 60)
     assert difference(before, replace(after, main_cpu_ns=2 * S))["foreign_cpu_pct"] == 0
-
-
-@pytest.mark.parametrize(
-    ("after", "foreign", "busy"),
-    [
-        (counters(Ticks(100, 0, 400), t_ns=S), 100, 25),
-        (counters(Ticks(100, 0, 400), t_ns=S, main=None), None, 25),
-        (counters(Ticks(100, 0, 400), t_ns=S, cpus=None), None, 25),
-        (counters(None, t_ns=S), None, None),
-        (counters(Ticks(0, 0, 0), t_ns=S), None, None),  # no ticks at all are no 0
-        (counters(Ticks(20, 0, 10), t_ns=S), 400, 100),  # time spent waiting for I/O may go backwards
-        (counters(Ticks(-10, 0, 10), t_ns=S), 0, 0),
-        (counters(Ticks(50, None, 100), t_ns=S), 200, 50),
-    ],
-)
-def test_shares_are_unknown_when_a_part_is(after: TrialCounters, foreign: float | None, busy: float | None) -> None:
-    """Without the machine's ticks, its cores or the trial's own time there is no rest; a share is from 0 to 100."""
-    columns = difference(counters(Ticks(0, 0, 0)), after)
-    assert (columns["foreign_cpu_pct"], columns["cpu_util_pct"]) == (foreign, busy)

@@ -147,16 +147,6 @@ def test_the_gpu_that_trials_run_on_is_watched(
     assert probe.facts()["name"] == watched
 
 
-def test_a_gpu_that_nvml_does_not_list_is_not_followed(driver: Callable[..., Any]) -> None:
-    """The probe stays where it was and says no; a driver that names no UUIDs is not contradicted."""
-    driver(**SPLIT)
-    probe = opened()
-    assert not probe.follow("dddddddd-0000-0000-0000-000000000000")
-    assert probe.facts()["name"] == "0"
-    driver(nvmlDeviceGetUUID=raising)
-    assert opened().follow(B)
-
-
 @pytest.mark.parametrize(
     ("visible", "first", "number"),
     [
@@ -186,40 +176,8 @@ def test_visible_devices_are_honoured(
     assert installed() == [("NVIDIA Example 0", 80), ("NVIDIA Example 1", 80)]
 
 
-def test_a_field_that_is_none_is_null(driver: Callable[..., Any]) -> None:
-    """The bindings make None of a field that NVML marks as not available: that costs the field alone."""
-    driver(
-        nvmlDeviceGetUtilizationRates=lambda handle: SimpleNamespace(gpu=None, memory=None),
-        nvmlDeviceGetMemoryInfo=lambda handle: SimpleNamespace(used=None, total=None),
-    )
-    sample = opened().sample()
-    assert {name for name, value in sample.items() if value is None} == {"gpu_util_pct", "gpu_mem_bytes"}
-    assert opened().facts()["memory_bytes"] is None
-    assert gpu.installed() == [("NVIDIA Example 0", 0), ("NVIDIA Example 1", 0)]
-
-
-def test_pcie_traffic_is_asked_for_once_a_second(driver: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The question costs 20 ms: between two of them the column is None."""
-    driver()
-    now = iter((10 * S, 10 * S + S // 2, 11 * S))
-    monkeypatch.setattr(gpu.time, "perf_counter_ns", lambda: next(now))
-    probe = opened()
-    assert [probe.sample()["gpu_pcie_rx_bytes_per_s"] for _ in range(3)] == [7000.0, None, 7000.0]
-
-
 def listing(*pids: int) -> Callable[..., Any]:
     return lambda handle: [SimpleNamespace(pid=pid) for pid in pids]
-
-
-def test_processes_that_compute_are_listed_once(driver: Callable[..., Any]) -> None:
-    """A process under two APIs counts once; a GPU that does not say gives None, not nobody."""
-    compute, shared = "nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetMPSComputeRunningProcesses"
-    driver(**{compute: listing(11, 12), shared: listing(12, 13)})
-    assert opened().computing() == {11, 12, 13}
-    driver(**{compute: listing(11), shared: raising})
-    assert opened().computing() == {11}
-    driver(**{compute: raising})
-    assert opened().computing() is None
 
 
 @pytest.mark.parametrize(

@@ -51,15 +51,6 @@ FIRST = {
     "gpu_throttle_reasons": 4,
     "gpu_pcie_rx_bytes_per_s": 7e6,
 }
-SECOND = {
-    "gpu_util_pct": 90.0,
-    "gpu_power_w": 651.25,
-    "gpu_mem_bytes": 6442450944,
-    "gpu_sm_clock_mhz": 1410.0,
-    "gpu_temperature_c": 71.0,
-    "gpu_throttle_reasons": 1 << 63,
-    "gpu_pcie_rx_bytes_per_s": 1.25e10,
-}
 LOOK = """
 import json, os
 from feedrate.machine.probes import gpu
@@ -111,36 +102,12 @@ def test_a_device_is_read_as_it_was_planted(look: Look) -> None:
     }
 
 
-def test_the_visible_device_is_the_one_that_is_read(look: Look) -> None:
-    """Named by a part of its identifier, the second device answers, with numbers of 64 bits; nobody computes on it."""
-    said = look({"CUDA_VISIBLE_DEVICES": "GPU-bbbb"})
-    assert said["sample"] == SECOND
-    assert (said["count"], said["energy_j"], said["computing"], said["foreign"]) == (1, 1.8e10, [], None)
-
-
-@pytest.mark.parametrize("failure", [None, "!15,!15"], ids=["not supported", "device is lost"])
-def test_what_a_device_does_not_answer_is_null_alone(failure: str | None, look: Look) -> None:
-    """Power and traffic that are not told, or asked by a name that the bindings lack, leave the others as they are."""
-    unknown = {"PowerUsage": failure, "PcieRx": failure, "TotalEnergyConsumption": failure, "Process": failure}
-    said = look({**unknown, "LACKS": "nvmlDeviceGetTemperature"})
-    nulls = ("gpu_power_w", "gpu_pcie_rx_bytes_per_s", "gpu_temperature_c")
-    assert said["sample"] == FIRST | dict.fromkeys(nulls)
-    assert (said["energy_j"], said["foreign"]) == (None, None)
-
-
 def test_a_device_that_answers_nothing_is_all_null(look: Look) -> None:
     """A device whose every question fails has a row of nulls, and no number is made up."""
     said = look(dict.fromkeys(PLANTED.keys() - {"Init", "Count"}))
     assert said["sample"] == NO_GPU
     assert set(said["facts"].values()) == {None}
     assert said["installed"] == []
-
-
-def test_a_driver_that_is_older_than_the_bindings_is_read_too(look: Look) -> None:
-    """Reasons for low clocks had another name before driver 535; a question that it does not know has no answer."""
-    said = look({}, "-DOLDER_THAN_BINDINGS")
-    assert said["sample"] == FIRST
-    assert said["computing"] == [4242]
 
 
 @pytest.mark.parametrize("changes", [{"Init": "!9"}, {"Count": "0"}, {"Count": "!999"}])

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feedrate.machine.probes import noise
-from feedrate.machine.probes.noise import DERIVED, RULES, SLOWED_BY, broken, flags, measure
+from feedrate.machine.probes.noise import SLOWED_BY, flags
 from feedrate.schema.columns import FLAGS, TRIALS
 
 COLUMNS = {column.name: column.dtype for column in TRIALS}
@@ -95,49 +94,6 @@ def test_the_gpu_is_flagged_when_it_was_slowed_down(bit: int) -> None:
     expected = "gpu_throttled" if 1 << bit in SLOWED_BY else None
     assert flags({**QUIET, "gpu_throttle_reasons": 1 << bit}) == expected
     assert (expected is not None) == (1 << bit in (0x08, 0x20, 0x40, 0x80))
-
-
-def test_the_bits_are_those_of_the_driver() -> None:
-    """As nvidia-ml-py has them."""
-    pynvml = pytest.importorskip("pynvml")
-    names = ("HwSlowdown", "SwThermalSlowdown", "HwThermalSlowdown", "HwPowerBrakeSlowdown")
-    assert set(SLOWED_BY) == {getattr(pynvml, f"nvmlClocksEventReason{name}") for name in names}
-
-
-def test_the_table_is_about_what_is_recorded() -> None:
-    """Every flag has a rule, in the record's order; every measure is a numeric column or derived from columns."""
-    assert list(dict.fromkeys(rule.flag for rule in RULES)) == list(FLAGS)
-    assert set(noise.READS) <= set(COLUMNS)
-    for rule in RULES:
-        assert rule.doc.endswith(".")
-        for limit in rule.limits:
-            assert limit.measure in DERIVED or COLUMNS[limit.measure] in ("int64", "float64")
-
-
-class Seen(dict[str, Any]):
-    """A row that remembers which columns were read."""
-
-    def __init__(self) -> None:
-        super().__init__(QUIET)
-        self.read: set[str] = set()
-
-    def get(self, name: str, default: Any = None) -> Any:
-        self.read.add(name)
-        return super().get(name, default)
-
-    def __getitem__(self, name: str) -> Any:
-        self.read.add(name)
-        return super().__getitem__(name)
-
-
-def test_the_columns_that_the_rules_read_are_named() -> None:
-    """Whoever loads just these can apply the rules."""
-    row = Seen()
-    row["steady"], row["steal_pct"], row["foreign_cpu_pct"] = False, 50.0, 100.0
-    broken(row)
-    for name in DERIVED:
-        measure(name, row)
-    assert row.read == set(noise.READS)
 
 
 numbers = st.one_of(st.none(), st.floats(0, 1e4, allow_nan=False))

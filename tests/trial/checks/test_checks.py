@@ -6,7 +6,6 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +18,8 @@ from feedrate.schema.axes import BY_NAME
 from feedrate.schema.columns import MEASURED
 from feedrate.schema.errors import InputError, TrialError
 from feedrate.sweep.launcher import Template
-from feedrate.trial import page_cache
 from feedrate.trial.checks import Finding, hdf5_fork, hdf5_memory, next_epoch, pin_custom, run_check
-from feedrate.trial.checks.hdf5_memory import measure, write
-from feedrate.trial.checks.next_epoch import SAMPLES, EpochSamples, stale_samples
+from feedrate.trial.checks.next_epoch import SAMPLES
 from feedrate.trial.checks.pin_custom import Custom, Pinnable
 from feedrate.trial.job import Job, Reporter
 
@@ -84,20 +81,6 @@ def test_checks_run_as_trials(tmp_path: Path) -> None:
             assert (answer.left_processes, answer.left_shm_segments) == (0, 0)
 
 
-class Shared(EpochSamples):
-    """The same samples, with the epoch in memory that all processes share."""
-
-    def __init__(self) -> None:
-        self._epoch = torch.zeros(1, dtype=torch.int64).share_memory_()
-
-    @property
-    def epoch(self) -> int:
-        return int(self._epoch)
-
-    def next_epoch(self) -> None:
-        self._epoch += 1
-
-
 @pytest.mark.parametrize(
     ("persistent", "stale", "words"),
     [
@@ -114,20 +97,6 @@ def test_persistent_workers_keep_the_old_state_and_fresh_ones_see_the_new(
     assert words in finding.evidence
 
 
-@pytest.mark.parametrize("persistent", [False, True])
-def test_shared_state_reaches_all_workers(persistent: bool) -> None:
-    """State in shared memory reaches persistent workers too: what makes samples stale is that workers hold copies."""
-    assert stale_samples(Shared(), persistent=persistent) == 0
-
-
-def test_an_epoch_that_proves_nothing_is_refused() -> None:
-    """A first epoch that was not made from the first state shows nothing about a change of it."""
-    late = EpochSamples()
-    late.next_epoch()
-    with pytest.raises(TrialError, match="the first from state 0"):
-        stale_samples(late, persistent=True)
-
-
 SMALL = 208
 """Samples: 41 MB; up to 32 MB the C library may hand out memory that was resident already."""
 
@@ -141,34 +110,6 @@ def test_hdf5_reads_what_is_asked_for(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "from the middle of an HDF5 file of 41 MB" in finding.evidence
     assert str(tmp_path) not in finding.evidence
     assert list((tmp_path / "data").iterdir()) == []
-
-
-def _core(path: Path) -> h5py.File:
-    """HDF5's own driver that loads a file whole; the page cache forgets it again."""
-    file = h5py.File(path, driver="core")
-    page_cache.settle(path.parent, "cold")
-    return file
-
-
-def _through(path: Path) -> h5py.File:
-    """A reader that goes through the whole file in small pieces."""
-    with path.open("rb", buffering=0) as file:
-        while file.read(1 << 16):
-            pass
-    return h5py.File(path)
-
-
-@pytest.mark.parametrize(
-    ("opens", "least", "most", "cached"), [(_core, 0.9, 1.3, "0.0"), (_through, 0.99, 1.01, "100.0")]
-)
-def test_a_file_held_in_memory_is_seen(
-    tmp_path: Path, opens: Callable[[Path], h5py.File], least: float, most: float, cached: str
-) -> None:
-    """Resident in the process, or in the page cache alone: that is memory too."""
-    finding = measure(tmp_path, write(tmp_path, SMALL, 0), opens)
-    assert finding.fact
-    assert least < finding.value < most
-    assert f"brought {cached} % of it" in finding.evidence
 
 
 @pytest.fixture
