@@ -21,7 +21,7 @@ COVERED = 0.93
         *(
             pytest.param(settings, differ, blocks, 1000, marks=pytest.mark.slow)
             for settings in (5, 60)
-            for differ in (0.0, 0.03, 0.1)
+            for differ in (0.0, 0.1)
             for blocks in (5, 20)
         ),
     ],

@@ -18,13 +18,8 @@ from feedrate.cluster import node
 from feedrate.cluster.node import TELL_S, NodeScreen
 from feedrate.cluster.sweep import Watched, run
 from feedrate.plan.options import SweepOptions
-<<<<<<< HEAD
-from feedrate.schema.errors import InputError, TrialError
-from feedrate.store import location, runs
-=======
 from feedrate.schema.errors import InputError
-from feedrate.store import place, runs
->>>>>>> fasttests
+from feedrate.store import location, runs
 from feedrate.store.clusters import ClusterFolder, NodeStatus, names
 
 

@@ -123,15 +123,6 @@ def test_a_protocol_may_differ_by_device(tmp_path: Path) -> None:
     assert (other.window_s, other.min_steps) == (1, 9)
 
 
-<<<<<<< HEAD
-def on_cuda(profile: str, folder: Path) -> schedule.Plan:
-    """What a profile of the repository's matrix.yaml becomes on a machine with a GPU."""
-    wanted = matrix.load(plugins.ROOT / "matrix.yaml", profile, device="cuda")
-    return plan_cells.expand(wanted, schedule.Host("cuda", folder, gpus=1, cores=16))
-
-
-=======
->>>>>>> fasttests
 def values(found: schedule.Plan, axis: str, **where: object) -> set[object]:
     """The values of an axis among the cells that were asked for and have some others."""
     cells = [cell.axes for cell in found.cells if where.items() <= cell.axes.items()]

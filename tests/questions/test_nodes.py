@@ -75,7 +75,7 @@ def rates(clusters: int, slower: float, noise: Noise = normal, blocks: int = BLO
     return hits / clusters, false / clusters
 
 
-@pytest.mark.parametrize("clusters", [200, pytest.param(2000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("clusters", [60, pytest.param(800, marks=pytest.mark.slow)])
 def test_a_node_that_is_5_per_cent_slower_is_found(clusters: int) -> None:
     """In 95 % of clusters of 8 at 3 % noise; another is named in 5 % of them at most."""
     found, false = rates(clusters, 0.05)
@@ -83,7 +83,7 @@ def test_a_node_that_is_5_per_cent_slower_is_found(clusters: int) -> None:
     assert false <= 0.05
 
 
-@pytest.mark.parametrize("clusters", [200, pytest.param(2000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("clusters", [60, pytest.param(800, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("noise", [normal, heavy, shared, noisy_node, trend])
 def test_alike_nodes_are_seldom_named(noise: Noise, clusters: int) -> None:
     """In 5 % of clusters at most, all nodes and all stages together; the noise is independent or drifts steadily."""

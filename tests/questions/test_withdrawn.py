@@ -66,6 +66,7 @@ def test_its_page_stays_with_the_reason(results: Path) -> None:
     assert run_page.withdrawn_list("runs/index.md", []) == ""
 
 
+@pytest.mark.slow
 def test_every_table_names_the_tier(results: Path) -> None:
     """Runs, their pages and machines say who vouches, or how many of each; what a submitter wrote is text there."""
     view = shown_of(results, STAYS)

@@ -136,6 +136,7 @@ def test_shared_memory_stands_against_its_size(run: RunView, body: str) -> None:
     assert tables(said)["Shared memory (/dev/shm): the settings that take most"][0][4] == "–"
 
 
+@pytest.mark.slow
 def test_the_suite_s_page_and_the_claims_page_show_it(run: RunView, show: Show) -> None:
     """The suite's page has the section once, pages of other suites do not; the Claims page has it for each machine."""
     timed = varied(run, run.trials[run.trials["mode"].ne("check")])

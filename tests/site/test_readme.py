@@ -24,6 +24,7 @@ from feedrate.store.marks import not_withdrawn
 from feedrate.store.runs import StoredRun, benches, runs
 
 
+@pytest.mark.slow
 def test_every_number_comes_from_the_run_it_names() -> None:
     """Table, caption and findings are recomputed from what they name and must be the same to the letter.
 

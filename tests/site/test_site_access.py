@@ -181,6 +181,7 @@ def test_tab_reaches_everything_and_shows_where_it_is(seen: Visit) -> None:
         assert {str(order) for order in range(wanted)} <= reached, path
 
 
+@pytest.mark.slow
 def test_the_drawer_of_a_phone_opens_by_keyboard(sites: dict[str, Site], browser: Browser) -> None:
     """Its links are neither seen nor reached while it is shut; its button is reached, named, and tells and opens it.
 
@@ -219,6 +220,7 @@ def test_paper_is_white(theme: str, sites: dict[str, Site], browser: Browser) ->
     assert page.locator(".fr-doors").is_hidden()
 
 
+@pytest.mark.slow
 def test_search_finds_a_suite_and_a_column(seen: Visit) -> None:
     """The search finds words of a question and of the dictionary; its index is loaded for who turns to search alone."""
     page, asked = seen.page, []

@@ -87,6 +87,7 @@ def test_check_boxes_leave_claims_everywhere(opened: Open) -> None:
     expect(page.locator("#claims .fr-panel:visible svg text").filter(has_text=gone)).to_have_count(0)
 
 
+@pytest.mark.slow
 def test_what_is_chosen_stands_in_the_address(opened: Open) -> None:
     """The address of a choice shows the same claims elsewhere, in a table that is unfolded late too."""
     page = opened("claims.html")

@@ -208,6 +208,7 @@ def made_up_steps(random: np.random.Generator) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[column.name for column in TRIALS]).drop_duplicates("cell_id")
 
 
+@pytest.mark.slow
 def test_what_holds_a_step_back_is_the_same(page: Page) -> None:
     """Copies that take turns with their step, and launches, are told apart by the scripts as by Python."""
     frame = made_up_steps(np.random.default_rng(3))
@@ -241,6 +242,7 @@ def test_runs_of_a_script_are_compared_alike(page: Page, fake_script: ModuleType
     assert len(want.held) == min(1, len(want.cells))
 
 
+@pytest.mark.slow
 def test_searches_are_compared_alike(
     page: Page, fake_script: ModuleType, fake_tuned: ModuleType, tmp_path: Path
 ) -> None:

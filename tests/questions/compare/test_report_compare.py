@@ -184,6 +184,7 @@ def test_two_runs_of_a_script(
     assert re.search(r"This one cell: [\d.]+× \([\d.]+–[\d.]+, n = 32 and \d+\)\.", text)
 
 
+@pytest.mark.slow
 def test_searches_are_compared_setting_by_setting(
     fake_tuned: ModuleType, fake_script: ModuleType, tmp_path: Path
 ) -> None:

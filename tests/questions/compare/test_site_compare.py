@@ -28,6 +28,7 @@ def tables(sites: dict[str, Any], file: Path) -> tuple[pd.DataFrame, pd.DataFram
     return mine.table("trials"), pq.read_table(file).to_pandas(types_mapper=runs.nullable().get)
 
 
+@pytest.mark.slow
 def test_a_file_is_compared_with_the_published_run_that_is_like_it(
     page: Page, sites: dict[str, Any], other: Path
 ) -> None:

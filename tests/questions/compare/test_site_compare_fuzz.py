@@ -1,4 +1,4 @@
-"""Thousands of broken and hostile files through the Worker of the page Compare, in one browser."""
+"""Hundreds of broken and hostile files through the Worker of the page Compare, in one browser."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from feedrate.questions.compare import page as compare_page
 from feedrate.site import scripts
 from feedrate.site.serve import served
 
-LEAST = 2_000
+LEAST = 500
+EVERY = 4
+"""One file in so many is tried, and all that must be refused for a reason."""
 SECONDS = 10
 """Deadline of the Worker here: so many files may not each take what one may."""
 MEMORY = 2 * 2**30
@@ -84,6 +86,8 @@ def written(corpus: ModuleType, valid: bytes, folder: Path) -> dict[str, str]:
     (folder / "0.parquet").write_bytes(valid)
     names = {"0.parquet": "valid"}
     for place, (name, content) in enumerate(corpus.mutated(valid, 7), 1):
+        if place % EVERY and name not in SAID:
+            continue
         (folder / f"{place}.parquet").write_bytes(content)
         names[f"{place}.parquet"] = name
     return names
@@ -117,7 +121,7 @@ def fuzzing(sites: dict[str, Any], browser: Browser, tmp_path: Path) -> Iterator
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_thousands_of_broken_files_are_refused(fuzzing: Fuzzing, corpus: ModuleType, valid: bytes) -> None:
+def test_hundreds_of_broken_files_are_refused(fuzzing: Fuzzing, corpus: ModuleType, valid: bytes) -> None:
     """Each is refused with a reason or compared: no script of theirs runs, no hang over the cap, memory bounded."""
     seen, folder = fuzzing
     names = written(corpus, valid, folder / "fuzz")

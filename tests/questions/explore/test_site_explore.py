@@ -147,6 +147,7 @@ def test_the_address_is_the_whole_choice(page: Page, browser: Browser) -> None:
     again.close()
 
 
+@pytest.mark.slow
 def test_an_old_link_means_the_same_after_new_results(
     sites: dict[str, Any], browser: Browser, fake_run: ModuleType, tmp_path: Path
 ) -> None:

@@ -54,6 +54,7 @@ def test_what_holds_the_script_back_comes_first(show_script: Show) -> None:
     assert "worker 1" in page.figures[f"timeline-{view.slug}"].html
 
 
+@pytest.mark.slow
 def test_it_has_no_words_of_a_sweep(show_script: Show) -> None:
     """No control cell, protocol, seed, order or px; rows of its loop are stretches; nothing is shown as None."""
     for what in ({}, {"workers": 0}, {"headspace": True}):

@@ -70,6 +70,7 @@ def test_effects_that_cannot_be_told_apart_are_called_so() -> None:
     assert larger(make_format_trials([(axes, rates[:3]) for axes, rates in cells])).empty
 
 
+@pytest.mark.slow
 def test_what_is_most_of_many_is_measured_on_other_blocks() -> None:
     """Among formats that are equally fast no container and no setting gains by having looked best."""
     random_ = np.random.default_rng(1)
