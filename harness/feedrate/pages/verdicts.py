@@ -60,7 +60,7 @@ class ClaimResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
+class Place:
     """A machine and device on which claims were tested."""
 
     view: RunView
@@ -82,18 +82,18 @@ class Verdicts:
     """What runs say of all claims, on every machine and device."""
 
     claims: Claims
-    places: tuple[Host, ...]
+    places: tuple[Place, ...]
     results: Mapping[str, tuple[ClaimResult, ...]]
     """Claim to what is known of it, in the order of the places."""
 
     def frame(self) -> pd.DataFrame:
-        """Rows of ``Findings.claims`` of what was tested, a row a claim and host."""
+        """Rows of ``Findings.claims`` of what was tested, a row a claim and place."""
         tested = [dict(each.row) for part in self.results.values() for each in part if each.tested]
         return pd.DataFrame(tested, columns=list(CLAIM_COLUMNS))
 
-    def tally(self, host: int) -> dict[str, int]:
+    def tally(self, place: int) -> dict[str, int]:
         """Count the verdicts of a place, in the order of ``VERDICTS``."""
-        words = [part[host].verdict for part in self.results.values()]
+        words = [part[place].verdict for part in self.results.values()]
         return {verdict: words.count(verdict) for verdict in VERDICTS if verdict in words}
 
 
@@ -113,13 +113,13 @@ def load_verdicts(
     keys = dict.fromkeys(key[1:] for key, (row,) in rows.items() if row["verdict"] != NOT_TESTABLE)
     newest = {view.where: view for view in reversed(by_id.values())}
     machines = [machine for machine, _ in keys]
-    places = tuple(Host(newest[key], key[1], machines.count(key[0]) > 1) for key in keys)
+    places = tuple(Place(newest[key], key[1], machines.count(key[0]) > 1) for key in keys)
     results = {}
     for name, (_, claim) in asked.items():
         own = []
-        for key, host in zip(keys, places, strict=True):
+        for key, place in zip(keys, places, strict=True):
             (row,), at = rows[name, *key], (name, *key)
-            views = tuple(by_id[run_id] for run_id in row["run_ids"]) or (host.view,)
+            views = tuple(by_id[run_id] for run_id in row["run_ids"]) or (place.view,)
             own.append(ClaimResult(claim.on(key[1]), views, key[1], row, cases.get(at, ()), asides.get(at, ())))
         results[name] = tuple(own)
     return Verdicts(asked, places, results)

@@ -15,7 +15,7 @@ from feedrate.pages import selection
 from feedrate.pages.markup import Page
 from feedrate.pages.runs import RunView
 from feedrate.pages.template import render
-from feedrate.pages.verdicts import ClaimResult, Host, Verdicts
+from feedrate.pages.verdicts import ClaimResult, Place, Verdicts
 from feedrate.plan.claim import SOURCES, Claim
 from feedrate.plan.suite import MAIN
 from feedrate.questions.claims import page as claims_page
@@ -84,12 +84,12 @@ def _is_reference(view: RunView) -> bool:
 
 
 def _holds(verdicts: Verdicts) -> dict[str, Any]:
-    """What still holds of the source's sentences: a tally by host, then each with its verdict; empty if untested."""
+    """What still holds of the source's sentences: a tally by place, then each with its verdict; empty if untested."""
     own = {name: claim for name, (_, claim) in verdicts.claims.items() if SOURCE in claim.sources}
-    of_place: dict[Host, list[ClaimResult]] = {}
-    for at, host in enumerate(verdicts.places):
+    of_place: dict[Place, list[ClaimResult]] = {}
+    for at, place in enumerate(verdicts.places):
         if part := [verdicts.results[name][at] for name in own if verdicts.results[name][at].tested]:
-            of_place[host] = part
+            of_place[place] = part
     if not of_place:
         return {}
     tested = {result.claim.id for part in of_place.values() for result in part}
@@ -97,10 +97,10 @@ def _holds(verdicts: Verdicts) -> dict[str, Any]:
         {
             "result": result,
             "target": f"{claims_page.PATH}#claim-{name}",
-            "text": f"{host.name}: {result.sentence}" if len(of_place) > 1 else result.sentence,
+            "text": f"{place.name}: {result.sentence}" if len(of_place) > 1 else result.sentence,
         }
         for name in own
-        for host, part in of_place.items()
+        for place, part in of_place.items()
         for result in part
         if result.claim.id == name
     ]
@@ -108,21 +108,21 @@ def _holds(verdicts: Verdicts) -> dict[str, Any]:
     return {"tally": _tally(of_place, len(own), len(tested)) + _untested(untested), "verdicts": rows}
 
 
-def _tally(of_place: Mapping[Host, Sequence[ClaimResult]], asked: int, tested: int) -> str:
-    """How many of the sentences were tested, and how that ended in each host: a sentence has a verdict a place."""
-    machines = len({host.view.machine_id for host in of_place})
+def _tally(of_place: Mapping[Place, Sequence[ClaimResult]], asked: int, tested: int) -> str:
+    """How many of the sentences were tested, and how that ended in each place: a sentence has a verdict a place."""
+    machines = len({place.view.machine_id for place in of_place})
     start = (
         f"Of the {asked} sentences that feedrate tests of this source, {tested} have been tested on "
         f"{words.plural(machines, 'machine')}"
     )
-    counts = {host: Counter(result.verdict for result in part) for host, part in of_place.items()}
+    counts = {place: Counter(result.verdict for result in part) for place, part in of_place.items()}
     ends = {
-        host: words.listed(f"{count[verdict]:,} {verdict}" for verdict in VERDICTS if count[verdict])
-        for host, count in counts.items()
+        place: words.listed(f"{count[verdict]:,} {verdict}" for verdict in VERDICTS if count[verdict])
+        for place, count in counts.items()
     }
     if len(ends) == 1:
         return f"{start}: {''.join(ends.values())}."
-    return " ".join([f"{start}.", *(f"On {host.name}: {end}." for host, end in ends.items())])
+    return " ".join([f"{start}.", *(f"On {place.name}: {end}." for place, end in ends.items())])
 
 
 def _untested(claims: Sequence[Claim]) -> str:
