@@ -111,9 +111,9 @@ class ClusterFolder:
 
 def names(results: Path) -> dict[str, str]:
     """The names of nodes that swept into these results: machine_id to the name, the newest sweep's."""
-    names = {}
+    by_machine = {}
     for path in sorted((runs.outbox(results) / "cluster").glob("*/")):
         for status in ClusterFolder(results, path.name).statuses():
             if status.machine_id:
-                names[status.machine_id] = status.name
-    return names
+                by_machine[status.machine_id] = status.name
+    return by_machine
