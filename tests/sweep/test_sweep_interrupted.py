@@ -104,3 +104,22 @@ def test_a_killed_sweep_resumes_with_the_data_that_it_began_with(place: Place, t
     assert len(trials) == len(set(trials["trial_id"])) == 2 * 6
     started = [entry["trial"]["started_at"] for entry in before]
     assert list(trials["started_at"])[: len(started)] == started
+
+
+def test_a_run_goes_on_with_the_data_that_it_began_with(place: Place, tmp_path: Path) -> None:
+    """Photographs that changed while a sweep was down are not mixed into its run: --fresh closes it and begins anew."""
+    folder = tmp_path / "photographs"
+    folder.mkdir()
+    Image.new("RGB", (64, 64), "red").save(folder / "a.png")
+    place.matrix.write_text(FEW.replace("batch_size: 8,", "batch_size: 8, workload: div2k,"))
+    words = ["--data", str(folder), "--seed", "3"]
+    process = place.start(*words)
+    place.wait_for_trials(3)
+    kill(process)
+    Image.new("RGB", (64, 64), "blue").save(folder / "a.png")
+    assert "the data changed since it began (folder)" in printed_by(*place.command(*words), status=2)
+    assert len(place.journal()) >= 3
+    assert "trials are there already" not in printed_by(*place.command("--fresh", *words))
+    old, new = runs.runs(place.results)
+    assert (old.manifest.stop_reason, new.manifest.stop_reason) == ("interrupted", "blocks")
+    assert len(old.table("trials")) >= 3
