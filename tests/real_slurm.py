@@ -36,6 +36,7 @@ SlurmdLogFile={folder}/%n.log
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SelectType=select/linear
+SchedulerParameters=bf_interval=1,sched_interval=1
 ReturnToService=2
 MpiDefault=none
 SwitchType=switch/none
