@@ -354,25 +354,24 @@ def test_an_id_that_two_machines_claim_is_shown_of_neither(results: list[Path], 
     fake = fake_run.Fake(run_id=first.name, blocks=1, batches=(8,), cores=64)
     forged = fake_run.write(first.parents[1], fake)
     assert validator.admit([first, forged, third]).folders == (third,)
-    assert validator.admit([first, third]).folders == (first, third)
 
 
-@pytest.mark.parametrize(
-    ("kind", "text", "words"),
-    [
+def test_a_damaged_file_beside_a_run_leaves_out_that_run(fake_run: ModuleType, tmp_path: Path) -> None:
+    """The run is refused with the file and what is wrong with it; the others may be shown."""
+    damaged = [
         ("label", " " * (marks.FILE_MOST + 1), "8,193 bytes; expected a plain file of at most 8,192 bytes"),
         ("label", json.dumps({"label": "two\nlines"}), "label: Value error, holds control characters"),
         ("withdrawn", "{", "the whole: Invalid JSON"),
-    ],
-)
-def test_a_damaged_file_beside_a_run_leaves_out_that_run(results: list[Path], kind: str, text: str, words: str) -> None:
-    """The run is refused with the file and what is wrong with it; the others may be shown."""
-    good, _, bad = results
+    ]
+    fakes = [fake_run.Fake(run_id=f"2026010{day}T030405Z-fake", blocks=1, batches=(8,)) for day in range(1, 5)]
+    good, *bad = (fake_run.write(tmp_path / "results", fake) for fake in fakes)
     marks.label(good, "Workstation")
-    marks.mark_file(bad, kind).write_text(text)
-    admitted = validator.admit([good, bad])
+    for folder, (kind, text, _) in zip(bad, damaged, strict=True):
+        marks.mark_file(folder, kind).write_text(text)
+    admitted = validator.admit([good, *bad])
     assert admitted.folders == (good,)
-    assert f"{bad.name}.{kind}.json: {words}" in str(admitted.refused[0].findings[0])
+    for folder, refused, (kind, _, words) in zip(bad, admitted.refused, damaged, strict=True):
+        assert f"{folder.name}.{kind}.json: {words}" in str(refused.findings[0])
 
 
 @pytest.mark.slow

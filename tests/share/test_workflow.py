@@ -62,9 +62,9 @@ def test_strangers_meet_no_secret_and_no_code_of_their_own() -> None:
     assert "${{" not in job["steps"][-1]["run"]
 
 
-@pytest.mark.parametrize("change", ["add", "break", "remove", "other place", "hostile name"])
+@pytest.mark.parametrize("change", ["add", "remove", "other place", "hostile name"])
 def test_the_runs_of_a_pull_request_are_validated(fake_run: ModuleType, tmp_path: Path, change: str) -> None:
-    """A new run passes; one that breaks a rule, is removed, lies elsewhere or is named like a command does not."""
+    """A new run passes; one that is removed, lies elsewhere or is named like a command does not."""
     root = tmp_path / "proposed"
 
     def git(*words: str) -> None:
@@ -81,9 +81,7 @@ def test_the_runs_of_a_pull_request_are_validated(fake_run: ModuleType, tmp_path
     git("add", ".")
     git("commit", "-qm", "base")
     second = run(2)
-    if change == "break":
-        (second / "steps.parquet").write_bytes((second / "steps.parquet").read_bytes()[:-1])
-    elif change == "remove":
+    if change == "remove":
         shutil.rmtree(first)
     elif change == "other place":
         second.parent.rename(root / "results" / "other-1c-00000000")
