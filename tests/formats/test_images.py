@@ -96,7 +96,7 @@ def test_damaged_shard(name: str, tmp_path: Path) -> None:
     path = stream.path(0, 0)
     data = path.read_bytes()
     due = [0, STREAM_SHARDS, 2 * STREAM_SHARDS]
-    for place in range(0, len(data), 61):
+    for place in range(0, len(data), 211):
         path.write_bytes(flipped(data, place))
         problem = ""
         try:
