@@ -12,30 +12,27 @@ TWO_CORES = Machine(2, memory_bytes=8 << 30, shm_bytes=1 << 30, worker_bytes=100
 
 
 def test_the_space_is_a_grid_from_cheap_to_dear() -> None:
-    """Workers, what they prepare ahead and whether they live on: 49 settings on two cores, fewest workers first."""
+    """Workers, what they prepare ahead and whether they live on: 49 settings on two cores, fewest workers first.
+
+    The present setting is among them, however odd it is.
+    """
     found = settings(PRESENT, Asked(), TWO_CORES, cuda=False)
     assert len(found) == len(set(found)) == 49
     assert [each.num_workers for each in found] == sorted(each.num_workers for each in found)
     assert found[0] == PRESENT
-
-
-def test_the_present_setting_is_among_them() -> None:
-    """However odd it is."""
     odd = Setting(5, 7, persistent_workers=True)
     assert odd in settings(odd, Asked(), TWO_CORES, cuda=False)
 
 
 def test_pinning_is_a_question_of_cuda_alone() -> None:
-    """Without a device there is nothing to pin for."""
-    assert {each.pin_memory for each in settings(PRESENT, Asked(), TWO_CORES, cuda=True)} == {False, True}
-    assert {each.pin_memory for each in settings(PRESENT, Asked(), TWO_CORES, cuda=False)} == {False}
+    """Without a device there is nothing to pin for; copies that were seen may return early where batches are pinned."""
 
+    def copies(present: Setting, *, cuda: bool) -> set[tuple[bool, bool | None]]:
+        return {(each.pin_memory, each.non_blocking) for each in settings(present, Asked(), TWO_CORES, cuda=cuda)}
 
-def test_copies_that_were_seen_may_return_early_where_batches_are_pinned() -> None:
-    """Pageable memory is copied before the call returns, whatever was asked for."""
-    found = settings(Setting(0, non_blocking=False), Asked(), TWO_CORES, cuda=True)
-    assert {(each.pin_memory, each.non_blocking) for each in found} == {(False, False), (True, False), (True, True)}
-    assert {each.non_blocking for each in settings(PRESENT, Asked(), TWO_CORES, cuda=True)} == {None}
+    assert copies(PRESENT, cuda=False) == {(False, None)}
+    assert copies(PRESENT, cuda=True) == {(False, None), (True, None)}
+    assert copies(Setting(0, non_blocking=False), cuda=True) == {(False, False), (True, False), (True, True)}
 
 
 def test_what_does_not_fit_is_left_out_with_the_reason() -> None:

@@ -1,15 +1,11 @@
-"""What is put around stages, and what a prefetcher does to their row; ``test_device.py`` has them measured."""
+"""What is put around stages; ``test_device.py`` has them measured, and what a prefetcher does to their row."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
 
 import pytest
 from fake_device import FakeDevice
 
-from feedrate.loaders import Batch
 from feedrate.trial import stages
-from feedrate.trial.job import Job
 from feedrate.trial.stages import Stage, Timeline, serialize
 
 
@@ -55,29 +51,3 @@ def test_serialized_waits_after_every_stage() -> None:
         state = stage.run(state)
     assert state == 4
     assert len(waits) == 2
-
-
-def batches() -> Iterator[Batch]:
-    return (Batch((f"b{k}",), b"") for k in range(1000))  # type: ignore[arg-type]
-
-
-def trial(prefetcher: str) -> Job:
-    return Job("trial", device="cuda", cell={"prefetcher": prefetcher})
-
-
-def row(*phases: str) -> list[Stage]:
-    return [Stage(phase, lambda state: state) for phase in phases]
-
-
-@pytest.mark.parametrize(
-    ("phases", "expected"),
-    [
-        (("h2d", "forward", "backward", "optimizer"), ["forward", "backward", "h2d", "optimizer"]),
-        (("h2d", "forward"), ["forward", "h2d"]),
-    ],
-)
-def test_the_next_batch_is_moved_when_the_passes_are_launched(phases: tuple[str, ...], expected: list[str]) -> None:
-    """The next one's copy is issued before the weights are updated; an emulated step is one stage alone."""
-    prefetched = stages.prefetch(trial("next_batch"), row(*phases), batches())
-    assert [stage.phase for stage in prefetched.row] == expected
-    assert (prefetched.held, prefetched.streamed) == (1, None)

@@ -127,10 +127,6 @@ def pretended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("cuda"))
 
 
-def pinned() -> Finding:
-    return pin_custom.check(Job("trial", device="cuda", cell={"mode": "check", "check": "pin_custom"}))
-
-
 @pytest.mark.usefixtures("pretended")
 def test_a_custom_class_is_left_unpinned(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tensors, dictionaries, tuples and a class with pin_memory() come pinned; the class without it does not.
