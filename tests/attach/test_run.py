@@ -15,15 +15,19 @@ from feedrate.questions.compare import comparison
 from feedrate.share import submission, validator
 from feedrate.store import runs
 
-PLANTED = {
-    "no workers": ["--workers", "0", "--sample-ms", "2", "--steps", "90"],
-    "fork": ["--workers", "2", "--sample-ms", "3", "--steps", "110"],
-    "spawn": [
-        *["--workers", "2", "--sample-ms", "3", "--steps", "120", "--method", "spawn"],
-        *["--kind", "iterable", "--shape", "heavy"],
-    ],
+SHORT = ["--workers", "2", "--sample-ms", "3", "--steps", "110"]
+PLANTED: dict[str, tuple[list[str], dict[str, Any]]] = {
+    "no workers": (
+        ["--workers", "0", "--sample-ms", "2", "--steps", "90"],
+        {"num_workers": 0, "prefetch_factor": None, "iterable": False},
+    ),
+    "fork": (SHORT, {"num_workers": 2, "prefetch_factor": 2, "iterable": False, "start_method": "fork"}),
+    "spawn": (
+        [*SHORT, "--method", "spawn", "--kind", "iterable", "--shape", "heavy"],
+        {"num_workers": 2, "start_method": "spawn", "iterable": True},
+    ),
 }
-"""Trainings whose costs are planted; the first two are of one data set, so that their pace differs by the workers."""
+"""Trainings whose costs are planted, and what their loader is; the first two are of one data set."""
 slow = pytest.mark.slow
 KINDS = ["fork", *(pytest.param(kind, marks=slow) for kind in ("no workers", "spawn"))]
 
@@ -39,7 +43,7 @@ class Planted:
     def __getitem__(self, kind: str) -> tuple[dict[str, Any], Any, runs.StoredRun]:
         """The script's own clock, the report, and the stored run."""
         if kind not in self._seen:
-            done = self.place.python(self.script, *PLANTED[kind], options=("--name", "planted"))
+            done = self.place.python(self.script, *PLANTED[kind][0], options=("--name", "planted"))
             assert done.status == 0, done.err
             self._seen[kind] = json.loads(done.out), self.place.report, runs.runs(self.place.results)[-1]
         return self._seen[kind]
@@ -75,21 +79,14 @@ def test_the_planted_line_is_found(planted: Planted, kind: str) -> None:
     assert 0.5 < first["share"] < 0.95
 
 
-@pytest.mark.parametrize(
-    ("kind", "settings"),
-    [
-        pytest.param("no workers", {"num_workers": 0, "prefetch_factor": None, "iterable": False}, marks=slow),
-        ("fork", {"num_workers": 2, "prefetch_factor": 2, "iterable": False, "start_method": "fork"}),
-        pytest.param("spawn", {"num_workers": 2, "start_method": "spawn", "iterable": True}, marks=slow),
-    ],
-)
-def test_the_loader_is_named(planted: Planted, kind: str, settings: dict[str, Any]) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_loader_is_named(planted: Planted, kind: str) -> None:
     """A loader is the line that makes it, and what it was made with."""
     _, report, _ = planted[kind]
     lines = Path(planted.script).read_text().splitlines()
     file, line, function = report["loader"]["made"][0]
     assert (file, lines[line - 1].strip(), function) == (planted.script, "return DataLoader(", "planted_loader")
-    expected = {"batch_size": 8, "pin_memory": False, "persistent_workers": False, **settings}
+    expected = {"batch_size": 8, "pin_memory": False, "persistent_workers": False, **PLANTED[kind][1]}
     assert {name: report["loader"][name] for name in expected} == expected
 
 
@@ -99,11 +96,8 @@ def test_a_script_is_a_run(planted: Planted) -> None:
     checked = validator.check(run.folder, planted.place.results)
     assert checked.valid, checked.findings
     trials = run.table("trials")
-    assert set(trials["workload"]) == {"script"}
-    assert set(trials["script"]) == {"planted"}
-    assert set(trials["mode"]) == {"train"}
-    assert set(trials["num_workers"]) == {2}
-    assert set(trials["batch_size"]) == {8}
+    cell = {"workload": "script", "script": "planted", "mode": "train", "num_workers": 2, "batch_size": 8}
+    assert {name: set(trials[name]) for name in cell} == {name: {value} for name, value in cell.items()}
     assert len(set(trials["cell_id"])) == 1
     assert list(trials["block"]) == list(range(report["pacing"]["stretches"]))
     assert trials["steps"].sum() == report["pacing"]["steps"]
@@ -115,12 +109,8 @@ def test_the_report_stays_at_home(planted: Planted) -> None:
     kept = run.folder.with_name(f"{run.folder.name}.report.json")
     assert json.loads(kept.read_text())["lines"] == report["lines"]
     prepared = submission.prepare(run)
-    assert {Path(name).name for name in prepared.files} == {
-        "run.json",
-        "trials.parquet",
-        "steps.parquet",
-        "telemetry.parquet",
-    }
+    tables = {f"{table}.parquet" for table in ("trials", "steps", "telemetry")}
+    assert {Path(name).name for name in prepared.files} == {"run.json", *tables}
     assert not [name for name, data in prepared.files.items() if str(planted.place.folder).encode() in data]
 
 
