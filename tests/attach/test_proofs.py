@@ -23,6 +23,8 @@ import numpy as np
 import pytest
 
 from feedrate.schema.plugins import ROOT
+from feedrate.share import validator
+from feedrate.store import runs
 
 pytestmark = pytest.mark.slow
 
@@ -136,5 +138,6 @@ def test_the_hottest_line_is_the_planted_one(seen: Seen) -> None:
 
 def test_the_record_is_a_valid_run(seen: Seen) -> None:
     """What is stored passes the checks that files of strangers pass."""
-    done = run([sys.executable, "-m", "feedrate", "validate", seen.results])
-    assert done.returncode == 0, done.stdout + done.stderr
+    (stored,) = runs.runs(seen.results)
+    checked = validator.check(stored.folder, seen.results)
+    assert checked.valid, checked.findings
