@@ -129,17 +129,15 @@ def test_each_cause_is_told(name: str) -> None:
         assert [found.numbers[each] for each in names] == pytest.approx(expected, rel=0.03)
 
 
-@pytest.mark.parametrize("rho", [0.0, 0.9])
-def test_the_interval_holds_the_truth(rho: float) -> None:
+def test_the_interval_holds_the_truth() -> None:
     """Of loops whose steps resemble their neighbours (AR(1)) the 95 % interval nearly always holds the true pace."""
-    rng, held, loops = np.random.default_rng(1), 0, 40
+    rng, held, loops, rho = np.random.default_rng(1), 0, 40, 0.9
     for _ in range(loops):
         noise = lfilter([np.sqrt(1 - rho**2)], [1, -rho], rng.standard_normal(1200))[200:]
         steps = (10 * MS * np.clip(1 + 0.1 * noise, 0.1, None)).astype(np.int64)
         pace = loop.pacing(loader_of(constant(1000, MS), steps))
         assert pace is not None
         held += pace.steps_per_s.low <= 1000 / 11 <= pace.steps_per_s.high
-    print(f"rho {rho}: {held / loops:.3f}")
     assert held / loops >= 0.88
 
 

@@ -29,7 +29,7 @@ from feedrate.plan.search import GRID_BLOCKS, Search
 from feedrate.schema.plugins import ROOT
 from feedrate.store import runs
 
-SEARCHES = 8
+SEARCHES = 5
 """Of each workload."""
 WITHIN = math.log(1.03)
 CORES = 2.0
