@@ -91,11 +91,12 @@ def test_a_folder_of_photographs(tmp_path: Path) -> None:
 
 
 def test_without_photographs(tmp_path: Path) -> None:
-    """Without a folder, or with an empty one, the message says what to do."""
+    """Without a folder, with one that is missing or with an empty one, the message says what to do."""
     with pytest.raises(InputError, match="folder: no folder of photographs was given; name one with --data DIR"):
         folder.samples(DataSpec("folder", 7, 16, 2))
-    with pytest.raises(InputError, match="no image here"):
-        folder.samples(DataSpec("folder", 7, 16, 2, tmp_path))
+    for name, problem in (("missing", "no such folder"), (".", "no image here")):
+        with pytest.raises(InputError, match=problem):
+            folder.samples(DataSpec("folder", 7, 16, 2, tmp_path / name))
 
 
 def test_transform_and_loss() -> None:

@@ -1,4 +1,4 @@
-"""Finding and opening a user's photographs."""
+"""Opening a user's photographs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image as PILImage
 
-from feedrate.schema.errors import InputError
-from feedrate.workloads._photos import Unusable, list_images, open_rgb
+from feedrate.workloads._photos import Unusable, open_rgb
 
 
 def write(path: Path, pixels: object, mode: str | None = None, **options: object) -> Path:
@@ -24,14 +23,6 @@ def write(path: Path, pixels: object, mode: str | None = None, **options: object
 def rgb() -> np.ndarray:
     """Twelve by nine pixels of noise."""
     return np.random.default_rng(0).integers(0, 256, (9, 12, 3), np.uint8)
-
-
-def test_unusable_folders(tmp_path: Path) -> None:
-    """A folder that is missing or empty is the user's to fix, and the message says what was expected."""
-    (tmp_path / "empty").mkdir()
-    for name, said in (("missing", "no such folder"), ("empty", "no image here")):
-        with pytest.raises(InputError, match=said):
-            list_images(tmp_path / name)
 
 
 def palette() -> PILImage.Image:
