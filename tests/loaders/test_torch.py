@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 CELL = {"workload": "synthetic", "mode": "load", "storage_format": "memmap", "patch_size": 8, "n_samples": 24}
 CELL |= {"batch_size": 4, "num_workers": 2, "prefetch_factor": 2}
-FAMILY = {"fork": 2, "spawn": 3, "forkserver": 4}
+FAMILY = {"fork": 2, "forkserver": 4}
 """Start method to the processes below a trial with two workers: a tracker of semaphores, a server."""
 
 
@@ -32,8 +32,7 @@ def test_new_interpreters_give_the_same_batches_epoch_after_epoch(
     assert theirs == ours
 
 
-@pytest.mark.parametrize("method", ["spawn", "forkserver"])
-def test_a_trial_leaves_nothing_behind(runner: Runner, method: str) -> None:
+def test_a_trial_leaves_nothing_behind(runner: Runner) -> None:
     """Neither workers nor their server nor the tracker of their semaphores; start-up is in its column."""
     before = {process.pid for process in psutil.Process().children(recursive=True)}
     family: set[int] = set()
@@ -42,10 +41,10 @@ def test_a_trial_leaves_nothing_behind(runner: Runner, method: str) -> None:
         if event == "first_batch":
             family.update(process.pid for process in psutil.Process(pid).children(recursive=True))
 
-    answer = runner.run(watch=watch, start_method=method)
+    answer = runner.run(watch=watch, start_method="forkserver")
     assert answer.outcome == "ok", answer.message
     assert answer.left_processes == 0
-    assert len(family) == FAMILY[method]
+    assert len(family) == FAMILY["forkserver"]
     assert not any(psutil.pid_exists(pid) for pid in family)
     assert {process.pid for process in psutil.Process().children(recursive=True)} == before
     assert answer.result["row"]["startup_ns"] > 1e9
