@@ -234,7 +234,7 @@ for epoch in range(1000):
     ("words", "problem"),
     [
         (("nothing.py:make",), "no such file"),
-        (("no-such-program", "train.py"), "cannot be started"),
+        pytest.param(("no-such-program", "train.py"), "cannot be started", marks=pytest.mark.slow),
     ],
 )
 def test_mistakes_are_one_line(tmp_path: Path, words: tuple[str, ...], problem: str) -> None:

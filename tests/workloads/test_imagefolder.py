@@ -140,7 +140,7 @@ def test_decoders_agree(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in DECODERS if scales(name)])
-@pytest.mark.parametrize("grey", [False, True])
+@pytest.mark.parametrize("grey", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_scaled_decoding_gives_nearly_the_same_crop(name: str, grey: bool) -> None:
     """A crop of a large photograph comes from a smaller image, never one with fewer pixels than the crop becomes."""
     pixels = np.ascontiguousarray(photographs.retina()[..., 0] if grey else photographs.retina())
