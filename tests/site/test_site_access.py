@@ -118,7 +118,7 @@ def unfit(page: Page, width: int) -> list[str]:
 def test_everybody_can_read_every_page(
     name: str, widths: tuple[int, ...], sites: dict[str, Site], browser: Browser
 ) -> None:
-    """A page of every kind, unfolded and with a picture alive, is no wider than the screen, and no text lies on another.
+    """Pages of every kind, unfolded and with a live picture, are no wider than the screen, and no text lies on another.
 
     Pages of the committed results are accessible by axe's rules in both themes; what the theme cannot change is not
     looked at twice.
