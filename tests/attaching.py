@@ -124,6 +124,11 @@ class Place:
         return found
 
 
+def preparing(report: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The lines of a report that prepared batches."""
+    return report["lines"].get("waiting") or report["lines"]["here"]
+
+
 def ended(process: subprocess.Popen[bytes]) -> Done:
     """Wait for the end of a command; where that does not come, say what it had printed."""
     try:

@@ -34,7 +34,7 @@ class Script:
 
     name: str = "train.py"
     workers: int = 2
-    prepare_ms: float = 20.0
+    prepare_ms: float = 30.0
     step_ms: float = 8.0
     steps: int = 120
     """Of each of two epochs."""
@@ -59,7 +59,7 @@ def ended(script: Script) -> Ended:
     last = max(int(process.records[:, 2].max()) for process in processes)
     took_ns = last - BEGAN
     seen = report.Report("python train.py --secret=1", "ended with status 0", took_ns / 1e9)
-    found = report.make(seen, processes, [], 4.0)
+    found = report.make(seen, processes, [], 4.0, last)
     line = HotLine("/home/somebody/private/train.py", 42, "Pictures.__getitem__", script.code, 0.8)
     loader = cast("Any", found.loader)
     samples = [
@@ -68,7 +68,7 @@ def ended(script: Script) -> Ended:
     ]
     return Ended(
         watched=Watched(("python", "train.py"), Path(), cast("Popen[bytes]", None), BEGAN, samples),
-        report=replace(found, lines=(line,)),
+        report=replace(found, lines={"waiting" if script.workers else "here": (line,)}),
         returncode=0,
         started_at=datetime(2026, 1, 2, script.hour, 4, 5, tzinfo=UTC),
         versions={"python": "3.11.7", "torch": "2.15.0"},
@@ -104,7 +104,7 @@ def _processes(script: Script) -> Iterator[Process]:
 
 
 def _table(rows_: list[tuple[int, ...]]) -> records.Records:
-    return np.array([(*row, *(0,) * (10 - len(row))) for row in sorted(rows_, key=lambda row: row[1])], np.int64)
+    return np.array([(*row, *(0,) * (12 - len(row))) for row in sorted(rows_, key=lambda row: row[1])], np.int64)
 
 
 def _said(script: Script, epoch: int, pids: list[int], now: int) -> dict[str, Any]:
@@ -114,7 +114,7 @@ def _said(script: Script, epoch: int, pids: list[int], now: int) -> dict[str, An
     of_loader = {"batch_size": BATCH_SIZE, "num_workers": script.workers, "pin_memory": False, **threads}
     where = {"made": made, "used": made, "persistent_workers": False, "dataset": "Pictures"}
     return (
-        {"what": "iterator", "iterator": epoch, "rank": 0, "ranks": 1, "begun_ns": now, "workers": pids}
+        {"what": "iterator", "t_ns": now, "iterator": epoch, "rank": 0, "ranks": 1, "begun_ns": now, "workers": pids}
         | where
         | of_loader
     )
@@ -139,10 +139,12 @@ def _epoch(script: Script, epoch: int, now: int, rng: random.Random) -> Epoch:
         batches.append((records.BATCH, begin, end, worker, batch, count, prepare // 10, prepare // 2, 0, epoch))
         lying = sum(asked >= done for done in free) if script.workers else -1
         got, step = max(asked, end) + MS // 5, int(script.step_ms * MS * rng.lognormvariate(0, 0.05))
-        own.append((records.NEXT, asked, got, epoch, batch, lying, asked, asked + MS // 10, 0, made))
+        waited = max(0, end - asked) if script.workers and batch else 0
+        updates = 4 * (script.steps * epoch + batch)  # twice a backward pass and a step of the optimizer
+        own.append((records.NEXT, asked, got, epoch, batch, lying, asked, asked + MS // 10, updates, made, 0, waited))
         own.append((records.BACKWARD, got + step * 3 // 10, got + step * 7 // 10))
-        own.append((records.OPTIMIZER, got + step * 3 // 4, got + step * 8 // 10))
+        own.append((records.OPTIMIZER, got + step * 7 // 10, got + step * 9 // 10))
         asked, made = got + step, 0
         taken.append(got)
-    own.append((records.END, asked, asked + MS, epoch))
+    own.append((records.END, asked, asked + MS, epoch, 0, 0, 2 * script.steps * (epoch + 1)))
     return batches, own, asked + MS

@@ -121,7 +121,7 @@ def test_a_script_of_another_environment_is_watched(feedrate: Path, tmp_path: Pa
     (tmp_path / "train.py").write_text(SCRIPT)
     done = run(feedrate, tmp_path, "run", "--no-lines", "--", sys.executable, "train.py")
     assert done.returncode == 0, done.stderr
-    assert re.search(r"held back by +loading in the training process", done.stderr)
+    assert re.search(r"held back by +preparing batches in the training process", done.stderr)
     assert "record" in done.stderr
     assert run(feedrate, tmp_path, "validate", "results").returncode == 0
 

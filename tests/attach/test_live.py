@@ -36,7 +36,7 @@ def watched(folder: Path, **sample: Any) -> Any:
 
 
 def write(folder: Path, pid: int, *rows: tuple[int, ...]) -> None:
-    array = np.array([row + (0,) * (10 - len(row)) for row in rows], np.int64)
+    array = np.array([row + (0,) * (12 - len(row)) for row in rows], np.int64)
     (folder / f"{pid}-1.records").write_bytes(array.tobytes() + bytes(800))
 
 

@@ -11,7 +11,8 @@ from scipy.signal import lfilter
 
 from feedrate.analysis.estimate import Estimate
 from feedrate.analysis.pipeline import Pipeline, simulate
-from feedrate.attach import loop, records
+from feedrate.attach import causes, loop, records
+from feedrate.attach.account import account
 from feedrate.attach.records import BATCH, END, NEXT, Loader, Process
 from feedrate.schema.window import warm_up_steps
 
@@ -19,8 +20,8 @@ MS = 1_000_000
 Times = npt.NDArray[np.int64]
 
 
-def loader_of(waits: Times, steps: Times, *, batches: list[tuple[int, ...]] | None = None, **settings: Any) -> Loader:
-    """A loop that waits and steps for so many ns, one after the other.
+def process_of(waits: Times, steps: Times, *, batches: list[tuple[int, ...]] | None = None, **settings: Any) -> Process:
+    """A process whose loop waits and steps for so many ns, one after the other.
 
     Args:
         waits: ns of each wait.
@@ -30,18 +31,25 @@ def loader_of(waits: Times, steps: Times, *, batches: list[tuple[int, ...]] | No
     """
     came = np.cumsum(waits) + np.append(0, np.cumsum(steps)[:-1])
     asked = came - waits
-    rows = [[NEXT, *pair, 0, place, -1, 1, 1, 0, 0] for place, pair in enumerate(zip(asked, came, strict=True))]
+    late = waits if not batches or batches[0][0] < waits[0] else 0 * waits  # a batch that lies ready is received
+    ends = zip(asked, came, late, strict=True)
+    rows = [[NEXT, begun, ended, 0, place, -1, 1, 1, 0, 0, 0, wait] for place, (begun, ended, wait) in enumerate(ends)]
     rows[0][9] = 1  # the clock begins with the making of the iterator, at 1
-    rows.append([END, came[-1] + steps[-1], came[-1] + steps[-1], 0, *[0] * 6])
+    rows.append([END, came[-1] + steps[-1], came[-1] + steps[-1], 0, *[0] * 8])
     workers = settings.get("num_workers", 0)
     for place, (before, took, cpu, queued, collate) in enumerate(batches or []):
         ended = came[place] - before
-        rows.append([BATCH, ended - took, ended, place % max(1, workers), place, 8, collate, cpu, queued, 0])
+        rows.append([BATCH, ended - took, ended, place % max(1, workers), place, 8, collate, cpu, queued, 0, cpu, 0])
     known = {"prefetch_factor": 2 if workers else None, "rank": 0, "made": [], "begun_ns": 0, "workers": []}
-    said = {"what": "iterator", "iterator": 0, "num_workers": workers, "batch_size": 8, **known, **settings}
+    said = {"what": "iterator", "iterator": 0, "num_workers": workers, "batch_size": 8, "t_ns": 1, **known, **settings}
     array = np.array(rows, np.int64)
     array[:, 1:3] += 1
-    (loader,) = records.loaders([Process(1, 0, array, (said,))])
+    return Process(1, 0, array, (said,))
+
+
+def loader_of(waits: Times, steps: Times, **what: Any) -> Loader:
+    """The loader of such a loop."""
+    (loader,) = records.loaders([process_of(waits, steps, **what)])
     return loader
 
 
@@ -100,13 +108,13 @@ def test_stretches_are_rounds_of_the_workers(steps: int, workers: int, count: in
 CAUSES: dict[str, tuple[int, tuple[int, ...] | None, dict[str, Any]]] = {
     "step": (2, (1, 80, 80, 0, 0), {"num_workers": 1}),
     "loader": (30, None, {"watched": True}),
-    "no workers": (80, (0, 79, 79, 0, 0), {}),
-    "handing over": (30, (40, 50, 50, 0, 0), {"num_workers": 1}),
+    "here": (80, (0, 79, 79, 0, 0), {}),
+    "receiving": (30, (40, 50, 50, 0, 0), {"num_workers": 1}),
     "cores": (30, (1, 90, 40, 40, 0), {"num_workers": 1}),
     "collating": (30, (1, 90, 90, 0, 60), {"num_workers": 1}),
     "reading": (30, (1, 90, 20, 5, 0), {"num_workers": 1}),
     "preparing": (30, (1, 90, 80, 5, 10), {"num_workers": 1}),
-    "slow batches": (30, (1, 50, 50, 0, 0), {"num_workers": 1}),
+    "unsettled": (30, (1, 50, 50, 0, 0), {"num_workers": 1}),
 }
 """By cause: the wait of each step of 100 ms; how long before it came its batch was ready, took,
 computed, was queued, collated."""
@@ -117,11 +125,14 @@ def test_each_cause_is_told(name: str) -> None:
     """A loop that is held back by one thing is said to be; shares are of the time of those who prepare."""
     wait, batch, settings = CAUSES[name]
     scaled = [tuple(MS * part for part in batch)] * 100 if batch else None
-    loader = loader_of(constant(100, wait * MS), constant(100, (100 - wait) * MS), batches=scaled, **settings)
-    pace = loop.pacing(loader)
+    process = process_of(constant(100, wait * MS), constant(100, (100 - wait) * MS), batches=scaled, **settings)
+    (loader,) = records.loaders([process])
+    pace, accounted = loop.pacing(loader), account(process)
     assert pace is not None
-    found = loop.cause(loader, pace, 2)
+    assert accounted is not None
+    found = causes.name(loader, pace, accounted, 2)
     assert found.name == name
+    assert accounted.share(found.row) == pytest.approx(wait / 100 if name != "step" else 0.98, abs=0.01)
     if batch:
         _, took, cpu, queued, collate = (part / 100 for part in batch)
         expected = (took, cpu, queued, took - cpu - queued, collate)

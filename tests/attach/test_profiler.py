@@ -36,7 +36,7 @@ def stacks(tmp_path: Path) -> list[Stack]:
 
 
 def test_stacks_are_read(stacks: list[Stack]) -> None:
-    """A stack knows its process, its thread and its frames; those of the hook and what is no frame are left out."""
+    """A stack knows its process, its thread, whether that is the main one, and its frames; what is none is left out."""
     assert [(stack.process, stack.thread, stack.count) for stack in stacks] == [
         *((7, "7", count) for count in (30, 70)),
         (7, "8", 100),
@@ -44,7 +44,8 @@ def test_stacks_are_read(stacks: list[Stack]) -> None:
         (9, "10", 100),
     ]
     assert stacks[1].frames == (Frame("<module>", "/home/a b/train.py", 12),)
-    assert [frame.name for frame in stacks[0].frames] == ["<module>", "__next__", "get"]
+    assert [frame.name for frame in stacks[0].frames] == ["<module>", "__next__", "__next__", "get"]
+    assert [stack.main for stack in stacks] == [True, True, False, *[True] * 4, False]
 
 
 def test_hot_lines_are_the_users_own(stacks: list[Stack], tmp_path: Path) -> None:
@@ -56,7 +57,7 @@ def test_hot_lines_are_the_users_own(stacks: list[Stack], tmp_path: Path) -> Non
         ("/home/a b/data.py", 4, 15 / 80),
     ]
     (tmp_path / "own.py").write_text("one\n  two  \n")
-    (line,) = profiler.hottest([Stack(1, "1", (Frame("f", str(tmp_path / "own.py"), 2),), 3)])
+    (line,) = profiler.hottest([Stack(1, "1", True, (Frame("f", str(tmp_path / "own.py"), 2),), 3)])
     assert (line.code, line.share) == ("two", 1.0)
     assert profiler.hottest([]) == []
 

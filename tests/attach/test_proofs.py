@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from attaching import preparing
 
 from feedrate.schema.plugins import ROOT
 from feedrate.share import validator
@@ -131,7 +132,7 @@ def test_pace_and_wait_agree_with_the_clock_of_the_training(seen: Seen) -> None:
 
 def test_the_hottest_line_is_the_planted_one(seen: Seen) -> None:
     """A sleep in the script's own data set."""
-    hottest = seen.report["lines"][0]
+    hottest = preparing(seen.report)[0]
     assert f"{hottest['file']}:{hottest['line']}" == seen.line("# planted")
     assert hottest["share"] > 0.5
 

@@ -127,7 +127,7 @@ def test_every_step_knows_how_its_batch_was_prepared(
 
 
 def rows_of(*rows: tuple[int, ...]) -> records.Records:
-    return np.array([row + (0,) * (10 - len(row)) for row in rows], np.int64)
+    return np.array([row + (0,) * (12 - len(row)) for row in rows], np.int64)
 
 
 def test_parts_of_a_step_are_told_apart() -> None:
@@ -191,7 +191,7 @@ def test_records_are_read_while_they_are_written(tmp_path: Path) -> None:
     assert len(records.read_from(path)) == 0
     rows = rows_of(*((records.NEXT, place + 1) for place in range(7)))
     for written in range(8):
-        path.write_bytes(rows[:written].tobytes() + bytes(80 * (8 - written)))
+        path.write_bytes(rows[:written].tobytes() + bytes(96 * (8 - written)))
         assert records.read_from(path)[:, 1].tolist() == list(range(1, written + 1))
         assert records.read_from(path, 3)[:, 1].tolist() == list(range(4, written + 1))
     path.write_bytes(rows.tobytes() + b"cut")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from attaching import Place
+from attaching import Place, preparing
 
 from feedrate.attach.terminal import script_name
 from feedrate.questions.compare import comparison
@@ -72,7 +72,7 @@ def test_what_is_said_is_what_the_scripts_own_clock_says(planted: Planted, kind:
 def test_the_planted_line_is_found(planted: Planted, kind: str) -> None:
     """The line that takes three quarters of the preparing comes first, with its file, its number and its text."""
     _, report, _ = planted[kind]
-    first = report["lines"][0]
+    first = preparing(report)[0]
     source = Path(planted.script).read_text().splitlines()
     assert (first["file"], first["code"]) == (planted.script, source[first["line"] - 1].strip())
     assert first["code"].endswith("# the hot line")
@@ -185,7 +185,7 @@ def test_ranks_are_told_apart(place: Place) -> None:
     done = place.python(*words, "--sample-ms", "2", "--steps", "60")
     assert done.status == 0, done.err
     assert [rank for rank, _ in place.report["ranks"]] == [0, 1]
-    assert "2 processes, which wait for data" in done.err
+    assert "2 processes; each waits for data" in done.err
     shares = [pace["wait_share"]["value"] for _, pace in place.report["ranks"]]
     assert place.report["pacing"]["wait_share"]["value"] == max(shares)
     clocks = [json.loads(line) for line in done.out.splitlines()]

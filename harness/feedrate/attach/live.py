@@ -29,7 +29,7 @@ IDLE_NS = 1_000_000_000
 MOST_WORKERS = 16
 """Workers that have a line of their own."""
 _BAR = 24
-_PID = 10
+_PID = 12
 """The column behind a record's own: whose it is."""
 
 

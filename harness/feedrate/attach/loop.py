@@ -8,7 +8,7 @@ and longer ones until neighbours no longer resemble each other.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,16 +21,10 @@ from feedrate.attach.records import DRAINED, NEXT, REUSED, Loader, Process, Reco
 from feedrate.schema.window import LEAST_WARM_UP, drained_after, warm_up_steps
 
 MOST_STRETCHES, LEAST_STRETCHES = 32, 6
-FED = 0.05
-"""A loop that waits for less of its time is not held back by its data."""
-CROWDED = 0.25
-"""Workers that spend so much of their time on a run queue lack cores."""
-FULL = 0.85
-"""Processes that use so much of the cores' time stand in each other's way."""
-BUSY = 0.7
-"""Workers that prepare for so much of the time have none left."""
 HAND_OVER_NS = 500_000.0
 """What taking a batch from a worker costs where none was seen to: queue and unpickling, on a usual core."""
+MISSES = 0.25
+"""A model that is further off the present pace than this predicts nothing."""
 CALIBRATED = 0.10
 """What a prediction may be off beside what the model is off here: by held-out settings of other runs."""
 
@@ -142,51 +136,25 @@ def stretches(steps: pd.DataFrame, num_workers: int) -> list[npt.NDArray[np.intp
     return cut(max(2, count))
 
 
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """What holds a loop back."""
-
-    name: str
-    """``step``, ``loader`` (an iterator that is no DataLoader), ``no workers``, ``cores``, ``handing over``,
-    ``collating``, ``reading``, ``preparing`` or ``slow batches``: the first that holds."""
-    numbers: Mapping[str, float]
-    """Shares of the time of those who prepare batches: preparing, computing, waiting, queued, collating; and ``used``,
-    of the cores' time, what this process and its workers computed."""
-
-
-def cause(loader: Loader, pace: Pacing, cores: float) -> Cause:
-    """Name what holds a loop back: by the share of the wait, and by what the workers did meanwhile on so many cores."""
-    steps, settings = whole_steps(loader), loader.settings
-    lost = pace.starved_share or pace.wait_share
-    numbers = _workers(loader, steps, cores)
-    handing = _ready(steps)["wait_ns"].sum() > 0.5 * steps["wait_ns"].sum()
-    busy = numbers["preparing"] > BUSY
-    names = {
-        "step": lost.value < FED,
-        "loader": bool(settings.get("watched")) or not len(loader.batches),
-        "no workers": not workers_of(loader),
-        "cores": numbers["queued"] > CROWDED or (handing and numbers["used"] > FULL),
-        "handing over": handing,
-        "collating": busy and numbers["collating"] > 0.5 * numbers["preparing"],
-        "reading": busy and numbers["waiting"] > numbers["computing"],
-        "preparing": busy,
-        "slow batches": True,
-    }
-    return Cause(next(name for name, holds in names.items() if holds), numbers)
-
-
 def _ready(steps: pd.DataFrame) -> pd.DataFrame:
     """The steps whose own batch had been prepared when it was asked for."""
     return steps[steps["prepared_ended_ns"] < steps["begun_ns"]]
 
 
-def _workers(loader: Loader, steps: pd.DataFrame, cores: float) -> dict[str, float]:
-    """Shares of the time of those who prepare batches, and of the cores' time."""
+def activity(loader: Loader, steps: pd.DataFrame, cores: float) -> dict[str, float]:
+    """Say what those did who prepare batches, while some steps ran.
+
+    Returns:
+        Shares of their time (preparing, computing, waiting, queued, collating); ``used``, of the cores' time; how many
+        times what its first thread computed a worker computed (``threads``); and ``behind``, of the waiting, that in
+        which other batches lay ready.
+    """
     batches = loader.batches
     batches = batches[batches["ended_ns"].between(steps["begun_ns"].min(), steps["ended_ns"].max())]
     span = float(steps["wall_ns"].sum()) * max(1, workers_of(loader))
     took = (batches["ended_ns"] - batches["begun_ns"]).astype(float)
-    computing = np.minimum(batches["cpu_ns"], took)
+    whole = np.maximum(batches["process_cpu_ns"], batches["cpu_ns"]).astype(float)
+    computing = np.minimum(whole, took)
     queued = np.minimum(batches["queued_ns"], took - computing)
     sums = {
         "preparing": took.sum(),
@@ -198,8 +166,28 @@ def _workers(loader: Loader, steps: pd.DataFrame, cores: float) -> dict[str, flo
     if not workers_of(loader) and len(batches):  # of short steps only some were recorded
         sums = {name: value * len(steps) / len(batches) for name, value in sums.items()}
     main = np.nan_to_num((steps["wait_cpu_ns"] + steps["step_cpu_ns"]).mean()) * len(steps)
-    used = (main + computing.sum() * bool(workers_of(loader))) / (steps["wall_ns"].sum() * cores)
-    return {name: float(value / span) if span else 0.0 for name, value in sums.items()} | {"used": float(used)}
+    used = (main + whole.sum() * bool(workers_of(loader))) / (steps["wall_ns"].sum() * cores)
+    late = steps[~(steps["prepared_ended_ns"] < steps["begun_ns"])]
+    behind = late.loc[late["lying"] > 0, "wait_ns"].sum() / max(1, steps["wait_ns"].sum())
+    return {name: float(value / span) if span else 0.0 for name, value in sums.items()} | {
+        "used": float(used),
+        "threads": float(whole.sum() / max(1.0, float(batches["cpu_ns"].sum()))),
+        "behind": float(behind),
+    }
+
+
+def exposed(loaders: Sequence[Loader]) -> float:
+    """Share of the time of replicas' steps in which one of them at least waited for data; NaN of one alone.
+
+    Replicas exchange gradients in each step, so that the longest wait of a step holds up all of them.
+    """
+    if len(loaders) < 2:
+        return float("nan")
+    steps = [whole_steps(loader) for loader in loaders]
+    count = min(map(len, steps))
+    waits = np.array([part["wait_ns"].to_numpy()[:count] for part in steps])
+    walls = np.array([part["wall_ns"].to_numpy()[:count] for part in steps])
+    return float(waits.max(axis=0).sum() / max(1, walls.sum(axis=1).max()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +213,7 @@ class Predictions:
 
 
 def predict(loader: Loader, pace: Pacing, cores: float) -> Predictions | None:
-    """Run the pipeline model with other numbers of workers; None where there is nothing to fit it to."""
+    """Run the pipeline model with other numbers of workers; None where it does not fit, or there is nothing to fit."""
     if loader.settings.get("watched") or not len(loader.batches):
         return None
     steps = whole_steps(loader)
@@ -235,6 +223,8 @@ def predict(loader: Loader, pace: Pacing, cores: float) -> Predictions | None:
     overhead = float(steps.loc[steps["first"], "wait_ns"].sum()) / len(steps) if workers else 0.0
     present = _rate(simulate(model, workers, prefetch), overhead)
     own = pace.steps_per_s.value
+    if abs(present / own - 1) > MISSES:
+        return None
     found = []
     for other in _candidates(workers, cores):
         rate = _rate(simulate(model, other, prefetch), overhead if other else 0.0)

@@ -29,8 +29,8 @@ SPARING_HZ = 30
 """Samples a second for each core of the machine, of all processes together: one takes 0.4 ms of CPU (Xeon of 2026)."""
 _FETCH = re.compile(r"torch/utils/data/_utils/fetch\.py$")
 _LOADER = re.compile(r"torch/utils/data/dataloader\.py$|torchdata/")
-_LIBRARY = re.compile(r"/(site|dist)-packages/|/lib(64)?/python3\.\d+/|^<")
-_HOOK = re.compile(r"_feedrate_hook\.py$")
+_LIBRARY = re.compile(r"/(site|dist)-packages/|/lib(64)?/python3\.\d+/|^<|/attach/hook/_feedrate_")
+HOOK = re.compile(r"/attach/hook/_feedrate_\w+\.py$")
 _FRAME = re.compile(r"^(?P<name>.*) \((?P<file>.*?)(?::(?P<line>\d+))?\)$")
 
 
@@ -49,6 +49,8 @@ class Stack:
     process: int | None
     thread: str
     """Its id, as py-spy writes it."""
+    main: bool
+    """Whether it is its process' main thread."""
     frames: tuple[Frame, ...]
     count: int
 
@@ -163,16 +165,16 @@ def read(path: Path) -> list[Stack]:
     stacks = []
     for text in path.read_text(errors="replace").splitlines():
         body, _, count = text.rpartition(" ")
-        frames, process, thread = [], None, ""
+        frames, process, thread, main = [], None, "", False
         for part in body.split(";"):
             if match := re.match(r"process (\d+):", part):
                 process = int(match[1])
-            elif match := re.match(r"thread \((\w+)\)", part):
-                thread = match[1]
-            elif (match := _FRAME.match(part)) and not _HOOK.search(match["file"]):
+            elif match := re.match(r"thread \((\w+)\)(: MainThread)?", part):
+                thread, main = match[1], bool(match[2])
+            elif match := _FRAME.match(part):
                 frames.append(Frame(match["name"], match["file"], int(match["line"] or 0)))
         if count.isdigit() and frames:
-            stacks.append(Stack(process, thread, tuple(frames), int(count)))
+            stacks.append(Stack(process, thread, main, tuple(frames), int(count)))
     return stacks
 
 
@@ -217,7 +219,8 @@ def hottest(stacks: Sequence[Stack], most: int = 5) -> list[HotLine]:
     lines: Counter[Frame] = Counter()
     for stack in stacks:
         own = [frame for frame in stack.frames if not of_library(frame.file)]
-        lines[own[-1] if own else stack.frames[0]] += stack.count
+        theirs = [frame for frame in stack.frames if not HOOK.search(frame.file)]
+        lines[(own[-1:] or theirs[:1] or stack.frames[:1])[0]] += stack.count
     total = lines.total()
     return [
         HotLine(frame.file, frame.line, frame.name, linecache.getline(frame.file, frame.line).strip(), count / total)

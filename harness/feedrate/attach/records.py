@@ -11,15 +11,16 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 NEXT, BATCH, BACKWARD, OPTIMIZER, STARVED, END, REUSED, DRAINED, TAKEN = range(1, 10)
+MADE, SAVED, COLLECTED, COPIED, LOOPING, EXIT = range(10, 16)
 """Kinds of records, as the hook writes them."""
-_WIDTH = 10
+_WIDTH = 12
 _BYTES = 8 * _WIDTH
 Records: TypeAlias = npt.NDArray[np.int64]
 
@@ -32,7 +33,7 @@ class Process:
     began_ns: int
     """When the hook began to write for it."""
     records: Records
-    """n × 10: kind, begin, end, and what the kind holds."""
+    """n × 12: kind, begin, end, and what the kind holds."""
     said: tuple[Mapping[str, Any], ...]
     """Its lines of JSON, in their order."""
 
@@ -40,6 +41,16 @@ class Process:
         """Its records of a kind."""
         rows: Records = self.records[self.records[:, 0] == kind]
         return rows
+
+
+class Pass(NamedTuple):
+    """One pass of the main thread over an iterator."""
+
+    iterator: int
+    begun_ns: int
+    ended_ns: int
+    updates: int
+    """Backward passes and steps of optimizers within it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,20 +112,58 @@ def read_from(path: Path, first: int = 0) -> Records:
     return np.array(rows[first:written])
 
 
+def last_ns(process: Process) -> int:
+    """When a process was last heard of."""
+    ends = process.records[:, 1:3].max(initial=process.began_ns)
+    return max([int(ends), *(int(line["t_ns"]) for line in process.said)])
+
+
+def of_iterators(process: Process, kind: int, iterators: Sequence[int] | Mapping[int, Any]) -> Records:
+    """A process' records of a kind that belong to some iterators, by their begin."""
+    rows = process.of(kind)
+    rows = rows[np.isin(rows[:, 3], list(iterators))]
+    return np.asarray(rows[np.argsort(rows[:, 1], kind="stable")], np.int64)
+
+
+def passes(process: Process, iterators: Sequence[int]) -> list[Pass]:
+    """List the passes over some iterators in the order in which they began.
+
+    One that was left by ``break`` ends where the next batch of another pass is asked for.
+    """
+    rows = np.concatenate([of_iterators(process, kind, iterators) for kind in (NEXT, END)])
+    rows = rows[np.argsort(rows[:, 1], kind="stable")]
+    updates = np.where(rows[:, 0] == END, rows[:, 6], rows[:, 8] // 2)
+    found: list[Pass] = []
+    for number in np.unique(rows[:, 3]):
+        places = np.flatnonzero(rows[:, 3] == number)
+        opens = np.flatnonzero((rows[places, 0] == NEXT) & (rows[places, 9] > 0))
+        for part in np.split(places, opens[1:]):
+            closed = np.flatnonzero(rows[part, 0] == END)
+            own = part[: closed[0] + 1] if len(closed) else part
+            last, following = own[-1], own[-1] + 1
+            done = len(closed) or following == len(rows)
+            ended = rows[last, 2] if done else rows[following, 9] or rows[following, 1]
+            after = updates[last] if len(own) > 1 or following == len(rows) else updates[following]
+            begun = rows[own[0], 9] or rows[own[0], 1]
+            found.append(Pass(int(number), int(begun), int(ended), int(after - updates[own[0]])))
+    return sorted(found, key=lambda one: one.begun_ns)
+
+
 def loaders(processes: Sequence[Process]) -> list[Loader]:
     """List the loaders of a run: those that took most time first."""
     found: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     by_began = {process.began_ns: process for process in processes}
     for process in processes:
-        for line in process.said:
-            if line["what"] == "iterator":
-                made = str(line["made"][:1]), line.get("dataset"), line.get("num_workers"), line.get("batch_size")
-                found.setdefault((process.began_ns, *made), []).append(line)
+        every = [line for line in process.said if line["what"] == "iterator"]
+        updating = {one.iterator for one in passes(process, [line["iterator"] for line in every]) if one.updates}
+        for line in every:
+            made = str(line["made"]), line.get("dataset"), line.get("num_workers"), line.get("batch_size")
+            found.setdefault((process.began_ns, line["iterator"] in updating, *made), []).append(line)
     made_of = [_loader(by_began[key[0]], lines, processes) for key, lines in found.items()]
     return sorted(made_of, key=lambda loader: -loader.took_ns)
 
 
-def of_iterators(folder: Path, pid: int, iterators: Sequence[int]) -> Loader:
+def loader_of(folder: Path, pid: int, iterators: Sequence[int]) -> Loader:
     """Read what was recorded of some iterators of a process that goes on, its own files and its workers' alone."""
     process = _read(folder, f"{pid}-*")[-1]
     lines = [line for line in process.said if line["what"] == "iterator" and line["iterator"] in iterators]
@@ -150,7 +199,7 @@ def _steps(process: Process, iterators: Sequence[int]) -> pd.DataFrame:
             "detailed": rows[:, 7] > 0,
             "wait_cpu_ns": np.where(rows[:, 7] > 0, rows[:, 7] - rows[:, 6], np.nan),
             "step_cpu_ns": cpu,
-            "cuda": rows[:, 8] > 0,
+            "cuda": rows[:, 8] % 2 > 0,
             "first": rows[:, 9] > 0,
             "made_ns": rows[:, 9],
         }
@@ -168,7 +217,7 @@ def _steps(process: Process, iterators: Sequence[int]) -> pd.DataFrame:
     place = np.searchsorted(taken[:, 2], backward[:, 1])  # gradients are of the batch that came last
     backward = backward[np.append(False, own)[place]]
     steps["backward_ns"] = _within(steps, backward[:, 1], backward[:, 2] - backward[:, 1])
-    update = optimizer[:, 2] - optimizer[:, 1] - _gradients(optimizer, backward)
+    update = optimizer[:, 2] - optimizer[:, 1] - gradients(optimizer, backward)
     steps["optimizer_ns"] = _within(steps, optimizer[:, 1], update)
     before = backward[:, 1]
     place = np.searchsorted(before, steps["got_ns"])
@@ -197,7 +246,7 @@ def _within(steps: pd.DataFrame, begun: Records, took: Records) -> Records:
     return sums
 
 
-def _gradients(optimizer: Records, backward: Records) -> Records:
+def gradients(optimizer: Records, backward: Records) -> Records:
     """How much of each step of an optimizer its closure took: forward to its first backward pass, and all of these.
 
     LBFGS and Lightning compute gradients there.
@@ -216,4 +265,5 @@ def _batches(process: Process, line: Mapping[str, Any], processes: Sequence[Proc
         own = [each for each in processes if each.pid == pid and each.began_ns >= line["begun_ns"]]
         rows = np.concatenate([rows, *(each.of(BATCH) for each in own[:1])])
     names = ("begun_ns", "ended_ns", "worker", "batch", "samples", "collate_ns", "cpu_ns", "queued_ns")
-    return pd.DataFrame(rows[:, 1:9], columns=names).assign(iterator=line["iterator"])
+    table = pd.DataFrame(rows[:, 1:9], columns=names)
+    return table.assign(iterator=line["iterator"], process_cpu_ns=rows[:, 10])

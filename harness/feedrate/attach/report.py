@@ -12,10 +12,13 @@ from statistics import fmean
 from typing import Any
 
 from feedrate.analysis.estimate import Estimate
-from feedrate.attach import loop, profiler
-from feedrate.attach.loop import FED, Cause, Pacing, Prediction, Predictions
+from feedrate.attach import causes, loop, profiler
+from feedrate.attach.account import ROWS, Account, account
+from feedrate.attach.blame import Blame
+from feedrate.attach.causes import Cause
+from feedrate.attach.loop import Pacing, Prediction, Predictions
 from feedrate.attach.profiler import HotLine, Stack
-from feedrate.attach.records import Loader, Process, loaders
+from feedrate.attach.records import NEXT, Loader, Process, loaders
 from feedrate.schema.words import number, per_cent, percent, plural, times
 
 WORTH = 1.05
@@ -36,10 +39,14 @@ class Report:
     """The loader of the training loop, of replicas the one that is waited for most; None where there was none."""
     ranks: tuple[tuple[int, Pacing], ...] = ()
     """Of each process that trains on such a loader: its rank, and its pace; one where nothing is replicated."""
+    exposed_share: float = math.nan
+    """Of the time of replicas' steps, that in which one of them waited for data: it holds up all."""
     pacing: Pacing | None = None
+    account: Account | None = None
+    """Of the process that trains on the loader."""
     cause: Cause | None = None
-    lines: tuple[HotLine, ...] = ()
-    """The user's lines that cost most, shares of the time in which batches were prepared."""
+    lines: Mapping[str, Sequence[HotLine]] = field(default_factory=dict)
+    """By row of the account, the user's lines that ran most; of ``waiting`` those that prepared batches."""
     predictions: Predictions | None = None
     headspace: Mapping[str, float] = field(default_factory=dict)
     """Steps a second of the step without its loader (``compute``) and of the loader without its step (``load``)."""
@@ -47,40 +54,63 @@ class Report:
     """What the machine was used, as ``usage`` says it."""
     notes: Sequence[str] = ()
 
+    @property
+    def preparing(self) -> Sequence[HotLine]:
+        """The lines that prepared batches, in workers or in the training process."""
+        return next((self.lines[row] for row in MODELLED if row in self.lines), ())
 
-def make(ended: Report, processes: Sequence[Process], stacks: Sequence[Stack], cores: float) -> Report:
-    """Add what hook and profiler saw to a report on how a script ended."""
+
+def make(ended: Report, processes: Sequence[Process], stacks: Sequence[Stack], cores: float, ended_ns: int) -> Report:
+    """Add what hook and profiler saw to a report on how a script ended.
+
+    Args:
+        ended: the report.
+        processes: what the hook wrote.
+        stacks: what py-spy saw.
+        cores: cores that the script may use.
+        ended_ns: when it ended, on the monotonic clock.
+    """
     found = loaders(processes)
-    loader, pace, ranks = _training(found)
-    hot, own = profiler.preparing(stacks), cores / max(1, len(ranks))  # replicas share the cores
+    loader, paced = _training(found)
+    if loader is None:
+        return ended
+    process = next(one for one in processes if one.pid == loader.pid and one.of(NEXT).size)
+    alone = len({one.pid for one in found}) == 1
+    accounted = account(process, ended_ns if alone else 0)
+    pace, own = paced.get(loader.settings["rank"], (loader, None))[1], cores / max(1, len(paced))
+    lines: Mapping[str, Sequence[HotLine]] = {}
+    if accounted and stacks:
+        blame = Blame(process, accounted)
+        lines, accounted = blame.lines(stacks), blame.of_threads(accounted, stacks)
+    cause = causes.name(loader, pace, accounted, own) if pace and accounted else None
     return dataclasses.replace(
         ended,
         loader=loader,
-        ranks=ranks,
+        ranks=tuple((rank, pace) for rank, (_, pace) in paced.items() if pace),
+        exposed_share=loop.exposed([one for one, _ in paced.values()]),
         pacing=pace,
-        cause=loop.cause(loader, pace, own) if loader and pace else None,
-        lines=tuple(profiler.hottest(hot)),
-        predictions=loop.predict(loader, pace, own) if loader and pace else None,
-        headspace={name: loop.rate(times) for name, times in loop.alone(loader, processes).items()} if loader else {},
+        account=accounted,
+        cause=cause,
+        lines=lines,
+        predictions=loop.predict(loader, pace, own) if pace else None,
+        headspace={name: loop.rate(times) for name, times in loop.alone(loader, processes).items()},
     )
 
 
-def _training(found: Sequence[Loader]) -> tuple[Loader | None, Pacing | None, tuple[tuple[int, Pacing], ...]]:
-    """The loader to speak of: the one that training took most time on; of replicas that which was waited for most."""
-    first = next((each for each in found if each.trains), found[0] if found else None)
+MODELLED = ("waiting", "here")
+"""Rows that other numbers of workers change in a way that the pipeline model knows."""
+
+
+def _training(found: Sequence[Loader]) -> tuple[Loader | None, dict[int, tuple[Loader, Pacing | None]]]:
+    """The loader to speak of, and by rank those that are like it: of replicas the one that is waited for most."""
+    first = next((one for one in found if one.trains), found[0] if found else None)
     if first is None:
-        return None, None, ()
-    alike = [
-        each
-        for each in found
-        if each.trains == first.trains and each.settings["made"][:1] == first.settings["made"][:1]
-    ]
-    by_rank = {each.settings["rank"]: each for each in reversed(alike)}
-    paced = {rank: pace for rank, each in sorted(by_rank.items()) if (pace := loop.pacing(each))}
-    if not paced:
-        return first, None, ()
-    slowest = max(paced, key=lambda rank: paced[rank].wait_share.value)
-    return by_rank[slowest], paced[slowest], tuple(paced.items())
+        return None, {}
+    alike = [one for one in found if one.trains == first.trains and one.settings["made"] == first.settings["made"]]
+    by_rank = {one.settings["rank"]: one for one in reversed(alike)}
+    paced = {rank: (one, loop.pacing(one)) for rank, one in sorted(by_rank.items())}
+    waits = {rank: pace.wait_share.value for rank, (_, pace) in paced.items() if pace}
+    return (by_rank[max(waits, key=waits.__getitem__)] if waits else first), paced
 
 
 USED = {"main_cpu_pct": "training process", "workers_cpu_pct": "workers", "cpu_util_pct": "all cores"}
@@ -106,32 +136,9 @@ def usage_line(means: Mapping[str, float]) -> str:
 
 
 ALONE = {"compute": "the step", "load": "the loader"}
-CAUSES = {
-    "step": "the step itself: data lies ready when it is asked for",
-    "no workers": "loading in the training process, as num_workers is 0: preparing a batch (computing "
-    "{computing} of the time, waiting {waiting}) and the step take turns",
-    "cores": "too few cores: the script uses {used} of their time, and workers stand in line {queued} of theirs",
-    "reading": "reading: workers wait for storage or network {waiting} of their time, and compute {computing}",
-    "preparing": "preparing samples: workers compute {computing} of their time",
-    "collating": "collating: workers put samples together to batches {collating} of their time",
-    "handing over": "handing batches over: they lie ready, and the training process needs long to take them",
-    "slow batches": "slow batches: workers prepare {preparing} of their time only, but batches come in order and wait "
-    "for the slowest",
-    "loader": "the iterator that gives batches; what it does is not seen, as it is no DataLoader",
-}
-ADVICE = {
-    "step": "a faster loader gives nothing: make the step faster (mixed precision, torch.compile, a larger batch)",
-    "no workers": "make the first of the lines above cheaper, or store what it gives",
-    "cores": "use more cores, or less work a sample: store decoded pixels, decode smaller, transform on the device",
-    "reading": "read with fewer requests (shards, LMDB), or from faster storage",
-    "preparing": "make the first of the lines above cheaper, or store what it gives",
-    "collating": "give batches as arrays (__getitems__, a collate_fn of your own), and keep samples small (uint8)",
-    "handing over": "make batches smaller in bytes: uint8 rather than float32, normalised on the device",
-    "slow batches": "raise prefetch_factor, so that more batches lie ready when a slow one comes",
-    "loader": "time its parts by itself",
-}
-SMALLEST = 0.01
-"""A line of code with less of the preparing is not worth a line."""
+SMALLEST = 0.02
+"""A row of the account with less of the time is not worth a line; nor is a line of code with less of its row."""
+MOST_ROWS = 6
 
 
 def text(report: Report) -> Iterator[tuple[str, str]]:
@@ -149,53 +156,50 @@ def text(report: Report) -> Iterator[tuple[str, str]]:
 
 
 def _measured(report: Report, loader: Loader, pace: Pacing) -> Iterator[tuple[str, str]]:
+    if report.account:
+        yield from (("time", line) for line in _rows(report.account, report.lines))
     speed = f"{pace.steps_per_s.text(' steps/s')} over {plural(pace.steps, 'step')}; in brackets 95 % intervals"
     if size := loader.settings.get("batch_size"):
-        speed += f"; {number(pace.steps_per_s.value * size)} samples/s"
+        speed += f"; {number(pace.steps_per_s.value * size * max(1, len(report.ranks)))} samples/s"
+    if pace.starved_share is not None:
+        speed += f"; the device has nothing to do {pace.starved_share.text()} of the time"
     yield "pace", speed
     if len(report.ranks) > 1:
         waiting = [each.wait_share.value for _, each in report.ranks]
-        spread = f"wait for data {percent(min(waiting))} to {percent(max(waiting))} of the time"
-        yield (
-            "ranks",
-            f"{len(report.ranks)} processes, which {spread}; what follows is of rank {loader.settings['rank']}",
-        )
-    yield "data", _waits(pace)
+        spread = f"each waits for data {percent(min(waiting))} to {percent(max(waiting))} of the time"
+        one = f"in {percent(report.exposed_share)} one of them does; the table is of rank {loader.settings['rank']}"
+        yield "ranks", f"{len(report.ranks)} processes; {spread}, {one}"
     if report.headspace:
         rates = ", ".join(f"{ALONE[mode]} {number(rate)} steps/s" for mode, rate in report.headspace.items())
         yield "alone", f"{rates}; the script's weights are spoiled"
-    if cause := report.cause:
-        yield (
-            "held back by",
-            CAUSES[cause.name].format(**{name: percent(share) for name, share in cause.numbers.items()}),
-        )
-    for line in report.lines:
-        if line.share >= SMALLEST:
-            share = f"{percent(line.share * pace.wait_share.value)} of the time, {percent(line.share)} of preparing"
-            yield "line", f"{share}:  {_short(line.file)}:{line.line}  {line.code}"
+    cause = report.cause
+    if cause and report.account:
+        yield "held back by", cause.text(report.account)
     if report.machine:
         yield "machine", usage_line(report.machine)
     yield "loader", f"{_made(loader)}  {_settings(loader)}"
-    best = _best(report, pace)
-    if report.predictions:
+    modelled = cause is not None and cause.row in MODELLED
+    best = _best(report, pace) if modelled else None
+    if report.predictions and modelled:
         yield "by the model", _predicted(report.predictions, pace, best)
     if cause:
-        advice = ADVICE[cause.name]
         more = (
             f"num_workers={best.num_workers} ({times(best.steps_per_s.value / pace.steps_per_s.value)})" if best else ""
         )
-        yield "next", f"{more}; then {advice}" if more else advice
+        yield "next", f"{more}; then {cause.remedy}" if more else cause.remedy
 
 
-def _waits(pace: Pacing) -> str:
-    share = pace.wait_share.value
-    said = f"waits for data {pace.wait_share.text()} of the time"
-    if pace.startup_share > 0.005:
-        said += f", {percent(pace.startup_share)} while iterators start"
-    if pace.starved_share is not None:
-        said += f"; the device has nothing to do {pace.starved_share.text()}"
-        share = pace.starved_share.value
-    return f"{said}; without that at most {times(1 / (1 - share))} as fast" if FED < share < 1 else said
+def _rows(account: Account, lines: Mapping[str, Sequence[HotLine]]) -> Iterator[str]:
+    """The largest rows of the account, each with its hottest line, and what all others add up to."""
+    order = sorted(account.rows, key=lambda name: -account.rows[name])
+    shown = [name for name in order if account.share(name) >= SMALLEST][:MOST_ROWS]
+    for name in shown:
+        said = f"{percent(account.share(name)):>6}  {ROWS[name].words}"
+        hot = next((line for line in lines.get(name, ()) if line.share >= SMALLEST), None)
+        where = f"{percent(hot.share)} of it  {_short(hot.file)}:{hot.line}  {hot.code}" if hot else ""
+        yield f"{said:<46}{where}".rstrip()
+    if left := 1 - account.share(*shown):
+        yield f"{percent(left):>6}  all else; together {account.wall_ns / 1e9:.1f} s of the training process"
 
 
 def _best(report: Report, pace: Pacing) -> Prediction | None:
@@ -260,7 +264,7 @@ def as_object(report: Report) -> dict[str, Any]:
             return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
         if isinstance(value, Mapping):
             return {key: plain(part) for key, part in value.items()}
-        if isinstance(value, (list, tuple)):
+        if isinstance(value, (list, tuple, frozenset)):
             return [plain(part) for part in value]
         return None if isinstance(value, float) and math.isnan(value) else value
 

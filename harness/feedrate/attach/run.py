@@ -162,7 +162,8 @@ def _reported(ended: Ended, profiler: Profiler) -> Ended:
     stacks, processes = profiler.close(), records.read(folder)
     profiler.problems.extend(_notes(folder, processes))
     cores = identity.cpu_quota() or len(identity.usable_cores())
-    found = report.make(ended.report, processes, stacks, cores)
+    ended_ns = ended.watched.began_ns + round(ended.report.took_s * 1e9)
+    found = report.make(ended.report, processes, stacks, cores, ended_ns)
     alone = loop.alone(found.loader, processes) if found.loader else {}
     return replace(ended, report=found, versions=_versions(processes), alone=alone)
 

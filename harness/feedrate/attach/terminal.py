@@ -197,7 +197,9 @@ def script_name(command: Sequence[str]) -> str:
 
 
 def show(lines: Iterable[tuple[str, str]], console: Console) -> None:
-    """Print lines that are each about something; one about nothing is the heading."""
+    """Print lines that are each about something, which is named once; one about nothing is the heading."""
+    before = ""
     for about, line in lines:
-        begin = (f"  {about:<14}", "bold") if about else ("feedrate: ", "bold cyan")
+        begin = (f"  {about if about != before else '':<14}", "bold") if about else ("feedrate: ", "bold cyan")
+        before = about
         console.print(Text.assemble(begin, line), soft_wrap=True)

@@ -211,7 +211,7 @@ class Tuning:
         if error:
             self._take(Trial(self._block, setting, error=error))
             return
-        loader = records.of_iterators(self.folder, int(message["pid"]), message["iterators"])
+        loader = records.loader_of(self.folder, int(message["pid"]), message["iterators"])
         steps = loop.whole_steps(loader, (message["begun_ns"], message["ended_ns"]))
         fit = loop.fit(loader, steps, self.machine.cores) if len(steps) > 1 and len(loader.batches) else None
         self.machine.batch_bytes = max(self.machine.batch_bytes, int(message["bytes"]))

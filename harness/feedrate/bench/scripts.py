@@ -140,7 +140,7 @@ def watch(planted: Planted, costs: Costs, workers: int, method: str, **options: 
     if pacing is None or ended.report.predictions is None:
         raise TrialError(f"bench: feedrate run measured nothing of {costs.label}: {'; '.join(ended.report.notes)}")
     last = {name: float(seconds[-pacing.steps :].sum()) for name, seconds in clock.items()}
-    lines = ended.report.lines
+    lines = ended.report.preparing
     return WatchedScript(
         costs=costs.label,
         num_workers=workers,

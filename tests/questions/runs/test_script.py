@@ -42,7 +42,7 @@ def test_what_holds_the_script_back_comes_first(show_script: Show) -> None:
     view = show_script()
     page = runs_page.page(view)
     parts = [
-        *('class="fr-answer">train.py waits for data ', "image = Image.open(self.paths[index])"),
+        *('class="fr-answer">train.py is held back by waiting for a batch: ', "image = Image.open(self.paths[index])"),
         *("## What would help", f'id="slot-predictions-{view.slug}"'),
         *(f'id="slot-timeline-{view.slug}"', f'id="slot-phases-{view.slug}"', "## The run", "feedrate run -- train.py"),
     ]

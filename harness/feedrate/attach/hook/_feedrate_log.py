@@ -1,20 +1,30 @@
 """Where the hook writes what it saw: records in files that are mapped into memory, a file a process; lines of JSON.
 
-Every record is ten 64-bit integers. It costs a microsecond, survives a process that is killed, and ``feedrate run``
+Every record is twelve 64-bit integers. It costs a microsecond, survives a process that is killed, and ``feedrate run``
 reads it while the file grows. The standard library alone, on Python 3.9 to 3.14.
 
 ==========  ====================================================================================================
 record      its fields after kind, begin and end
 ==========  ====================================================================================================
-NEXT        iterator, batch, batches that lay ready, CPU time of the process at begin and end (0: not read), whether
-            CUDA is in use, when the iterator was asked for (of its first batch; else 0)
-BATCH       worker (-1: the training process), batch, samples, collation, CPU time, time on a run queue, iterator
+NEXT        iterator, batch, batches that lay ready, CPU time of the process at begin and end (0: not read), twice the
+            updates so far and one where CUDA is in use, when the iterator was asked for (of its first batch; else 0),
+            time in the sampler, time that passed until a batch came
+BATCH       worker (-1: the training process), batch, samples, collation, CPU time, time on a run queue, iterator,
+            CPU time of all threads of the process
 BACKWARD    -
 OPTIMIZER   -
 STARVED     -: begins when a batch was asked for, and lasts as long as the device had nothing to do
-END         iterator
+END         iterator, time in the sampler, time that passed until a batch came, updates so far
 TAKEN       worker, batch: a worker asked for work, and got it
+MADE        iterator, time in the sampler, bytes that were pickled for its workers
+SAVED       -: a checkpoint was written (``torch.save``)
+COLLECTED   -: Python looked for garbage
+COPIED      bytes that went to the device
+LOOPING     worker: from the start of its process to its first look for work
+EXIT        updates so far: the interpreter ends
 ==========  ====================================================================================================
+
+Updates are backward passes and steps of optimizers.
 """
 
 from __future__ import annotations
@@ -34,11 +44,12 @@ now = time.perf_counter_ns
 """One clock for all processes of a machine."""
 FOLDER = os.environ.get("FEEDRATE_RUN", "")
 NEXT, BATCH, BACKWARD, OPTIMIZER, STARVED, END, REUSED, DRAINED, TAKEN = range(1, 10)
-RECORD = struct.Struct("<10q")
-PARTS = tuple(struct.Struct(f"<{3 + count}q") for count in range(8))
+MADE, SAVED, COLLECTED, COPIED, LOOPING, EXIT = range(10, 16)
+RECORD = struct.Struct("<12q")
+PARTS = tuple(struct.Struct(f"<{3 + count}q") for count in range(10))
 """A record by how many fields it has; the others are 0 in the file already."""
 FIRST_BYTES, MOST_BYTES = 1 << 18, 1 << 26
-"""Of a process' file: it doubles as it fills, up to 800,000 records; what comes later is not recorded."""
+"""Of a process' file: it doubles as it fills, up to 700,000 records; what comes later is not recorded."""
 
 
 class Log:
@@ -107,6 +118,17 @@ class Log:
                 os.close(fd)
         except OSError:
             pass
+
+
+def started_ns() -> int:
+    """When this process began, on ``now``'s clock, within 10 ms; 0 where the kernel does not say."""
+    try:
+        with open("/proc/self/stat", encoding="ascii", errors="replace") as file:
+            ticks = int(file.read().rpartition(")")[2].split()[19])
+        asleep = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+        return ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK") - asleep
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 LOG = Log()

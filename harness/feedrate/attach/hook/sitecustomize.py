@@ -19,8 +19,11 @@ from typing import Any
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _PATCHED = frozenset(
     (
+        "safetensors.torch",
+        "torch._tensor",
         "torch.autograd",
         "torch.optim.optimizer",
+        "torch.serialization",
         "torch.utils.data.dataloader",
         "torch.utils.data._utils.fetch",
         "torch.utils.data._utils.worker",
@@ -30,6 +33,8 @@ _PATCHED = frozenset(
 )
 _OWN = {
     "_feedrate_log": "_feedrate_log.py",
+    "_feedrate_step": "_feedrate_step.py",
+    "_feedrate_worker": "_feedrate_worker.py",
     "_feedrate_hook": "_feedrate_hook.py",
     "_feedrate_tune": "_feedrate_tune.py",
     "feedrate": "feedrate_watch.py",

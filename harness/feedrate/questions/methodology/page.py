@@ -27,7 +27,7 @@ from feedrate.analysis import (
     verdicts,
 )
 from feedrate.analysis.estimators import ESTIMATORS
-from feedrate.attach import loop, profiler
+from feedrate.attach import causes, loop, profiler
 from feedrate.machine.probes import gpu
 from feedrate.machine.probes import noise as probed
 from feedrate.pages import markup
@@ -63,7 +63,21 @@ _MODULES = (
         noise,
         pipeline,
     ),
-    *(loop, pipeline, plugins, prediction, profiler, run, schedule, search, simulations, telemetry, verdicts, window),
+    *(
+        causes,
+        loop,
+        pipeline,
+        plugins,
+        prediction,
+        profiler,
+        run,
+        schedule,
+        search,
+        simulations,
+        telemetry,
+        verdicts,
+        window,
+    ),
 )
 """Those whose constants the prose names."""
 _CAUSES = {

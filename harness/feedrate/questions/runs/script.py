@@ -16,7 +16,8 @@ from markupsafe import Markup
 
 from feedrate.analysis.estimate import Estimate
 from feedrate.analysis.estimates import rows_of
-from feedrate.attach.report import ABOUT, SMALLEST
+from feedrate.attach.account import ROWS
+from feedrate.attach.report import ABOUT, MODELLED, SMALLEST
 from feedrate.charts.figure import Figure, Key, Panel, Sheet, listed, table
 from feedrate.charts.marks import dots, height, hover, look, names, rate
 from feedrate.charts.theme import colour
@@ -29,7 +30,7 @@ from feedrate.store.runs import report_of
 
 ALONE = {"train": "The training loop", "compute": "The step alone, without its loader", "load": "The loader alone"}
 """What a cell of a script ran."""
-_ELSEWHERE = ("data", "held back by", "next", "line", "by the model", "alone")
+_ELSEWHERE = ("time", "held back by", "next", "by the model", "alone")
 """What the answer says, or a table of its own."""
 _LONGEST = 90
 """Characters of a line of code."""
@@ -46,14 +47,14 @@ def section(view: RunView) -> dict[str, Any] | None:
     if not report:
         waits = words.percent(float(cells["train"]["fetch_share"]))
         answer = f"{name} waits for data {waits} of its time: {found['bound']}."
-        return found | {"answer": answer, "lines": (), "predictions": (), "basis": ""}
+        return found | {"answer": answer, "rows": (), "predictions": (), "basis": ""}
     said = dict(report["said"])
-    answer = f"{name} {said['data']}. It is held back by {said['held back by']}."
-    helps = said.get("next", "").replace("lines above", "lines below")  # which stand above it on a terminal
+    answer = f"{name} is held back by {said['held back by']}."
+    helps = said.get("next", "").replace("line above", "line below")  # which stands above it on a terminal
     return found | {
         "answer": f"{answer} What would help: {helps}." if helps else answer,
         "facts": [(about.capitalize() or "Script", text) for about, text in report["said"] if about not in _ELSEWHERE],
-        "lines": list(_lines(report)),
+        "rows": list(_rows(report)),
         "predictions": [_prediction(row) for row in _settings(report)],
         "basis": _basis(report),
     }
@@ -74,20 +75,27 @@ def _facts(cells: Mapping[str, Mapping[Any, Any]]) -> list[tuple[str, str]]:
     return [("Pace", pace), ("Loader", loader or "all at their defaults")]
 
 
-def _lines(report: Mapping[str, Any]) -> Iterator[tuple[object, ...]]:
-    """The lines of code that cost most: what each is and where it stands, its shares of preparing and of the time."""
-    for line in report["lines"]:
-        if line["share"] >= SMALLEST:
-            place = f"{Path(line['file']).name}:{line['line']}, {line['name']}"
-            code = line["code"] if len(line["code"]) <= _LONGEST else f"{line['code'][:_LONGEST]}…"
-            share = line["share"] * report["pacing"]["wait_share"]["value"]
-            shown = markup.two_lines(markup.code(code), place) if code else Markup("{}").format(place)
-            yield shown, words.percent(share), words.percent(line["share"])
+def _rows(report: Mapping[str, Any]) -> Iterator[tuple[object, ...]]:
+    """The account of the training process, largest row first: what it did, for how long, and its hottest line."""
+    account = report["account"]
+    for name in sorted(account["rows"], key=lambda name: -account["rows"][name]):
+        share = account["rows"][name] / account["wall_ns"]
+        if share >= SMALLEST:
+            line = next(iter(report["lines"].get(name, ())), None)
+            yield ROWS[name].words, words.percent(share), *(_line(line) if line else ("–", "–"))
+
+
+def _line(line: Mapping[str, Any]) -> tuple[object, object]:
+    """A line of code and where it stands, and its share of its row."""
+    place = f"{Path(line['file']).name}:{line['line']}, {line['name']}"
+    code = line["code"] if len(line["code"]) <= _LONGEST else f"{line['code'][:_LONGEST]}…"
+    shown = markup.two_lines(markup.code(code), place) if code else Markup("{}").format(place)
+    return shown, words.percent(line["share"])
 
 
 def _settings(report: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Numbers of workers in their order, the present one among them, with the steps a second of each."""
-    if not report["predictions"]:
+    """Numbers of workers in their order, with the steps a second of each; none where no worker is waited for."""
+    if not report["predictions"] or report["cause"]["row"] not in MODELLED:
         return []
     now = report["pacing"]["steps_per_s"]
     found = [

@@ -1,0 +1,274 @@
+"""Where the time of a training process went: at every moment its main thread is in one row, and rows add up.
+
+What the hook stamps is exact: when an iterator was made, how long it drew indices, waited for a batch and received it,
+checkpoints, garbage collection, and passes over data in which nothing is updated. Phases of a step are stamped in the
+steps that are recorded in detail, which are chosen at random: all other steps are split as these are. What is left of
+the wall clock is a row of its own.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from feedrate.attach.records import (
+    BACKWARD,
+    COLLECTED,
+    COPIED,
+    END,
+    MADE,
+    NEXT,
+    OPTIMIZER,
+    SAVED,
+    Pass,
+    Process,
+    Records,
+    gradients,
+    last_ns,
+    of_iterators,
+    passes,
+)
+
+Floats = npt.NDArray[np.float64]
+
+
+class RowKind(NamedTuple):
+    """What the main thread may be doing."""
+
+    words: str
+    remedy: str
+    """What makes it shorter; empty where a faster loader or loop does not."""
+
+
+ROWS: Mapping[str, RowKind] = {
+    "start_up": RowKind("start-up, before the first loop", ""),
+    "starting": RowKind("starting and stopping workers", "keep workers alive: persistent_workers=True"),
+    "sampler": RowKind("drawing indices (sampler)", "draw fewer indices at once; it runs in the training process"),
+    "waiting": RowKind("waiting for a batch", ""),
+    "receiving": RowKind(
+        "receiving batches", "fewer and smaller tensors a batch: uint8, one array in the place of many"
+    ),
+    "here": RowKind("preparing batches in the training process", "let workers prepare them: num_workers=2 or more"),
+    "copy": RowKind("copies to the device", "pin_memory=True and .to(device, non_blocking=True), smaller dtypes"),
+    "forward": RowKind("forward pass", ""),
+    "backward": RowKind("backward pass", ""),
+    "optimizer": RowKind("optimizer", ""),
+    "step": RowKind("the step", ""),
+    "checkpoint": RowKind("saving checkpoints", "save less often, or fewer bytes, or in the background"),
+    "evaluation": RowKind("evaluation", "evaluate less often, or in larger batches and with workers of its own"),
+    "garbage": RowKind(
+        "garbage collection", "gc.freeze() before the loop, or gc.disable() and gc.collect() once an epoch"
+    ),
+    "between_steps": RowKind(
+        "between steps (metrics, logging, …)", "do it every n-th step; .item() waits for the device"
+    ),
+    "between_epochs": RowKind("between epochs", "do it once, before the loop"),
+    "shut_down": RowKind("shut-down, after the last loop", ""),
+    "rest": RowKind("not accounted for", ""),
+}
+"""Rows of the account in the order of a training; a loop is one pass over an iterator."""
+STEP = ("forward", "backward", "optimizer", "step")
+"""Rows in which a model computes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """The wall clock of one training process, row by row."""
+
+    pid: int
+    rank: int
+    wall_ns: int
+    rows: Mapping[str, int]
+    """Nanoseconds by name (``ROWS``), zeros left out; they add up to the wall clock."""
+    steps: int
+    """Batches that were taken by loops that train."""
+    pickled_bytes: int
+    """Largest data set that was pickled for the workers of an iterator."""
+    evaluating: frozenset[int]
+    """Iterators of passes in which nothing was updated, where others update."""
+
+    def share(self, *names: str) -> float:
+        """Share of the wall clock that some rows take."""
+        return sum(self.rows.get(name, 0) for name in names) / self.wall_ns if self.wall_ns else 0.0
+
+
+class Covered:
+    """Union of some intervals: how much of any stretch lies in it."""
+
+    def __init__(self, *rows: Records) -> None:
+        every = np.concatenate([part[:, 1:3] for part in rows]) if rows else np.empty((0, 2), np.int64)
+        every = every[np.argsort(every[:, 0], kind="stable")]
+        ends = np.maximum.accumulate(every[:, 1]) if len(every) else every[:, 1]
+        opens = np.append(True, every[1:, 0] > ends[:-1])[: len(every)]
+        self.begun = every[opens, 0]
+        self.ended = ends[np.append(opens[1:], True)[: len(every)]]
+        self._total = np.append(0, np.cumsum(self.ended - self.begun))
+
+    def until(self, moment: Records) -> Records:
+        """Nanoseconds of it before each moment."""
+        place = np.searchsorted(self.begun, moment, side="right")
+        if not len(self.begun):
+            return np.zeros(len(moment), np.int64)
+        over = np.where(place > 0, np.maximum(0, self.ended[np.maximum(place, 1) - 1] - moment), 0)
+        return np.asarray(self._total[place] - over, np.int64)
+
+    def within(self, begun: Records, ended: Records) -> Records:
+        """Nanoseconds of it in each stretch."""
+        return self.until(ended) - self.until(begun)
+
+
+def account(process: Process, ended_ns: int = 0) -> Account | None:
+    """Account for the main thread of a process; None where it took no batch.
+
+    Args:
+        process: what its hook wrote.
+        ended_ns: when it ended; 0 where only its own last record says.
+    """
+    said = {line["iterator"]: line for line in process.said if line["what"] == "iterator"}
+    began = next((line["began_ns"] for line in process.said if line["what"] == "process"), 0) or process.began_ns
+    ended = max(ended_ns, last_ns(process))
+    main = [number for number, line in said.items() if line.get("main", True)]
+    taken = of_iterators(process, NEXT, said)
+    if not len(taken):
+        return None
+    rows: defaultdict[str, int] = defaultdict(int)
+    found = passes(process, main)
+    trains = any(one.updates for one in found)
+    idle = [one for one in found if trains and not one.updates]
+    first = min((one.begun_ns for one in found), default=int(taken[:, 1].min()))
+    last = max((one.ended_ns for one in found), default=int(taken[:, 2].max()))
+    loops = _Loops(process, main, idle, (first, last))
+    rows["start_up"] = loops.net(began, first)
+    rows["shut_down"] = loops.net(last, ended)
+    loops.add_waits(rows)
+    loops.add_steps(rows, last)
+    if not main:  # another thread takes the batches
+        rows["step"] = loops.net(first, last)
+    wall = ended - began
+    rows["rest"] = wall - sum(rows.values())
+    one = next(iter(said.values()))
+    return Account(
+        pid=process.pid,
+        rank=int(one.get("rank", 0)),
+        wall_ns=wall,
+        rows={name: rows[name] for name in ROWS if rows[name]},
+        steps=int((loops.asks[:, 0] == NEXT).sum()) or len(taken),
+        pickled_bytes=int(process.of(MADE)[:, 5].max(initial=0)),
+        evaluating=frozenset(one.iterator for one in idle),
+    )
+
+
+class _Loops:
+    """What the main thread's loops spent in iterators, and between: outside of evaluations."""
+
+    def __init__(self, process: Process, main: Sequence[int], idle: Sequence[Pass], span: tuple[int, int]) -> None:
+        self._process = process
+        wholes = np.array([(0, one.begun_ns, one.ended_ns) for one in idle], np.int64).reshape(-1, 3)
+        self._evaluated = evaluated = Covered(wholes)
+        said = [line for line in process.said if line["what"] == "iterator"]
+        self._parallel = [line["iterator"] for line in said if line.get("num_workers")]
+        self._watched = [line["iterator"] for line in said if line.get("watched")]
+        """Those that are no DataLoader's: all that they take is a wait."""
+        asks = np.concatenate([of_iterators(process, kind, main) for kind in (NEXT, END, MADE)])
+        asks = asks[np.argsort(asks[:, 1], kind="stable")]
+        inside = evaluated.within(asks[:, 1], asks[:, 2]) > 0
+        asks = asks[~inside]
+        before = np.append(0, np.maximum.accumulate(asks[:, 2])[:-1]) if len(asks) else np.empty(0)
+        self.asks = asks[asks[:, 1] >= before]
+        """Calls into iterators in their order; one within another, as of a loader that wraps one, is the outer's."""
+        # What Python collects while modules are imported belongs to that.
+        collected = process.of(COLLECTED)
+        collected = collected[(collected[:, 1] >= span[0]) & (collected[:, 1] < span[1])]
+        self._apart_of = process.of(SAVED), collected
+        self._apart = Covered(wholes, *(rows[:, :3] for rows in self._apart_of))
+
+    def net(self, begun: int, ended: int) -> int:
+        """Length of a stretch without evaluations, checkpoints and garbage collection."""
+        return max(0, ended - begun - int(self._apart.within(np.array([begun]), np.array([ended]))[0]))
+
+    def add_waits(self, rows: defaultdict[str, int]) -> None:
+        """Add what passes within iterators, checkpoints and garbage collection."""
+        asks, saved, collected = self.asks, *self._apart_of
+        took, kind = asks[:, 2] - asks[:, 1], asks[:, 0]
+        garbage = Covered(collected)
+        lost = garbage.within(asks[:, 1], asks[:, 2])
+        sampler = np.select([kind == NEXT, kind == END, kind == MADE], [asks[:, 10], asks[:, 4], asks[:, 4]])
+        starts = (kind != NEXT) | (asks[:, 9] > 0)
+        parallel, watched = (np.isin(asks[:, 3], of) for of in (self._parallel, self._watched))
+        waited = np.where(~starts & parallel, np.minimum(asks[:, 11], took), 0)
+        waited = np.where(watched & (kind == NEXT), took, waited)
+        rows["sampler"] += int(sampler.sum())
+        rows["waiting"] += int(waited.sum())
+        left = np.maximum(0, took - sampler - waited - lost)
+        for name, of in (("starting", starts), ("receiving", ~starts & parallel), ("here", ~starts & ~parallel)):
+            rows[name] += int(left[of].sum())
+        whole = self._evaluated
+        rows["evaluation"] = int((whole.ended - whole.begun).sum())
+        outside = _outside(collected, whole)
+        rows["garbage"] += int((outside[:, 2] - outside[:, 1]).sum())
+        outside = _outside(saved, whole)
+        rows["checkpoint"] += int((outside[:, 2] - outside[:, 1] - garbage.within(outside[:, 1], outside[:, 2])).sum())
+
+    def add_steps(self, rows: defaultdict[str, int], last_ns: int) -> None:
+        """Add what passes between two calls into iterators: steps, and what lies between two passes."""
+        begun, ended = self.asks[:, 2], np.append(self.asks[1:, 1], last_ns)[: len(self.asks)]
+        ended = np.maximum(begun, ended)
+        net = ended - begun - self._apart.within(begun, ended)
+        steps = self.asks[:, 0] == NEXT
+        rows["between_epochs"] += int(net[~steps].sum())
+        detailed = steps & (self.asks[:, 7] > 0)
+        phases = self._phases(begun[detailed], ended[detailed])
+        known = float(net[detailed].sum())
+        every = int(net[steps].sum())
+        if not phases or not known:
+            rows["step"] += every
+            return
+        for name, took in phases.items():
+            rows[name] += int(every * min(1.0, took / known))
+        rows["between_steps"] += every - sum(int(every * min(1.0, took / known)) for took in phases.values())
+
+    def _phases(self, begun: Records, ended: Records) -> dict[str, float]:
+        """Nanoseconds of each phase in some steps; nothing where no gradient was computed in them."""
+        backward, optimizer, copied = (self._process.of(kind) for kind in (BACKWARD, OPTIMIZER, COPIED))
+        place, inside = _places(backward[:, 1], begun, ended)
+        backward = backward[inside]
+        if not len(backward):
+            return {}
+        place = place[inside]
+        took = backward[:, 2] - backward[:, 1] - self._apart.within(backward[:, 1], backward[:, 2])
+        steps, first = np.unique(place, return_index=True)
+        starts, ends = begun[steps], backward[first, 1]
+        forward = ends - starts - self._apart.within(starts, ends)
+        at, within = _places(copied[:, 1], begun, ended)
+        copies = copied[within]
+        early = np.isin(at[within], steps)
+        early[early] = copies[early, 1] < ends[np.searchsorted(steps, at[within][early])]
+        copying = copies[:, 2] - copies[:, 1]
+        _, inside = _places(optimizer[:, 1], begun, ended)
+        own = optimizer[:, 2] - optimizer[:, 1] - gradients(optimizer, self._process.of(BACKWARD))
+        own = own - self._apart.within(optimizer[:, 1], optimizer[:, 2])
+        return {
+            "copy": float(copying.sum()),
+            "forward": float(forward.sum() - copying[early].sum()),
+            "backward": float(took.sum()),
+            "optimizer": float(np.maximum(0, own[inside]).sum()),
+        }
+
+
+def _outside(rows: Records, evaluated: Covered) -> Records:
+    """Intervals that begin in no evaluation."""
+    return np.asarray(rows[evaluated.within(rows[:, 1], rows[:, 2]) == 0], np.int64)
+
+
+def _places(moments: Records, begun: Records, ended: Records) -> tuple[Records, npt.NDArray[np.bool_]]:
+    """The stretch that each moment lies in, and whether it lies in one."""
+    place = np.searchsorted(begun, moments, side="right") - 1
+    inside = place >= 0
+    if len(begun):
+        inside &= moments < ended[np.maximum(place, 0)]
+    return place, inside & bool(len(begun))

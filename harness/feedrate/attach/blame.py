@@ -1,0 +1,179 @@
+"""Which row of the account a stack of the main thread belongs to, so that a line is charged within its own row only.
+
+A stack names the functions that run, not the loop: the loop is known by who took its batches (``Loop``), and by where
+its ``for`` begins and ends in the source. What runs before the line that computes gradients is the forward pass, what
+runs behind it lies between steps.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+from feedrate.attach.account import Account
+from feedrate.attach.profiler import HOOK, Frame, HotLine, Stack, hottest, of_library
+from feedrate.attach.records import Process
+
+_DATALOADER = re.compile(r"torch/utils/data/dataloader\.py$|torchdata/stateful_dataloader/")
+_FETCH = re.compile(r"torch/utils/data/_utils/fetch\.py$")
+_OPTIMIZER = re.compile(r"torch/optim/")
+_HIDDEN = re.compile(r"/torch/|/attach/hook/_feedrate_|^<")
+_QUEUE = re.compile(r"/lib(64)?/python3\.\d+/(queue|threading)\.py$")
+_STARTS = frozenset(("_get_iterator", "__iter__", "__init__", "_reset", "_shutdown_workers", "__del__"))
+_WAITS = frozenset(("poll", "_poll", "wait", "select"))
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A loop that takes batches, as the stack below it tells."""
+
+    callers: tuple[Frame, ...]
+    """Outermost first, down to the function that the loop stands in; its own line is any within the loop."""
+    first: int
+    last: int
+    """Its lines in that function's file."""
+    evaluates: bool
+
+    def holds(self, frames: Sequence[Frame]) -> bool:
+        """Whether some frames (outermost first, without PyTorch's) run within it."""
+        depth = len(self.callers)
+        if len(frames) < depth or tuple(frames[: depth - 1]) != self.callers[:-1]:
+            return False
+        own, line = self.callers[-1], frames[depth - 1]
+        return own[:2] == line[:2] and self.first <= line.line <= self.last
+
+
+@lru_cache
+def _loops_in(file: str) -> tuple[tuple[int, int], ...]:
+    """First and last line of every loop of a file; none where it cannot be read."""
+    try:
+        tree = ast.parse(Path(file).read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return ()
+    kinds = (ast.For, ast.AsyncFor, ast.While)
+    return tuple((node.lineno, node.end_lineno or node.lineno) for node in ast.walk(tree) if isinstance(node, kinds))
+
+
+def _frames(callers: Iterable[Sequence[object]]) -> tuple[Frame, ...]:
+    """Frames of what the hook says (file, line, function; innermost first), outermost first."""
+    return tuple(Frame(str(name), str(file), int(str(line))) for file, line, name in reversed(list(callers)))
+
+
+def loops(process: Process, evaluating: Iterable[int]) -> Iterator[Loop]:
+    """List the loops of a process' main thread, each once."""
+    known, idle = set[Loop](), frozenset(evaluating)
+    for line in process.said:
+        if line["what"] != "iterator" or not line.get("main", True):
+            continue
+        callers = _frames(line.get("loop", ()))
+        for depth in range(len(callers), 0, -1):
+            frame = callers[depth - 1]
+            around = [lines for lines in _loops_in(frame.file) if lines[0] <= frame.line <= lines[1]]
+            if around:
+                loop = Loop(callers[:depth], *max(around), line["iterator"] in idle)
+                if loop not in known:
+                    known.add(loop)
+                    yield loop
+                break
+
+
+class Blame:
+    """Tells the rows of the stacks of one process."""
+
+    def __init__(self, process: Process, account: Account) -> None:
+        # The innermost loop counts: most callers, then fewest lines.
+        every = loops(process, account.evaluating)
+        self._loops = sorted(every, key=lambda loop: (-len(loop.callers), loop.last - loop.first))
+        gradients = (line["callers"] for line in process.said if line["what"] == "backward")
+        self._gradients = [_frames(callers) for callers in gradients]
+        lines = [line for line in process.said if line["what"] == "iterator"]
+        self._workers = {pid for line in lines if line["iterator"] not in account.evaluating for pid in line["workers"]}
+        self._pid = process.pid
+
+    def lines(self, stacks: Iterable[Stack]) -> Mapping[str, Sequence[HotLine]]:
+        """The hottest lines of each row; those of ``waiting`` are what workers ran meanwhile."""
+        by_row: dict[str, list[Stack]] = {}
+        for stack in stacks:
+            if row := self.row(stack):
+                by_row.setdefault(row, []).append(_below(stack, row))
+        return {row: hottest(found) for row, found in by_row.items()}
+
+    def of_threads(self, account: Account, stacks: Iterable[Stack]) -> Account:
+        """Split the step where another thread takes the batches: the main thread waits in a queue for them."""
+        own = [stack for stack in stacks if stack.main and stack.process == self._pid]
+        if self._loops or not own:
+            return account
+        waits = sum(stack.count for stack in own if self.row(stack) == "waiting") / sum(stack.count for stack in own)
+        split = {"waiting": round(waits * account.rows["step"]), "step": 0}
+        split["step"] = account.rows["step"] - split["waiting"]
+        return replace(account, rows=dict(account.rows) | split)
+
+    def row(self, stack: Stack) -> str:
+        """The row that a stack belongs to; empty where it is of no row."""
+        if stack.process in self._workers:
+            return "waiting" if any(_FETCH.search(frame.file) for frame in stack.frames) else ""
+        if stack.process != self._pid or not stack.main:
+            return ""
+        if not self._loops and _QUEUE.search(stack.frames[-1].file):
+            return "waiting"
+        frames = [Frame(_plain(frame.name), frame.file, frame.line) for frame in stack.frames]
+        shown = [frame for frame in frames if not _HIDDEN.search(frame.file)]
+        loop = next((loop for loop in self._loops if loop.holds(shown)), None)
+        if loop and loop.evaluates:
+            return "evaluation"
+        stamped = self._stamped(frames)
+        if stamped is not None:
+            return stamped
+        return self._phase(shown) if loop or not self._loops else "between_epochs"
+
+    def _stamped(self, frames: Sequence[Frame]) -> str | None:
+        """The row of what the hook stamps by itself, of a wait none; None where it stamps nothing."""
+        ours = {frame.name for frame in frames if HOOK.search(frame.file)}
+        inside = next((at for at, frame in enumerate(frames) if _DATALOADER.search(frame.file)), None)
+        first = next((row for name, row in (("_next_index", "sampler"), ("save", "checkpoint")) if name in ours), None)
+        if first:
+            return first
+        if inside is not None:
+            below = frames[inside:]
+            names = {frame.name for frame in below}
+            if any(_FETCH.search(frame.file) for frame in below):
+                return "here"
+            if ("__next__" not in names and names & _STARTS) or "_shutdown_workers" in names:
+                return "starting"
+            return "" if names & _WAITS else "receiving"
+        updates = "optimizer" if any(_OPTIMIZER.search(frame.file) for frame in frames) else None
+        return "backward" if "backward" in ours else updates
+
+    def _phase(self, frames: Sequence[Frame]) -> str:
+        """Before or behind the line that computes gradients: within the function that both stand in."""
+        if not self._gradients:
+            return "step"
+        for callers in self._gradients:
+            for here, there in zip(frames, callers, strict=False):
+                if here[:2] != there[:2]:
+                    break
+                if here.line != there.line:
+                    return "between_steps" if here.line > there.line else "forward"
+        return "forward"
+
+
+def _below(stack: Stack, row: str) -> Stack:
+    """A stack without what called the part of a loader that its row is about."""
+    frames = stack.frames
+    if row in ("waiting", "here"):
+        fetches = [at for at, frame in enumerate(frames) if _FETCH.search(frame.file)]
+        frames = frames[fetches[-1] + 1 :] or frames[fetches[-1] :] if fetches else frames
+    elif row == "sampler":
+        draws = [at for at, frame in enumerate(frames) if _plain(frame.name) == "_next_index"]
+        frames = frames[draws[-1] + 1 :] or frames
+        frames = frames if any(not of_library(frame.file) for frame in frames) else frames[-1:]
+    return replace(stack, frames=frames)
+
+
+def _plain(name: str) -> str:
+    """A function's own name; Python 3.11 and later name its class, too."""
+    return name.rpartition(".")[2]

@@ -1,0 +1,149 @@
+"""What holds a training back: the largest row of its account that can go, and of a wait what its workers did."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from feedrate.attach import loop
+from feedrate.attach.account import ROWS, STEP, Account
+from feedrate.attach.loop import Pacing
+from feedrate.attach.records import Loader
+from feedrate.schema.words import percent, times
+
+FED = 0.05
+"""A row that takes less of the time does not hold a training back."""
+NEAR = 0.8
+"""A second row that takes so much of the largest one is named beside it."""
+ONCE = ("start_up", "shut_down", "rest")
+"""Rows that a longer training does not have more of."""
+CROWDED = 0.25
+"""Workers that spend so much of their time on a run queue lack cores."""
+FULL = 0.85
+"""Processes that use so much of the cores' time stand in each other's way."""
+BUSY = 0.7
+"""Workers that prepare for so much of the time have none left."""
+THREADED = 1.5
+"""A worker whose threads compute so many times what its first one does has a pool of threads."""
+
+
+class Waiting(NamedTuple):
+    """Why batches are waited for."""
+
+    words: str
+    remedy: str
+
+
+WAITING: Mapping[str, Waiting] = {
+    "loader": Waiting("the iterator is no DataLoader, and what it does is not seen", "time its parts by themselves"),
+    "threads": Waiting(
+        "each worker computes in many threads, more in all than there are cores",
+        "one thread a worker: torch.set_num_threads(1), cv2.setNumThreads(0) in worker_init_fn",
+    ),
+    "cores": Waiting(
+        "too few cores: the script uses {used} of their time, and workers stand in line {queued} of theirs",
+        "use more cores, or less work a sample: store decoded pixels, decode smaller, transform on the device",
+    ),
+    "collating": Waiting(
+        "workers put samples together to batches {collating} of their time",
+        "give batches as arrays (__getitems__, a collate_fn of your own), and keep samples small (uint8)",
+    ),
+    "reading": Waiting(
+        "workers wait for storage or network {waiting} of their time, and compute {computing}",
+        "more workers, or fewer requests (shards, LMDB), or faster storage",
+    ),
+    "preparing": Waiting(
+        "workers compute {computing} of their time", "make the line above cheaper, or store what it gives"
+    ),
+    "order": Waiting(
+        "batches lie ready behind a slow one, as they come in order",
+        "raise prefetch_factor, so that more lie ready; in_order=False where order does not matter",
+    ),
+    "unsettled": Waiting(
+        "workers prepare {preparing} of their time only: sending batches or their order holds them up",
+        "try a larger prefetch_factor, and smaller batches in bytes; this run does not tell which",
+    ),
+}
+"""Reasons in the order in which they are asked; the first that holds counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """What holds a training back."""
+
+    row: str
+    """Of the account; ``step`` where nothing but the step does."""
+    name: str
+    """The row, or why batches are waited for (``WAITING``)."""
+    numbers: Mapping[str, float]
+    """Shares of the time of those who prepare batches: preparing, computing, waiting, queued, collating; and ``used``,
+    of the cores' time, what this process and its workers computed."""
+    beside: str = ""
+    """Another row that takes about as much."""
+
+    @property
+    def remedy(self) -> str:
+        """What to do."""
+        if self.row in STEP:
+            return (
+                "a faster loader gives nothing: make the step faster (mixed precision, torch.compile, larger batches)"
+            )
+        return WAITING[self.name].remedy if self.row == "waiting" else ROWS[self.row].remedy
+
+    def text(self, account: Account) -> str:
+        """Say it in a line, with what it would bring to be without it."""
+        if self.row in STEP:
+            return f"the step itself ({percent(account.share(*STEP))} of the time): nothing else takes much"
+        share = account.share(self.row)
+        said = f"{ROWS[self.row].words}: {percent(share)} of the time"
+        if self.row == "waiting":
+            said += (
+                f"; {WAITING[self.name].words.format(**{name: percent(part) for name, part in self.numbers.items()})}"
+            )
+        if self.row == "here":
+            shares = {name: percent(self.numbers[name]) for name in ("computing", "waiting")}
+            said += ", computing {computing}, waiting {waiting}".format(**shares)
+        if self.row == "starting" and account.pickled_bytes:
+            said += f"; {account.pickled_bytes / 2**20:.0f} MiB are pickled for the workers"
+        if self.beside:
+            said += f"; about as much: {ROWS[self.beside].words}, {percent(account.share(self.beside))}"
+        return f"{said}; without it at most {times(1 / (1 - share))} as fast" if share < 1 else said
+
+
+def name(loader: Loader, pace: Pacing, account: Account, cores: float) -> Cause:
+    """Name what holds a training back.
+
+    Args:
+        loader: that of its loop.
+        pace: of the loop.
+        account: of its process.
+        cores: cores that the process and its workers may use.
+    """
+    numbers = loop.activity(loader, loop.whole_steps(loader), cores)
+    removable = [row for row in account.rows if row not in (*STEP, *ONCE)]
+    order = sorted(removable, key=lambda row: -account.rows[row])
+    looped = account.wall_ns * (1 - account.share(*ONCE))
+    fed = pace.starved_share is not None and pace.starved_share.value < FED  # the device works meanwhile
+    if fed or not order or account.rows[order[0]] < FED * looped:
+        return Cause("step", "step", numbers)
+    row = order[0]
+    beside = next((other for other in order[1:2] if account.rows[other] >= NEAR * account.rows[row]), "")
+    return Cause(row, _reason(loader, numbers) if row == "waiting" else row, numbers, beside)
+
+
+def _reason(loader: Loader, numbers: Mapping[str, float]) -> str:
+    """Why batches are waited for."""
+    busy = numbers["preparing"] > BUSY
+    crowded = numbers["used"] > FULL
+    holds = {
+        "loader": bool(loader.settings.get("watched")) or not len(loader.batches),
+        "threads": numbers["threads"] > THREADED and crowded,
+        "cores": numbers["queued"] > CROWDED or crowded,
+        "collating": busy and numbers["collating"] > 0.5 * numbers["preparing"],
+        "reading": busy and numbers["waiting"] > numbers["computing"],
+        "preparing": busy,
+        "order": numbers["behind"] > 0.5,
+        "unsettled": True,
+    }
+    return next(reason for reason, found in holds.items() if found)

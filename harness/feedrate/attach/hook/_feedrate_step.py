@@ -1,0 +1,237 @@
+"""What a training step does, as the host sees it: gradients, updates, copies, checkpoints, garbage, a starving device.
+
+The standard library alone, as all of the hook. Whether the device starved: an event is recorded behind a step's
+launches, when the next batch is asked for. If it has happened when the batch comes, the device has run dry; a second
+event, recorded then, tells since when.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import gc
+import inspect
+import os
+import sys
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from _feedrate_log import BACKWARD, COLLECTED, COPIED, EXIT, LOG, OPTIMIZER, SAVED, STARVED, now
+
+OWN = os.path.join(os.path.dirname(__file__), "_feedrate")
+"""How the paths of the hook's files begin."""
+TORCH = os.sep + "torch" + os.sep
+
+
+class Shared:
+    """What all loops of this process share; not in ``Loop``, as Python forgets what it knew of a class that changes."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+        """Batches that were taken."""
+        self.kept: Any = None
+        """The batch of the last real step, where it is used again."""
+        self.reused = 0
+        self.updates = 0
+        """Backward passes and steps of optimizers: a loop in which there are none evaluates."""
+        self.loops, self.told = 0, 0
+        """Loops that have begun, and those of which it was said where gradients are computed."""
+
+
+SHARED = Shared()
+
+
+def callers() -> list[tuple[str, int, str]]:
+    """Who called: [file, line, function] of every frame outside PyTorch and this file, innermost first."""
+    found: list[tuple[str, int, str]] = []
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and len(found) < 64:
+        file = frame.f_code.co_filename
+        if TORCH not in file and not file.startswith(OWN) and not file.startswith("<"):
+            found.append((os.path.abspath(file), frame.f_lineno, frame.f_code.co_name))
+        frame = frame.f_back
+    return found
+
+
+def loop_callers() -> list[tuple[str, int, str]]:
+    """Who takes a batch, as ``callers``, without generators: while the loop's body runs, these are on no stack."""
+    frames: list[tuple[str, int, str]] = []
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and len(frames) < 64:
+        code = frame.f_code
+        known = TORCH in code.co_filename or code.co_filename.startswith((OWN, "<"))
+        if not known and not code.co_flags & inspect.CO_GENERATOR:
+            frames.append((os.path.abspath(code.co_filename), frame.f_lineno, code.co_name))
+        frame = frame.f_back
+    return frames
+
+
+class Device:
+    """Whether the accelerator ran dry between two steps, by CUDA events and without waiting for it."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew: a process that was forked has none of its parent's events."""
+        self.free: list[Any] = []
+        self.waiting: list[tuple[Any, Any, int]] = []
+        self.works = True
+
+    def asked(self) -> Any:
+        """Mark the end of a step's launches; None where CUDA is not in use."""
+        torch = sys.modules.get("torch")
+        if torch is None or not self.works or not torch.cuda.is_initialized():
+            return None
+        try:
+            event = self.free.pop() if self.free else torch.cuda.Event(enable_timing=True)
+            event.record()
+        except RuntimeError:  # a kernel of the script has failed: its own next call says so
+            self.works = False
+            return None
+        return event
+
+    def came(self, event: Any, begun: int) -> None:
+        """Look whether the device had finished when the batch came that was asked for at ``begun``."""
+        self.read()
+        try:
+            if event.query():
+                second = self.free.pop() if self.free else sys.modules["torch"].cuda.Event(enable_timing=True)
+                second.record()
+                self.waiting.append((event, second, begun))
+            else:
+                self.free.append(event)
+        except RuntimeError:
+            self.works = False
+
+    def read(self) -> None:
+        """Write for how long the device had starved, as far as it has told by now."""
+        try:
+            while self.waiting and self.waiting[0][1].query():
+                first, second, asked = self.waiting.pop(0)
+                LOG.write(STARVED, asked, asked + int(first.elapsed_time(second) * 1e6))
+                self.free += first, second
+        except RuntimeError:
+            self.works = False
+
+
+DEVICE = Device()
+"""One for all loops: what is pending of one that ended is read by the next, or when the script ends."""
+atexit.register(DEVICE.read)
+os.register_at_fork(after_in_child=DEVICE.forget)
+
+
+def patch_autograd(module: Any) -> None:
+    """Time the backward pass, as the host sees it."""
+    original = module.backward
+
+    @functools.wraps(original)
+    def backward(*args: Any, **kwargs: Any) -> Any:
+        SHARED.updates += 1
+        if SHARED.loops > SHARED.told:
+            SHARED.told = SHARED.loops
+            LOG.say("backward", callers=loop_callers())
+        if not LOG.detail:
+            return original(*args, **kwargs)
+        begun = now()
+        try:
+            return original(*args, **kwargs)
+        finally:
+            LOG.write(BACKWARD, begun, now())
+
+    module.backward = backward
+
+
+def patch_optimizer(module: Any) -> None:
+    """Time the steps of optimizers by PyTorch's own hooks."""
+    torch = sys.modules["torch"]
+    begun: list[int] = []
+
+    def before(*_: Any) -> None:
+        if LOG.detail and not torch.compiler.is_compiling():
+            begun.append(now())
+
+    def after(*_: Any) -> None:
+        SHARED.updates += 1
+        if begun and not torch.compiler.is_compiling():
+            LOG.write(OPTIMIZER, begun.pop(), now())
+
+    module.register_optimizer_step_pre_hook(before)
+    module.register_optimizer_step_post_hook(after)
+
+
+def patch_saving(name: str) -> Callable[[Any], None]:
+    """Time checkpoints that a function of a module writes."""
+
+    def patch(module: Any) -> None:
+        original = getattr(module, name)
+
+        @functools.wraps(original)
+        def save(*args: Any, **kwargs: Any) -> Any:
+            begun = now()
+            try:
+                return original(*args, **kwargs)
+            finally:
+                if threading.current_thread() is threading.main_thread():
+                    LOG.write(SAVED, begun, now())
+
+        setattr(module, name, save)
+
+    return patch
+
+
+DEVICES = ("/dev/nvidiactl", "/dev/kfd")
+"""One of these is there where a GPU is."""
+
+
+def patch_tensor(module: Any) -> None:
+    """Time copies of tensors to a device, as the host sees them."""
+    torch = sys.modules["torch"]
+
+    def timed(copy: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(copy)
+        def copied(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+            # First: what a compiler traces must hang on nothing that changes from step to step.
+            if torch.compiler.is_compiling() or not LOG.detail or tensor.device.type != "cpu":
+                return copy(tensor, *args, **kwargs)
+            begun = now()
+            made = copy(tensor, *args, **kwargs)
+            if made.device.type != "cpu":
+                LOG.write(COPIED, begun, now(), tensor.nbytes)
+            return made
+
+        return copied
+
+    if any(map(os.path.exists, DEVICES)):
+        module.Tensor.to, module.Tensor.cuda = timed(module.Tensor.to), timed(module.Tensor.cuda)
+
+
+COLLECTING_NS = 100_000
+"""A look for garbage that takes less is not recorded."""
+
+
+class Garbage:
+    """How long Python's main thread looked for garbage."""
+
+    def __init__(self) -> None:
+        self.main, self.begun = threading.main_thread().ident, 0
+
+    def __call__(self, phase: str, _: Any) -> None:
+        if phase == "start":
+            self.begun = now()
+        elif threading.get_ident() == self.main and (ended := now()) - self.begun > COLLECTING_NS:
+            LOG.write(COLLECTED, self.begun, ended)
+
+
+gc.callbacks.append(Garbage())
+
+
+def leave() -> None:
+    """Note that the interpreter ends."""
+    if LOG.fd >= 0:
+        LOG.write(EXIT, now(), 0, SHARED.updates)
+
+
+atexit.register(leave)

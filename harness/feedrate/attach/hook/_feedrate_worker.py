@@ -1,0 +1,139 @@
+"""What runs where batches are prepared: in a worker, or in the training process. The standard library alone."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import os
+import sys
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+from _feedrate_log import BATCH, LOG, LOOPING, SCHEDULED, TAKEN, now, started_ns
+from _feedrate_step import OWN
+
+
+class Collate:
+    """A loader's ``collate_fn`` with a clock; everything else is its own."""
+
+    def __init__(self, original: Callable[..., Any]) -> None:
+        self.original, self.took = original, 0
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not LOG.detail:
+            return self.original(*args, **kwargs)
+        begun = now()
+        try:
+            return self.original(*args, **kwargs)
+        finally:
+            self.took = now() - begun
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["original"], name)
+
+
+def patch_fetch(module: Any) -> None:
+    """Time what a batch takes where it is prepared: in a worker, or in the training process."""
+    base = module._BaseDatasetFetcher
+
+    def wrap_init(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+            original(self, *args, **kwargs)
+            if callable(getattr(self, "collate_fn", None)):
+                self.collate_fn = Collate(self.collate_fn)
+
+        return __init__
+
+    def wrap_fetch(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def fetch(self: Any, index: Any) -> Any:
+            if not LOG.detail:
+                return original(self, index)
+            collate = self.collate_fn if isinstance(self.collate_fn, Collate) else None
+            works = LOG.worker >= 0  # in the training process nobody asks how long it stood in line
+            queued, process = (SCHEDULED.wait_ns(), time.process_time_ns()) if works else (0, 0)
+            cpu, begun = time.thread_time_ns(), now()
+            data = original(self, index)
+            ended = now()
+            LOG.write(
+                BATCH,
+                begun,
+                ended,
+                LOG.worker,
+                LOG.batch,
+                len(index) if isinstance(index, (list, tuple)) else 1,
+                collate.took if collate else 0,
+                time.thread_time_ns() - cpu,
+                SCHEDULED.wait_ns() - queued if works else 0,
+                LOG.iterator,
+                time.process_time_ns() - process if works else 0,
+            )
+            return data
+
+        return fetch
+
+    base.__init__ = wrap_init(base.__init__)
+    for fetcher in (module._MapDatasetFetcher, module._IterableDatasetFetcher):
+        fetcher.fetch = wrap_fetch(fetcher.fetch)
+
+
+class Indices:
+    """A worker's queue of indices: whoever takes one from it works on that batch."""
+
+    def __init__(self, queue: Any) -> None:
+        self._feedrate_queue = queue
+
+    def get(self, *args: Any, **kwargs: Any) -> Any:
+        begun = now()
+        task = self._feedrate_queue.get(*args, **kwargs)
+        if isinstance(task, tuple) and len(task) == 2 and isinstance(task[0], int):
+            LOG.batch = task[0]
+            LOG.write(TAKEN, begun, now(), LOG.worker, LOG.batch)
+        return task
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["_feedrate_queue"], name)
+
+
+def patch_worker(module: Any) -> None:
+    """Have a worker know its number and the batch that it works on."""
+    original, wrapper = module._worker_loop, module.ExceptionWrapper
+
+    @functools.wraps(original)
+    def _worker_loop(*args: Any, **kwargs: Any) -> Any:
+        if len(args) > 10 and hasattr(args[2], "get"):
+            LOG.worker = args[10] if isinstance(args[10], int) else -1
+            args = (*args[:2], Indices(args[2]), *args[3:])
+            LOG.write(LOOPING, started_ns(), now(), LOG.worker)
+        allow_profiler()
+        return original(*args, **kwargs)
+
+    def wrap_exception(exc_info: Any = None, where: str = "in background") -> Any:
+        kind, error, trace = exc_info or sys.exc_info()
+        return wrapper((kind, error, without_own(trace)), where)
+
+    module._worker_loop, module.ExceptionWrapper = _worker_loop, wrap_exception
+
+
+def allow_profiler() -> None:
+    """Let processes below ``feedrate run`` read this one's stack where Linux (Yama) allows it to ancestors alone."""
+    with contextlib.suppress(Exception):  # a convenience; the profiler says what it lacks
+        import ctypes
+
+        ctypes.CDLL(None).prctl(0x59616D61, int(os.environ.get("FEEDRATE_PID") or 0), 0, 0, 0)
+
+
+def without_own(trace: TracebackType | None) -> TracebackType | None:
+    """A traceback without the frames of the hook's files."""
+    frames = []
+    while trace is not None:
+        if not trace.tb_frame.f_code.co_filename.startswith(OWN):
+            frames.append(trace)
+        trace = trace.tb_next
+    for frame, following in itertools.zip_longest(frames, frames[1:]):
+        frame.tb_next = following
+    return frames[0] if frames else None
