@@ -24,7 +24,8 @@ FEEDRATE = $(if $(filter 0,$(VENV)),$(HERE),$(CURDIR)/.venv/bin/feedrate)
 READY = $(if $(filter 0,$(VENV)),,.venv/ready)
 # Three files of tests at a time where there are four cores, else two: more would disturb those that measure, and on four
 # cores four of them are hardly done sooner.
-PYTEST := .venv/bin/python -m pytest -n $(shell [ $$(nproc) -ge 4 ] && echo 3 || echo 2) --dist loadfile --no-loadscope-reorder
+# One thread a process: threads of torch spin while they wait for each other, and several processes share few cores.
+PYTEST := OMP_NUM_THREADS=1 .venv/bin/python -m pytest -n $(shell [ $$(nproc) -ge 4 ] && echo 3 || echo 2) --dist loadfile --no-loadscope-reorder
 ASKED = --profile "$(PROFILE)" --suite "$(SUITE)" --budget "$(BUDGET)"
 NEW_ENOUGH = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	{ echo "feedrate needs Python 3.11 or newer, $(PYTHON) is $$($(PYTHON) -V 2>&1): make PYTHON=python3.12 ..."; exit 2; }

@@ -20,7 +20,6 @@ MADE        iterator, time in the sampler, bytes that were pickled for its worke
 SAVED       -: a checkpoint was written (``torch.save``)
 COLLECTED   -: Python looked for garbage
 COPIED      bytes that went to the device
-LOOPING     worker: from the start of its process to its first look for work
 EXIT        updates so far: the interpreter ends
 ==========  ====================================================================================================
 
@@ -44,7 +43,7 @@ now = time.perf_counter_ns
 """One clock for all processes of a machine."""
 FOLDER = os.environ.get("FEEDRATE_RUN", "")
 NEXT, BATCH, BACKWARD, OPTIMIZER, STARVED, END, REUSED, DRAINED, TAKEN = range(1, 10)
-MADE, SAVED, COLLECTED, COPIED, LOOPING, EXIT = range(10, 16)
+MADE, SAVED, COLLECTED, COPIED, EXIT = range(10, 15)
 RECORD = struct.Struct("<12q")
 PARTS = tuple(struct.Struct(f"<{3 + count}q") for count in range(10))
 """A record by how many fields it has; the others are 0 in the file already."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from _feedrate_log import BATCH, LOG, LOOPING, SCHEDULED, TAKEN, now, started_ns
+from _feedrate_log import BATCH, LOG, SCHEDULED, TAKEN, now
 from _feedrate_step import OWN
 
 
@@ -108,7 +108,6 @@ def patch_worker(module: Any) -> None:
         if len(args) > 10 and hasattr(args[2], "get"):
             LOG.worker = args[10] if isinstance(args[10], int) else -1
             args = (*args[:2], Indices(args[2]), *args[3:])
-            LOG.write(LOOPING, started_ns(), now(), LOG.worker)
         allow_profiler()
         return original(*args, **kwargs)
 
