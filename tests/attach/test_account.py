@@ -186,7 +186,7 @@ def test_passes_end_where_others_begin() -> None:
     for _ in of.loop(1):
         step(of)
     first, second = passes(of.process(), [0, 1])
-    assert (first.updates, second.updates) == (2, 2)
+    assert [(one.updates, one.batches) for one in (first, second)] == [(2, 2), (2, 1)]
     assert first.ended_ns == second.begun_ns
 
 

@@ -340,3 +340,11 @@ def test_without_a_place_for_files_nothing_is_started(place: Place) -> None:
     done = ended(place.start("bash", "-c", f"ulimit -f 0; exec {' '.join(place.command('echo', 'began'))}"))
     assert (done.status, done.out, done.err.count("\n")) == (2, b"", 1), done.err
     assert "nothing was started" in done.err
+
+
+def test_a_file_that_is_no_name_is_refused_before_the_script_runs(place: Place) -> None:
+    """``--json --`` would take the words before the script for a file."""
+    done = ended(place.start(sys.executable, "-m", "feedrate", "run", "--json", "--", "touch", "ran"))
+    assert done.status == 2
+    assert "--json names no file; expected --json FILE -- PROGRAM" in " ".join(done.err.split())
+    assert not (place.folder / "ran").exists()

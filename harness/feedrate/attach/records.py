@@ -51,6 +51,7 @@ class Pass(NamedTuple):
     ended_ns: int
     updates: int
     """Backward passes and steps of optimizers within it."""
+    batches: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +146,8 @@ def passes(process: Process, iterators: Sequence[int]) -> list[Pass]:
             ended = rows[last, 2] if done else rows[following, 9] or rows[following, 1]
             after = updates[last] if len(own) > 1 or following == len(rows) else updates[following]
             begun = rows[own[0], 9] or rows[own[0], 1]
-            found.append(Pass(int(number), int(begun), int(ended), int(after - updates[own[0]])))
+            count = len(own) - len(closed[:1])
+            found.append(Pass(int(number), int(begun), int(ended), int(after - updates[own[0]]), count))
     return sorted(found, key=lambda one: one.begun_ns)
 
 

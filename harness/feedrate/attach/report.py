@@ -12,10 +12,11 @@ from statistics import fmean
 from typing import Any
 
 from feedrate.analysis.estimate import Estimate
-from feedrate.attach import causes, loop, profiler
+from feedrate.attach import causes, facts, loop, profiler
 from feedrate.attach.account import ROWS, Account, account
 from feedrate.attach.blame import Blame
 from feedrate.attach.causes import Cause
+from feedrate.attach.facts import Fact
 from feedrate.attach.loop import Pacing, Prediction, Predictions
 from feedrate.attach.profiler import HotLine, Stack
 from feedrate.attach.records import NEXT, Loader, Process, loaders
@@ -45,6 +46,7 @@ class Report:
     account: Account | None = None
     """Of the process that trains on the loader."""
     cause: Cause | None = None
+    facts: tuple[Fact, ...] = ()
     lines: Mapping[str, Sequence[HotLine]] = field(default_factory=dict)
     """By row of the account, the user's lines that ran most; of ``waiting`` those that prepared batches."""
     predictions: Predictions | None = None
@@ -83,6 +85,7 @@ def make(ended: Report, processes: Sequence[Process], stacks: Sequence[Stack], c
         blame = Blame(process, accounted)
         lines, accounted = blame.lines(stacks), blame.of_threads(accounted, stacks)
     cause = causes.name(loader, pace, accounted, own) if pace and accounted else None
+    seen = facts.evidence(loader, accounted, process, processes) if accounted else None
     return dataclasses.replace(
         ended,
         loader=loader,
@@ -91,6 +94,7 @@ def make(ended: Report, processes: Sequence[Process], stacks: Sequence[Stack], c
         pacing=pace,
         account=accounted,
         cause=cause,
+        facts=facts.every(seen) if seen else (),
         lines=lines,
         predictions=loop.predict(loader, pace, own) if pace else None,
         headspace={name: loop.rate(times) for name, times in loop.alone(loader, processes).items()},
@@ -158,6 +162,28 @@ def text(report: Report) -> Iterator[tuple[str, str]]:
 def _measured(report: Report, loader: Loader, pace: Pacing) -> Iterator[tuple[str, str]]:
     if report.account:
         yield from (("time", line) for line in _rows(report.account, report.lines))
+    yield from _paces(report, loader, pace)
+    cause = report.cause
+    if cause and report.account:
+        yield "held back by", cause.text(report.account)
+    for fact in report.facts:
+        yield "fact", f"{fact.text}: {fact.remedy}"
+    if report.machine:
+        yield "machine", usage_line(report.machine)
+    yield "loader", f"{_made(loader)}  {_settings(loader)}"
+    modelled = cause is not None and cause.row in MODELLED
+    best = _best(report, pace) if modelled else None
+    if report.predictions and modelled:
+        yield "by the model", _predicted(report.predictions, pace, best)
+    if cause:
+        more = (
+            f"num_workers={best.num_workers} ({times(best.steps_per_s.value / pace.steps_per_s.value)})" if best else ""
+        )
+        yield "next", f"{more}; then {cause.remedy}" if more else cause.remedy
+
+
+def _paces(report: Report, loader: Loader, pace: Pacing) -> Iterator[tuple[str, str]]:
+    """The pace of the loop, of its replicas, and of its stages alone."""
     speed = f"{pace.steps_per_s.text(' steps/s')} over {plural(pace.steps, 'step')}; in brackets 95 % intervals"
     if size := loader.settings.get("batch_size"):
         speed += f"; {number(pace.steps_per_s.value * size * max(1, len(report.ranks)))} samples/s"
@@ -172,21 +198,6 @@ def _measured(report: Report, loader: Loader, pace: Pacing) -> Iterator[tuple[st
     if report.headspace:
         rates = ", ".join(f"{ALONE[mode]} {number(rate)} steps/s" for mode, rate in report.headspace.items())
         yield "alone", f"{rates}; the script's weights are spoiled"
-    cause = report.cause
-    if cause and report.account:
-        yield "held back by", cause.text(report.account)
-    if report.machine:
-        yield "machine", usage_line(report.machine)
-    yield "loader", f"{_made(loader)}  {_settings(loader)}"
-    modelled = cause is not None and cause.row in MODELLED
-    best = _best(report, pace) if modelled else None
-    if report.predictions and modelled:
-        yield "by the model", _predicted(report.predictions, pace, best)
-    if cause:
-        more = (
-            f"num_workers={best.num_workers} ({times(best.steps_per_s.value / pace.steps_per_s.value)})" if best else ""
-        )
-        yield "next", f"{more}; then {cause.remedy}" if more else cause.remedy
 
 
 def _rows(account: Account, lines: Mapping[str, Sequence[HotLine]]) -> Iterator[str]:

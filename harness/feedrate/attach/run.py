@@ -25,7 +25,7 @@ import numpy as np
 
 from feedrate.attach import loop, records, report
 from feedrate.attach.profiler import Profiler
-from feedrate.attach.records import Records
+from feedrate.attach.records import Process, Records
 from feedrate.machine import identity
 from feedrate.machine.probes import procfs
 from feedrate.machine.probes.gpu import GpuProbe
@@ -88,6 +88,8 @@ class Ended:
     """Package to its version, of the script's own Python."""
     alone: Mapping[str, Records] = field(default_factory=dict)
     """``loop.alone`` of the loader that was reported."""
+    processes: Sequence[Process] = ()
+    """What the hook wrote."""
 
 
 def _wait(watched: Watched) -> None:
@@ -165,7 +167,7 @@ def _reported(ended: Ended, profiler: Profiler) -> Ended:
     ended_ns = ended.watched.began_ns + round(ended.report.took_s * 1e9)
     found = report.make(ended.report, processes, stacks, cores, ended_ns)
     alone = loop.alone(found.loader, processes) if found.loader else {}
-    return replace(ended, report=found, versions=_versions(processes), alone=alone)
+    return replace(ended, report=found, versions=_versions(processes), alone=alone, processes=processes)
 
 
 @contextlib.contextmanager

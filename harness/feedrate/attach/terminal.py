@@ -21,7 +21,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from feedrate.attach import report, rows, space, tune_report
+from feedrate.attach import report, rows, space, trace, tune_report
 from feedrate.attach.live import View
 from feedrate.attach.run import HOOK, noted
 from feedrate.attach.run import run as run_script
@@ -52,6 +52,7 @@ def run(
     headspace: bool = False,
     lines: bool = True,
     as_json: str = "",
+    as_trace: str = "",
 ) -> None:
     """Run a script, print what was seen, record it, and end as the script did.
 
@@ -65,6 +66,7 @@ def run(
         headspace: whether to measure step and loader alone, too.
         lines: whether to sample lines of code.
         as_json: a file for the report, - for stdout.
+        as_trace: a file for the time line of every process (``trace``).
 
     Raises:
         InputError: the program cannot be started, or the name is none.
@@ -82,6 +84,10 @@ def run(
     if as_json:
         with noted(notes, f"no --json {as_json}"):
             _write_json(report.as_object(ended.report), as_json)
+    if as_trace:
+        with noted(notes, f"no --trace {as_trace}"):
+            trace.write(ended.processes, Path(as_trace))
+            show([("trace", f"{as_trace}: ui.perfetto.dev opens it")], console)
     with noted(notes, "no record"):
         if stored := rows.save(ended, results, called):
             where = remote.hand_in(stored.folder, results)

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from feedrate.cli.options import results_path
+from feedrate.schema.errors import InputError
 
 commands = typer.Typer()
 
@@ -30,6 +31,9 @@ def run_script(
     as_json: Annotated[
         str, typer.Option("--json", metavar="FILE", help="Write the report there, too; - is stdout.")
     ] = "",
+    as_trace: Annotated[
+        str, typer.Option("--trace", metavar="FILE", help="Write the time line there, for ui.perfetto.dev.")
+    ] = "",
     results: Annotated[
         Path | None,
         typer.Option(parser=results_path, help="Where the run is written; by default with feedrate's runs."),
@@ -39,8 +43,14 @@ def run_script(
     from feedrate.attach import terminal
     from feedrate.store import runs
 
+    files = {"as_json": as_json, "as_trace": as_trace}
+    for option, file in files.items():
+        if file == "--":  # what stands before the script was taken for the file
+            raise InputError(
+                f"feedrate run: --{option[3:]} names no file; expected --{option[3:]} FILE -- PROGRAM ARG..."
+            )
     options: dict[str, Any] = {"name": name, "steps": steps, "live": live, "headspace": headspace, "lines": lines}
-    terminal.run(command, Console(stderr=True), results or runs.home(), as_json=as_json, **options)
+    terminal.run(command, Console(stderr=True), results or runs.home(), **files, **options)
 
 
 @commands.command()

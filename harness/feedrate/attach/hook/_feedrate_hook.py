@@ -5,6 +5,7 @@ The standard library alone, on Python 3.9 to 3.14 and PyTorch 2.4 and newer. Not
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import os
@@ -22,6 +23,7 @@ from _feedrate_step import (
     DEVICE,
     SHARED,
     callers,
+    leaves,
     loop_callers,
     patch_autograd,
     patch_optimizer,
@@ -56,6 +58,8 @@ class Loop:
         """When its next first batch was asked for by making it, or by starting it over; 0 once that came."""
         self.sampler, self.waited, self.pickled = 0, 0, 0
         """Time since the last batch in the sampler, and until a batch came; bytes that were pickled for workers."""
+        self.looked = False
+        """Whether a batch was looked at."""
         self.said: dict[str, Any] | None = {"begun_ns": begun_ns, **said}
         """What is said of it with its first batch, when its workers and the loop that takes batches are known."""
 
@@ -106,12 +110,21 @@ class Loop:
         came = place(*of), lying, cpu, cpu_ended, 2 * updates + (event is not None), made
         LOG.write(NEXT, begun, ended, self.iterator, *came, *self.spent())
         self.made = 0
+        if not self.looked:
+            self.look(data)
         if event is not None:
             DEVICE.came(event, begun)
         SHARED.steps += 1
         if HEADSPACE and SHARED.steps == STEPS:
             SHARED.kept = data
         return data
+
+    def look(self, batch: Any) -> None:
+        """Say what a batch consists of."""
+        self.looked = True
+        with contextlib.suppress(Exception):  # whatever a batch of others is
+            found = leaves(batch)
+            LOG.say("batch", iterator=self.iterator, objects=len(found), bytes=sum(int(one.nbytes) for one in found))
 
     def end(self, begun: int) -> None:
         """Note that there was no other batch."""

@@ -69,6 +69,8 @@ class Log:
         self.iterator, self.worker, self.batch = -1, -1, -1
         self.pending: list[tuple[int, ...]] = []
         """NEXT records that are written with the next detailed one: of short steps, eight at a time."""
+        self.first = True
+        """Whether this process has prepared no batch yet."""
         self.detail = True
         """Whether more is recorded of this step than its wait."""
 

@@ -14,6 +14,7 @@ import inspect
 import os
 import sys
 import threading
+import zlib
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -41,6 +42,31 @@ class Shared:
 
 
 SHARED = Shared()
+
+
+MOST_LEAVES = 4096
+"""Tensors of a batch that are looked at."""
+
+
+def leaves(batch: Any) -> list[Any]:
+    """The tensors and arrays of a batch, in their order."""
+    found: list[Any] = []
+    waiting = [batch]
+    while waiting and len(found) < MOST_LEAVES:
+        part = waiting.pop()
+        if isinstance(part, dict):
+            waiting += reversed(list(part.values()))
+        elif isinstance(part, (list, tuple)):
+            waiting += reversed(part)
+        elif hasattr(part, "nbytes"):
+            found.append(part)
+    return found
+
+
+def fingerprint(batch: Any) -> int:
+    """A number by which batches differ whose first values do."""
+    found = leaves(batch)
+    return zlib.crc32(repr(found[0].flatten()[:256].tolist()).encode()) if found else 0
 
 
 def callers() -> list[tuple[str, int, str]]:

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from _feedrate_log import BATCH, LOG, SCHEDULED, TAKEN, now
-from _feedrate_step import OWN
+from _feedrate_step import OWN, fingerprint
 
 
 class Collate:
@@ -72,6 +72,10 @@ def patch_fetch(module: Any) -> None:
                 LOG.iterator,
                 time.process_time_ns() - process if works else 0,
             )
+            if works and LOG.first:
+                LOG.first = False
+                with contextlib.suppress(Exception):  # whatever a batch of others is
+                    LOG.say("first", worker=LOG.worker, print=fingerprint(data))
             return data
 
         return fetch

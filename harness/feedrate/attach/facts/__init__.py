@@ -1,0 +1,78 @@
+"""Facts of a script's loader that are true or not, whatever the clock says: one file each, found by its name.
+
+A fact is seen in what the hook wrote, at no cost to the script. Its file has one function, ``check(evidence)``, which
+gives a sentence and what to do, or None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from feedrate.attach.account import Account
+from feedrate.attach.records import Loader, Pass, Process
+from feedrate.schema import plugins
+
+
+class Fact(NamedTuple):
+    """What is so."""
+
+    text: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What a fact is seen in."""
+
+    loader: Loader
+    """That of the training loop."""
+    account: Account
+    passes: Sequence[Pass]
+    """Over the loader, in one process."""
+    workers: Sequence[Sequence[Process]]
+    """The worker processes of each pass."""
+    batch: Mapping[str, Any]
+    """``objects`` and ``bytes`` of a batch; empty where none was looked at."""
+    cuda: bool
+    """Whether the script used CUDA."""
+
+    @property
+    def num_workers(self) -> int:
+        """Worker processes of the loader; 0 where batches are prepared in the training process."""
+        return int(self.loader.settings.get("num_workers") or 0)
+
+
+def evidence(loader: Loader, account: Account, process: Process, processes: Sequence[Process]) -> Evidence:
+    """Gather what facts are seen in.
+
+    Args:
+        loader: that of the training loop.
+        account: of its process.
+        process: the process.
+        processes: every process of the run.
+    """
+    iterators = [line for line in process.said if line["what"] == "iterator"]
+    own = [line for line in iterators if line["made"] == loader.settings["made"]]
+    numbers = {line["iterator"] for line in own} - account.evaluating
+    seen = [line for line in process.said if line["what"] == "batch" and line["iterator"] in numbers]
+    return Evidence(
+        loader=loader,
+        account=account,
+        passes=[one for one in account.passes if one.iterator in numbers],
+        workers=[
+            [one for one in processes if one.pid in line["workers"] and one.began_ns >= line["begun_ns"]]
+            for line in own
+            if line["iterator"] in numbers
+        ],
+        batch=seen[0] if seen else {},
+        cuda=bool(loader.steps["cuda"].any()),
+    )
+
+
+def every(found: Evidence) -> tuple[Fact, ...]:
+    """All that is so, in the order of the files' names."""
+    package = __name__
+    facts = (plugins.load(package, name).check(found) for name in plugins.names(package))
+    return tuple(fact for fact in facts if fact is not None)

@@ -1,0 +1,20 @@
+"""Workers of an IterableDataset that does not split itself: each yields all samples."""
+
+from __future__ import annotations
+
+from feedrate.attach.facts import Evidence, Fact
+from feedrate.schema.words import plural
+
+
+def check(evidence: Evidence) -> Fact | None:
+    """The first batches of all workers of a pass are equal, and the data set is iterable."""
+    if not evidence.loader.settings.get("iterable"):
+        return None
+    for workers in evidence.workers:
+        prints = [line["print"] for one in workers for line in one.said if line["what"] == "first"]
+        if len(prints) > 1 and len(set(prints)) == 1:
+            return Fact(
+                f"all {plural(len(prints), 'worker')} yield the same samples, so that each comes {len(prints)} times",
+                "split the IterableDataset by torch.utils.data.get_worker_info()",
+            )
+    return None
