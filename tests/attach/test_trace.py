@@ -13,7 +13,7 @@ from feedrate.attach.records import BACKWARD, BATCH, NEXT, Process
 
 def process(pid: int, *rows: tuple[int, ...]) -> Process:
     """A process with some records."""
-    return Process(pid, 1, np.array([(*row, *(0,) * (12 - len(row))) for row in rows], np.int64), ())
+    return Process(pid, 1, np.array([(*row, *(0,) * (12 - len(row))) for row in rows], np.int64).reshape(-1, 12), ())
 
 
 def test_a_trace_holds_waits_phases_and_workers(tmp_path: Path) -> None:

@@ -1,3 +1,15 @@
 """Training scripts of others: run, watched and spoken of, with nothing in them changed (``feedrate run``, …)."""
 
-__all__ = ["loop", "profiler", "report", "rows", "run", "space", "terminal", "trials", "tune_report"]
+__all__ = [
+    "account",
+    "causes",
+    "loop",
+    "profiler",
+    "report",
+    "rows",
+    "run",
+    "space",
+    "terminal",
+    "trials",
+    "tune_report",
+]

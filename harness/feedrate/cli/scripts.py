@@ -43,14 +43,11 @@ def run_script(
     from feedrate.attach import terminal
     from feedrate.store import runs
 
-    files = {"as_json": as_json, "as_trace": as_trace}
-    for option, file in files.items():
+    for option, file in (("--json", as_json), ("--trace", as_trace)):
         if file == "--":  # what stands before the script was taken for the file
-            raise InputError(
-                f"feedrate run: --{option[3:]} names no file; expected --{option[3:]} FILE -- PROGRAM ARG..."
-            )
+            raise InputError(f"feedrate run: {option} names no file; expected {option} FILE -- PROGRAM ARG...")
     options: dict[str, Any] = {"name": name, "steps": steps, "live": live, "headspace": headspace, "lines": lines}
-    terminal.run(command, Console(stderr=True), results or runs.home(), **files, **options)
+    terminal.run(command, Console(stderr=True), results or runs.home(), as_json=as_json, as_trace=as_trace, **options)
 
 
 @commands.command()

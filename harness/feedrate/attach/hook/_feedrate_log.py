@@ -91,6 +91,8 @@ class Log:
         with self.lock:
             if least <= self.size:
                 return True
+            if not FOLDER:  # the hook was imported, and nobody reads what it writes
+                return False
             if self.size >= MOST_BYTES:
                 self.size = -1
                 self.say("full")
