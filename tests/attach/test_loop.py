@@ -110,7 +110,8 @@ CAUSES: dict[str, tuple[int, tuple[int, ...] | None, dict[str, Any]]] = {
     "loader": (30, None, {"watched": True}),
     "here": (80, (0, 79, 79, 0, 0), {}),
     "receiving": (30, (40, 50, 50, 0, 0), {"num_workers": 1}),
-    "cores": (30, (1, 90, 40, 40, 0), {"num_workers": 1}),
+    "foreign": (30, (1, 90, 40, 40, 0), {"num_workers": 1}),
+    "cores": (30, (1, 190, 130, 60, 0), {"num_workers": 2}),
     "collating": (30, (1, 90, 90, 0, 60), {"num_workers": 1}),
     "reading": (30, (1, 90, 20, 5, 0), {"num_workers": 1}),
     "preparing": (30, (1, 90, 80, 5, 10), {"num_workers": 1}),
@@ -134,7 +135,7 @@ def test_each_cause_is_told(name: str) -> None:
     assert found.name == name
     assert accounted.share(found.row) == pytest.approx(wait / 100 if name != "step" else 0.98, abs=0.01)
     if batch:
-        _, took, cpu, queued, collate = (part / 100 for part in batch)
+        _, took, cpu, queued, collate = (part / (100 * settings.get("num_workers", 1)) for part in batch)
         expected = (took, cpu, queued, took - cpu - queued, collate)
         names = ("preparing", "computing", "queued", "waiting", "collating")
         assert [found.numbers[each] for each in names] == pytest.approx(expected, rel=0.03)

@@ -20,6 +20,8 @@ ONCE = ("start_up", "shut_down", "rest")
 """Rows that a longer training does not have more of."""
 CROWDED = 0.25
 """Workers that spend so much of their time on a run queue lack cores."""
+FEW = 0.5
+"""A script that uses less of the cores' time, and whose workers stand in line, shares them with other programs."""
 FULL = 0.85
 """Processes that use so much of the cores' time stand in each other's way."""
 BUSY = 0.7
@@ -40,6 +42,11 @@ WAITING: Mapping[str, Waiting] = {
     "threads": Waiting(
         "each worker computes in many threads, more in all than there are cores",
         "one thread a worker: torch.set_num_threads(1), cv2.setNumThreads(0) in worker_init_fn",
+    ),
+    "foreign": Waiting(
+        "other programs use the cores: workers stand in line {queued} of their time, and the script uses {used} of the "
+        "cores only",
+        "stop what else runs, or give the script cores of its own",
     ),
     "cores": Waiting(
         "too few cores: the script uses {used} of their time, and workers stand in line {queued} of theirs",
@@ -139,6 +146,7 @@ def _reason(loader: Loader, numbers: Mapping[str, float]) -> str:
     holds = {
         "loader": bool(loader.settings.get("watched")) or not len(loader.batches),
         "threads": numbers["threads"] > THREADED and crowded,
+        "foreign": numbers["queued"] > CROWDED and numbers["used"] < FEW,
         "cores": numbers["queued"] > CROWDED or crowded,
         "collating": busy and numbers["collating"] > 0.5 * numbers["preparing"],
         "reading": busy and numbers["waiting"] > numbers["computing"],

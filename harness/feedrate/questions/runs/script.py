@@ -82,15 +82,14 @@ def _rows(report: Mapping[str, Any]) -> Iterator[tuple[object, ...]]:
         share = account["rows"][name] / account["wall_ns"]
         if share >= SMALLEST:
             line = next(iter(report["lines"].get(name, ())), None)
-            yield ROWS[name].words, words.percent(share), *(_line(line) if line else ("–", "–"))
+            yield ROWS[name].words, words.percent(share), _line(line) if line else "–"
 
 
-def _line(line: Mapping[str, Any]) -> tuple[object, object]:
-    """A line of code and where it stands, and its share of its row."""
-    place = f"{Path(line['file']).name}:{line['line']}, {line['name']}"
+def _line(line: Mapping[str, Any]) -> Markup:
+    """A line of code, its share of its row, and where it stands."""
+    place = f"{words.percent(line['share'])} of it, {Path(line['file']).name}:{line['line']}, {line['name']}"
     code = line["code"] if len(line["code"]) <= _LONGEST else f"{line['code'][:_LONGEST]}…"
-    shown = markup.two_lines(markup.code(code), place) if code else Markup("{}").format(place)
-    return shown, words.percent(line["share"])
+    return markup.two_lines(markup.code(code), place) if code else Markup("{}").format(place)
 
 
 def _settings(report: Mapping[str, Any]) -> list[dict[str, Any]]:
