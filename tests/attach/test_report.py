@@ -68,7 +68,7 @@ def test_a_report_is_about_ten_lines() -> None:
         "pace": "50.0 steps/s (48.0–52.0) over 200 steps; in brackets 95 % intervals; 1,600 samples/s",
         "time": "  40 %  waiting for a batch                   60 % of it  /home/me/data.py:7  image = decode(data)\n"
         "  20 %  forward pass\n  15 %  backward pass\n  10 %  start-up, before the first loop\n"
-        "   9 %  saving checkpoints\n   5 %  optimizer\n   1 %  all else; together 10.0 s of the training process",
+        "   9 %  saving checkpoints\n   5 %  optimizer\n   1 %  all else\ntogether 10.0 s of the training process",
         "alone": "the step 90.0 steps/s, the loader 55.0 steps/s; the script's weights are spoiled",
         "held back by": "waiting for a batch: 40 % of the time; workers compute 80 % of their time; without it at most "
         "1.7 times as fast",

@@ -42,10 +42,13 @@ def test_a_training_that_runs_is_seen(tmp_path: Path) -> None:
     done = ended(process)
     clock = json.loads(done.out)
     assert done.status == 0
-    assert seen.wait_share == pytest.approx(sum(clock["waits"]) / sum(clock["walls"]), abs=0.15)
+    waits = seen.rows["waiting"] + seen.rows.get("receiving", 0)
+    assert waits == pytest.approx(sum(clock["waits"]) / sum(clock["walls"]), abs=0.15)
+    assert sum(seen.rows.values()) == pytest.approx(1)
     assert seen.workers == 2
     assert seen.preparing_share > 0.7
-    assert seen.lines[0].code.endswith("# the hot line")
+    assert seen.lines["waiting"][0].code.endswith("# the hot line")
+    assert any(about == "time" and "waiting for a batch" in line for about, line in top.text(seen))
     assert seen.machine["cpu_util_pct"] > 0
     assert place.left() == []
 
@@ -55,7 +58,7 @@ def test_a_python_without_a_loader_is_said(sleeping: int) -> None:
     """Where no DataLoader is at work that is said, and no waits are."""
     lines = dict(top.text(top.look(sleeping, 1)))
     assert lines["data"] == "no DataLoader was at work"
-    assert "line" not in lines
+    assert "time" not in lines
 
 
 @pytest.mark.parametrize("sleeping", [["sleep", "60"]], indirect=True)

@@ -91,6 +91,8 @@ class Account:
     """Largest data set that was pickled for the workers of an iterator."""
     evaluating: frozenset[int]
     """Iterators of passes in which nothing was updated, where others update."""
+    in_thread: bool = False
+    """Whether other threads take the batches, and the main thread waits for those."""
     passes: tuple[Pass, ...] = ()
     """Of its main thread, in their order."""
 
@@ -162,6 +164,7 @@ def account(process: Process, ended_ns: int = 0) -> Account | None:
         steps=int((loops.asks[:, 0] == NEXT).sum()) or len(taken),
         pickled_bytes=int(process.of(MADE)[:, 5].max(initial=0)),
         evaluating=frozenset(one.iterator for one in idle),
+        in_thread=not main,
         passes=tuple(found),
     )
 

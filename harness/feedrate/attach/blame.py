@@ -15,12 +15,18 @@ from functools import lru_cache
 from pathlib import Path
 
 from feedrate.attach.account import Account
-from feedrate.attach.profiler import HOOK, Frame, HotLine, Stack, hottest, of_library
+from feedrate.attach.profiler import Frame, HotLine, Stack, hottest, of_library
 from feedrate.attach.records import Process
 
 _DATALOADER = re.compile(r"torch/utils/data/dataloader\.py$|torchdata/stateful_dataloader/")
 _FETCH = re.compile(r"torch/utils/data/_utils/fetch\.py$")
-_OPTIMIZER = re.compile(r"torch/optim/")
+_MARKS = (
+    ("checkpoint", re.compile(r"torch/serialization\.py$"), "save"),
+    ("checkpoint", re.compile(r"safetensors/torch\.py$"), "save_file"),
+    ("backward", re.compile(r"torch/(autograd/__init__|_tensor)\.py$"), "backward"),
+    ("optimizer", re.compile(r"torch/optim/"), ""),
+)
+"""Rows by the file and the name of a function on a stack; the first that fits counts."""
 _HIDDEN = re.compile(r"/torch/|/attach/hook/_feedrate_|^<")
 _QUEUE = re.compile(r"/lib(64)?/python3\.\d+/(queue|threading)\.py$")
 _STARTS = frozenset(("_get_iterator", "__iter__", "__init__", "_reset", "_shutdown_workers", "__del__"))
@@ -92,20 +98,20 @@ class Blame:
         self._gradients = [_frames(callers) for callers in gradients]
         lines = [line for line in process.said if line["what"] == "iterator"]
         self._workers = {pid for line in lines if line["iterator"] not in account.evaluating for pid in line["workers"]}
-        self._pid = process.pid
+        self._pid, self._in_thread = process.pid, account.in_thread
 
     def lines(self, stacks: Iterable[Stack]) -> Mapping[str, Sequence[HotLine]]:
         """The hottest lines of each row; those of ``waiting`` are what workers ran meanwhile."""
         by_row: dict[str, list[Stack]] = {}
         for stack in stacks:
             if row := self.row(stack):
-                by_row.setdefault(row, []).append(_below(stack, row))
+                by_row.setdefault(row, []).append(below(stack, row))
         return {row: hottest(found) for row, found in by_row.items()}
 
     def of_threads(self, account: Account, stacks: Iterable[Stack]) -> Account:
         """Split the step where another thread takes the batches: the main thread waits in a queue for them."""
         own = [stack for stack in stacks if stack.main and stack.process == self._pid]
-        if self._loops or not own:
+        if not self._in_thread or not own:
             return account
         waits = sum(stack.count for stack in own if self.row(stack) == "waiting") / sum(stack.count for stack in own)
         split = {"waiting": round(waits * account.rows["step"]), "step": 0}
@@ -118,35 +124,17 @@ class Blame:
             return "waiting" if any(_FETCH.search(frame.file) for frame in stack.frames) else ""
         if stack.process != self._pid or not stack.main:
             return ""
-        if not self._loops and _QUEUE.search(stack.frames[-1].file):
+        if self._in_thread and _QUEUE.search(stack.frames[-1].file):
             return "waiting"
         frames = [Frame(_plain(frame.name), frame.file, frame.line) for frame in stack.frames]
         shown = [frame for frame in frames if not _HIDDEN.search(frame.file)]
         loop = next((loop for loop in self._loops if loop.holds(shown)), None)
         if loop and loop.evaluates:
             return "evaluation"
-        stamped = self._stamped(frames)
-        if stamped is not None:
-            return stamped
+        of_library = stamped(frames)
+        if of_library is not None:
+            return of_library
         return self._phase(shown) if loop or not self._loops else "between_epochs"
-
-    def _stamped(self, frames: Sequence[Frame]) -> str | None:
-        """The row of what the hook stamps by itself, of a wait none; None where it stamps nothing."""
-        ours = {frame.name for frame in frames if HOOK.search(frame.file)}
-        inside = next((at for at, frame in enumerate(frames) if _DATALOADER.search(frame.file)), None)
-        first = next((row for name, row in (("_next_index", "sampler"), ("save", "checkpoint")) if name in ours), None)
-        if first:
-            return first
-        if inside is not None:
-            below = frames[inside:]
-            names = {frame.name for frame in below}
-            if any(_FETCH.search(frame.file) for frame in below):
-                return "here"
-            if ("__next__" not in names and names & _STARTS) or "_shutdown_workers" in names:
-                return "starting"
-            return "" if names & _WAITS else "receiving"
-        updates = "optimizer" if any(_OPTIMIZER.search(frame.file) for frame in frames) else None
-        return "backward" if "backward" in ours else updates
 
     def _phase(self, frames: Sequence[Frame]) -> str:
         """Before or behind the line that computes gradients: within the function that both stand in."""
@@ -161,8 +149,27 @@ class Blame:
         return "forward"
 
 
-def _below(stack: Stack, row: str) -> Stack:
-    """A stack without what called the part of a loader that its row is about."""
+def stamped(frames: Sequence[Frame]) -> str | None:
+    """Tell the row of a main thread that is within PyTorch: empty where it waits for a batch, None elsewhere."""
+    inside = next((at for at, frame in enumerate(frames) if _DATALOADER.search(frame.file)), None)
+    if inside is not None:
+        below = frames[inside:]
+        names = {_plain(frame.name) for frame in below}
+        if "_next_index" in names:
+            return "sampler"
+        if any(_FETCH.search(frame.file) for frame in below):
+            return "here"
+        if ("__next__" not in names and names & _STARTS) or "_shutdown_workers" in names:
+            return "starting"
+        return "" if names & _WAITS else "receiving"
+    for row, file, name in _MARKS:
+        if any(file.search(frame.file) and name in ("", _plain(frame.name)) for frame in frames):
+            return row
+    return None
+
+
+def below(stack: Stack, row: str) -> Stack:
+    """Give a stack without what called the part of a loader that its row is about."""
     frames = stack.frames
     if row in ("waiting", "here"):
         fetches = [at for at, frame in enumerate(frames) if _FETCH.search(frame.file)]

@@ -142,7 +142,8 @@ def usage_line(means: Mapping[str, float]) -> str:
 ALONE = {"compute": "the step", "load": "the loader"}
 SMALLEST = 0.02
 """A row of the account with less of the time is not worth a line; nor is a line of code with less of its row."""
-MOST_ROWS = 6
+MOST_ROWS, LEAST = 6, 0.005
+"""Rows that are said, and the least share that the others must have together to be."""
 
 
 def text(report: Report) -> Iterator[tuple[str, str]]:
@@ -161,7 +162,9 @@ def text(report: Report) -> Iterator[tuple[str, str]]:
 
 def _measured(report: Report, loader: Loader, pace: Pacing) -> Iterator[tuple[str, str]]:
     if report.account:
-        yield from (("time", line) for line in _rows(report.account, report.lines))
+        shares = {name: report.account.share(name) for name in report.account.rows}
+        yield from (("time", line) for line in row_lines(shares, report.lines))
+        yield "time", f"together {report.account.wall_ns / 1e9:.1f} s of the training process"
     yield from _paces(report, loader, pace)
     cause = report.cause
     if cause and report.account:
@@ -200,17 +203,22 @@ def _paces(report: Report, loader: Loader, pace: Pacing) -> Iterator[tuple[str, 
         yield "alone", f"{rates}; the script's weights are spoiled"
 
 
-def _rows(account: Account, lines: Mapping[str, Sequence[HotLine]]) -> Iterator[str]:
-    """The largest rows of the account, each with its hottest line, and what all others add up to."""
-    order = sorted(account.rows, key=lambda name: -account.rows[name])
-    shown = [name for name in order if account.share(name) >= SMALLEST][:MOST_ROWS]
+def row_lines(shares: Mapping[str, float], lines: Mapping[str, Sequence[HotLine]]) -> Iterator[str]:
+    """Say the largest rows of an account, each with its hottest line, and what all others add up to.
+
+    Args:
+        shares: of the wall clock, by row.
+        lines: the hottest lines of each row.
+    """
+    order = sorted(shares, key=lambda name: -shares[name])
+    shown = [name for name in order if shares[name] >= SMALLEST][:MOST_ROWS]
     for name in shown:
-        said = f"{percent(account.share(name)):>6}  {ROWS[name].words}"
+        said = f"{percent(shares[name]):>6}  {ROWS[name].words}"
         hot = next((line for line in lines.get(name, ()) if line.share >= SMALLEST), None)
         where = f"{percent(hot.share)} of it  {_short(hot.file)}:{hot.line}  {hot.code}" if hot else ""
         yield f"{said:<46}{where}".rstrip()
-    if left := 1 - account.share(*shown):
-        yield f"{percent(left):>6}  all else; together {account.wall_ns / 1e9:.1f} s of the training process"
+    if (left := 1 - sum(shares[name] for name in shown)) >= LEAST:
+        yield f"{percent(left):>6}  all else"
 
 
 def _best(report: Report, pace: Pacing) -> Prediction | None:

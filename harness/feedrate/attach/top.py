@@ -1,7 +1,8 @@
 """``feedrate top PID``: what holds back a training that already runs, without having started it.
 
-py-spy samples its process tree for half a minute: the share of the training process' samples in which it waits for a
-loader is the share of time that it waits, and the workers' lines are what they do meanwhile.
+py-spy samples its process tree for half a minute: the share of the main thread's samples in which it is within a row of
+the account is the share of time that this takes. Which passes evaluate, and where an epoch begins, only a start under
+``feedrate run`` tells: that is part of the step here.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +19,9 @@ from typing import Any
 
 import psutil
 
-from feedrate.attach import profiler
-from feedrate.attach.profiler import HotLine, Profiler
-from feedrate.attach.report import usage, usage_line
+from feedrate.attach import blame, profiler
+from feedrate.attach.profiler import HotLine, Profiler, Stack
+from feedrate.attach.report import row_lines, usage, usage_line
 from feedrate.machine.probes.gpu import GpuProbe
 from feedrate.machine.probes.host import HostProbe
 from feedrate.schema.errors import EnvironmentFault, InputError
@@ -35,13 +37,14 @@ class Seen:
     pid: int
     seconds: float
     samples: int
-    wait_share: float
-    """Of the samples of its training threads, those in which they waited for a loader."""
+    rows: Mapping[str, float]
+    """Of the samples of the threads that take batches or train, those in which they were within a row (``ROWS``)."""
     workers: int
     """Processes below it that prepared batches."""
     preparing_share: float
     """Of their samples, those in which they did."""
-    lines: tuple[HotLine, ...]
+    lines: Mapping[str, Sequence[HotLine]]
+    """The hottest lines of each row; of ``waiting`` those that workers ran."""
     machine: Mapping[str, float]
     """Means of what the probes saw."""
 
@@ -72,12 +75,36 @@ def look(pid: int, seconds: float = 30.0) -> Seen:
         pid=pid,
         seconds=seconds,
         samples=sum(stack.count for stack in own),
-        wait_share=profiler.share(own, profiler.waits),
+        rows=_shares(own),
         workers=len({stack.process for stack in theirs if profiler.prepares(stack)}),
         preparing_share=profiler.share(theirs, profiler.prepares),
-        lines=tuple(profiler.hottest(profiler.preparing(stacks))),
+        lines=_lines(own, theirs),
         machine=usage(samples),
     )
+
+
+def _shares(stacks: Sequence[Stack]) -> dict[str, float]:
+    """Share of the samples of the main thread, or of that which takes batches, by row; none without a loader."""
+    loads = {stack.thread for stack in stacks if profiler.waits(stack)}
+    own = [stack for stack in stacks if (stack.thread in loads if loads else stack.main)]
+    counts = Counter[str]()
+    for stack in own:
+        counts[_row(stack)] += stack.count
+    return {row: count / counts.total() for row, count in counts.most_common()} if loads else {}
+
+
+def _row(stack: Stack) -> str:
+    row = blame.stamped(stack.frames)
+    return "step" if row is None else row or "waiting"
+
+
+def _lines(own: Sequence[Stack], theirs: Sequence[Stack]) -> dict[str, Sequence[HotLine]]:
+    """The hottest lines by row."""
+    by_row: dict[str, list[Stack]] = {"waiting": [stack for stack in theirs if profiler.prepares(stack)]}
+    for stack in own:
+        if stack.main and (row := _row(stack)) != "waiting":
+            by_row.setdefault(row, []).append(stack)
+    return {row: profiler.hottest([blame.below(stack, row) for stack in stacks]) for row, stacks in by_row.items()}
 
 
 def _watch(pid: int, seconds: float) -> Iterator[dict[str, Any]]:
@@ -91,8 +118,8 @@ def _watch(pid: int, seconds: float) -> Iterator[dict[str, Any]]:
 def text(seen: Seen) -> Iterator[tuple[str, str]]:
     """Say it in lines: what each is about, and the line."""
     yield "", f"process {seen.pid}, {seen.seconds:.0f} s, {plural(seen.samples, 'sample')}"
-    if seen.wait_share or seen.lines:
-        yield "data", f"waits for data {percent(seen.wait_share)} of the time"
+    if seen.rows:
+        yield from (("time", line) for line in row_lines(seen.rows, seen.lines))
     else:
         yield "data", "no DataLoader was at work"
     if seen.workers:
@@ -100,6 +127,4 @@ def text(seen: Seen) -> Iterator[tuple[str, str]]:
             "workers",
             f"{plural(seen.workers, 'worker')}, preparing batches {percent(seen.preparing_share)} of the time",
         )
-    for line in seen.lines:
-        yield "line", f"{percent(line.share)} of preparing  {line.file}:{line.line}  {line.code}"
     yield "machine", usage_line(seen.machine)
