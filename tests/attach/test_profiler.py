@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from feedrate.attach import profiler
+from feedrate.attach import blame, profiler
 from feedrate.attach.profiler import Frame, Profiler, Stack
 
 TORCH = "/venv/lib/python3.11/site-packages/torch/utils/data"
@@ -50,7 +50,7 @@ def test_stacks_are_read(stacks: list[Stack]) -> None:
 
 def test_hot_lines_are_the_users_own(stacks: list[Stack], tmp_path: Path) -> None:
     """Below the fetcher the user's innermost line counts, for what packages do in its name, too; all shares are one."""
-    found = profiler.hottest(profiler.preparing(stacks))
+    found = profiler.hottest([blame.below(stack, "waiting") for stack in stacks if profiler.prepares(stack)])
     assert [(line.file, line.line, line.share) for line in found] == [
         ("/home/a b/data.py", 3, 45 / 80),
         (f"{TORCH}/_utils/fetch.py", 54, 20 / 80),

@@ -15,8 +15,8 @@ import signal
 import subprocess
 import sysconfig
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -181,17 +181,6 @@ def read(path: Path) -> list[Stack]:
 def of_library(file: str) -> bool:
     """Whether a file belongs to a package or to Python, rather than to the user."""
     return bool(_LIBRARY.search(file))
-
-
-def preparing(stacks: Iterable[Stack]) -> list[Stack]:
-    """Those in which a batch was being prepared: what lies below the fetcher."""
-    found = []
-    for stack in stacks:
-        places = [place for place, frame in enumerate(stack.frames) if _FETCH.search(frame.file)]
-        if places:
-            below = stack.frames[places[-1] + 1 :]
-            found.append(replace(stack, frames=below or stack.frames[places[-1] :]))
-    return found
 
 
 def waits(stack: Stack) -> bool:
