@@ -116,6 +116,7 @@ def test_every_row_has_what_was_planted() -> None:
         },
     )
     assert of.account().pickled_bytes == 5
+    assert of.account().starting == {"making iterators": 4 * MS, "first batches": 5 * MS, "stopping workers": MS}
 
 
 def test_loops_that_update_nothing_are_evaluations() -> None:

@@ -112,9 +112,12 @@ def test_a_report_is_about_ten_lines() -> None:
             "about as much: saving checkpoints, 9 %",
         ),
         (
-            {"cause": Cause("starting", "starting", {}), "account": replace(ACCOUNT, pickled_bytes=17 << 20)},
+            {
+                "cause": Cause("starting", "starting", {}),
+                "account": replace(ACCOUNT, pickled_bytes=17 << 20, starting={"first batches": 2 * 10**9}),
+            },
             "held back by",
-            "17 MiB are pickled for the workers",
+            "(first batches 2.0 s); 17 MiB are pickled for workers",
         ),
         ({"account": None, "cause": None}, "pace", "50.0 steps/s"),
         ({"loader": replace(LOADER, settings={"dataset": "Ten", "made": []})}, "loader", "?:0  Ten"),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -91,6 +91,8 @@ class Account:
     """Largest data set that was pickled for the workers of an iterator."""
     evaluating: frozenset[int]
     """Iterators of passes in which nothing was updated, where others update."""
+    starting: Mapping[str, int] = field(default_factory=dict)
+    """Of the row of this name, ns in which iterators were made, first batches came, and workers were stopped."""
     in_thread: bool = False
     """Whether other threads take the batches, and the main thread waits for those."""
     passes: tuple[Pass, ...] = ()
@@ -164,6 +166,7 @@ def account(process: Process, ended_ns: int = 0) -> Account | None:
         steps=int((loops.asks[:, 0] == NEXT).sum()) or len(taken),
         pickled_bytes=int(process.of(MADE)[:, 5].max(initial=0)),
         evaluating=frozenset(one.iterator for one in idle),
+        starting=loops.starting,
         in_thread=not main,
         passes=tuple(found),
     )
@@ -211,6 +214,8 @@ class _Loops:
         rows["sampler"] += int(sampler.sum())
         rows["waiting"] += int(waited.sum())
         left = np.maximum(0, took - sampler - waited - lost)
+        parts = (("making iterators", MADE), ("first batches", NEXT), ("stopping workers", END))
+        self.starting = {name: int(left[starts & (kind == of)].sum()) for name, of in parts}
         for name, of in (("starting", starts), ("receiving", ~starts & parallel), ("here", ~starts & ~parallel)):
             rows[name] += int(left[of].sum())
         whole = self._evaluated

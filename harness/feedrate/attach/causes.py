@@ -111,8 +111,12 @@ class Cause:
         if self.row == "here":
             shares = {name: percent(self.numbers[name]) for name in ("computing", "waiting")}
             said += ", computing {computing}, waiting {waiting}".format(**shares)
-        if self.row == "starting" and account.pickled_bytes:
-            said += f"; {account.pickled_bytes / 2**20:.0f} MiB are pickled for the workers"
+        if self.row == "starting":
+            parts = (f"{name} {took / 1e9:.1f} s" for name, took in account.starting.items())
+            said += f" ({', '.join(parts)})" if account.starting else ""
+            said += (
+                f"; {account.pickled_bytes / 2**20:.0f} MiB are pickled for workers" if account.pickled_bytes else ""
+            )
         if self.beside:
             said += f"; about as much: {ROWS[self.beside].words}, {percent(account.share(self.beside))}"
         return f"{said}; without it at most {times(1 / (1 - share))} as fast" if share < 1 else said
