@@ -126,7 +126,7 @@ def run(
         folder = tempfile.TemporaryDirectory(prefix="feedrate-run-", ignore_cleanup_errors=True)
     except OSError as error:
         raise EnvironmentFault(
-            f"feedrate run: {error}; nothing was started; expected a folder for temporary files: TMPDIR=FOLDER"
+            f"run: {error}; nothing was started; expected a folder for temporary files: TMPDIR=FOLDER"
         ) from error
     with folder as name, _forwarding() as forward:
         more = {"FEEDRATE_STEPS": str(steps), "FEEDRATE_HEADSPACE": str(headspace), **prepare(Path(name))}
@@ -193,7 +193,7 @@ def _start(command: Sequence[str], folder: str, more: Mapping[str, str]) -> subp
         return subprocess.Popen(command, env=environment, close_fds=False)
     except OSError as error:
         raise InputError(
-            f"feedrate run: {command[0]} cannot be started: {error.strerror}; expected a program and its arguments "
+            f"run: {command[0]} cannot be started: {error.strerror}; expected a program and its arguments "
             "behind --, such as: feedrate run -- python train.py"
         ) from error
 

@@ -72,7 +72,7 @@ def run(
         InputError: the program cannot be started, or the name is none.
         Exit: with the script's status.
     """
-    called = str(BY_NAME["script"].checked(name or script_name(command), "feedrate run: --name"))
+    called = str(BY_NAME["script"].checked(name or script_name(command), "run: --name"))
     steps = steps or (HEADSPACE_AFTER if headspace else 0)
     view = View(console) if live else None
     with view or nullcontext():
@@ -179,7 +179,7 @@ def _function(command: Sequence[str]) -> tuple[str, ...]:
     """
     found = re.fullmatch(r"(.+\.py):(\w+)", command[0]) if len(command) == 1 else None
     if found and not Path(found[1]).is_file():
-        raise InputError(f"feedrate tune: {found[1]}: no such file; expected FILE.py:FUNCTION")
+        raise InputError(f"tune: {found[1]}: no such file; expected FILE.py:FUNCTION")
     return found.groups() if found else ()
 
 

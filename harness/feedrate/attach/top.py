@@ -59,7 +59,7 @@ def look(pid: int, seconds: float = 30.0) -> Seen:
     try:
         owner = psutil.Process(pid).uids().effective
     except psutil.NoSuchProcess as error:
-        message = f"feedrate top: no process {pid}; expected the id of a training that runs: pgrep -af python"
+        message = f"top: no process {pid}; expected the id of a training that runs: pgrep -af python"
         raise InputError(message) from error
     with tempfile.TemporaryDirectory(prefix="feedrate-top-") as name:
         spy = Profiler(Path(name))
@@ -68,7 +68,7 @@ def look(pid: int, seconds: float = 30.0) -> Seen:
         stacks = spy.close()
     if spy.problems and not stacks:
         other = f"process {pid} is another user's: sudo feedrate top {pid}; " if os.geteuid() not in (0, owner) else ""
-        raise EnvironmentFault(f"feedrate top: {other}{spy.problems[0]}")
+        raise EnvironmentFault(f"top: {other}{spy.problems[0]}")
     own = [stack for stack in stacks if stack.process in (None, pid)]
     theirs = [stack for stack in stacks if stack.process not in (None, pid)]
     return Seen(

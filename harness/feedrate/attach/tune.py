@@ -236,7 +236,7 @@ class Tuning:
         if ended.watched.interrupted or ended.returncode in (-signal.SIGINT, 128 + signal.SIGINT):
             self.ended = self.ended or "interrupted"
         if self.refused:
-            raise InputError(f"feedrate tune: {self.refused}")
+            raise InputError(f"tune: {self.refused}")
         stuck, self._until, self._pid, self.ranks = self.stuck, math.inf, 0, 1
         return stuck
 

@@ -45,7 +45,7 @@ def run_script(
 
     for option, file in (("--json", as_json), ("--trace", as_trace)):
         if file == "--":  # what stands before the script was taken for the file
-            raise InputError(f"feedrate run: {option} names no file; expected {option} FILE -- PROGRAM ARG...")
+            raise InputError(f"run: {option} names no file; expected {option} FILE -- PROGRAM ARG...")
     options: dict[str, Any] = {"name": name, "steps": steps, "live": live, "headspace": headspace, "lines": lines}
     terminal.run(command, Console(stderr=True), results or runs.home(), as_json=as_json, as_trace=as_trace, **options)
 
