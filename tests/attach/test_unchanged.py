@@ -246,7 +246,7 @@ def test_an_error_of_feedrates_own_is_a_note(
         terminal.run([sys.executable, str(script)], Console(stderr=True, width=200), place.results)
     assert exit_.value.exit_code == 5
     said = capfd.readouterr().err
-    assert f"note          {lost}" in said
+    assert f"    {lost}\n" in said
     assert "Traceback" not in said
 
 
