@@ -128,3 +128,5 @@ def text(seen: Seen) -> Iterator[tuple[str, str]]:
             f"{plural(seen.workers, 'worker')}, preparing batches {percent(seen.preparing_share)} of the time",
         )
     yield "machine", usage_line(seen.machine)
+    if seen.rows:
+        yield "note", "which loops evaluate, and what lies between epochs, only feedrate run tells"
