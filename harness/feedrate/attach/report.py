@@ -277,13 +277,15 @@ def as_object(report: Report) -> dict[str, Any]:
                 **{key: part for key, part in value.settings.items() if key not in ("what", "t_ns")},
                 "steps": len(value.steps),
             }
+        if isinstance(value, Account):  # passes may be many
+            return {name: plain(getattr(value, name)) for name in ("wall_ns", "rows", "steps", "starting")}
         if isinstance(value, Estimate):
             return {name: plain(part) for name, part in value.row(("value", "lo", "hi", "n")).items()}
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
         if isinstance(value, Mapping):
             return {key: plain(part) for key, part in value.items()}
-        if isinstance(value, (list, tuple, frozenset)):
+        if isinstance(value, (list, tuple)):
             return [plain(part) for part in value]
         return None if isinstance(value, float) and math.isnan(value) else value
 
