@@ -271,16 +271,17 @@ def _short(file: str) -> str:
 def as_object(report: Report) -> dict[str, Any]:
     """The same for a machine: numbers as they are, NaN as null."""
 
-    def plain(value: Any) -> Any:
+    def kept(value: Any) -> Any:
+        """What is told of a loader, an account (whose passes may be many) and an estimate."""
         if isinstance(value, Loader):
-            return {
-                **{key: part for key, part in value.settings.items() if key not in ("what", "t_ns")},
-                "steps": len(value.steps),
-            }
-        if isinstance(value, Account):  # passes may be many
-            return {name: plain(getattr(value, name)) for name in ("wall_ns", "rows", "steps", "starting")}
-        if isinstance(value, Estimate):
-            return {name: plain(part) for name, part in value.row(("value", "lo", "hi", "n")).items()}
+            told = {key: part for key, part in value.settings.items() if key not in ("what", "t_ns")}
+            return told | {"steps": len(value.steps)}
+        if isinstance(value, Account):
+            return {name: getattr(value, name) for name in ("wall_ns", "rows", "steps", "starting")}
+        return value.row(("value", "lo", "hi", "n")) if isinstance(value, Estimate) else value
+
+    def plain(value: Any) -> Any:
+        value = kept(value)
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
         if isinstance(value, Mapping):

@@ -81,9 +81,7 @@ def asked(batch_sizes: str, start_methods: str, most_workers: int) -> Asked:
     sizes = [size.strip() for size in batch_sizes.split(",") if size.strip()]
     methods = [method.strip() for method in start_methods.split(",") if method.strip()]
     if wrong := [size for size in sizes if not size.isdecimal() or not int(size)]:
-        raise InputError(
-            f"tune: --batch-size: got {wrong[0]!r}; expected numbers by commas, such as 32,64,128"
-        )
+        raise InputError(f"tune: --batch-size: got {wrong[0]!r}; expected numbers by commas, such as 32,64,128")
     for method in methods:
         BY_NAME["start_method"].checked(method, "tune: --start-method")
     return Asked(tuple(map(int, sizes)), tuple(methods), most_workers)
