@@ -94,7 +94,7 @@ def switched(page: Page, scheme: str) -> None:
     """Turn to the other theme by its button."""
     page.locator("[data-md-component=palette] label:visible").click()
     expect(page.locator("body")).to_have_attribute("data-md-color-scheme", scheme)
-    page.evaluate("Promise.all(document.getAnimations().map(animation => animation.finished))")
+    page.evaluate("Promise.allSettled(document.getAnimations().map(animation => animation.finished))")
 
 
 def unfit(page: Page, width: int) -> list[str]:
