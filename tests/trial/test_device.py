@@ -159,7 +159,7 @@ def test_the_hook_sees_when_a_device_starves(name: str, monkeypatch: pytest.Monk
     """In a script under ``feedrate run`` each starvation is seen, as long as it lasts, and none where there is none."""
     monkeypatch.syspath_prepend(HOOK)
     monkeypatch.setattr(sys, "excepthook", sys.excepthook)
-    hook = import_module("_feedrate_hook")
+    hook = import_module("_feedrate_step")
     plan, device = PLANS[name], FakeDevice()
     seen: list[int] = []
     monkeypatch.setattr(hook, "LOG", SimpleNamespace(write=lambda kind, begun, ended: seen.append(ended - begun)))
