@@ -251,7 +251,8 @@ class Garbage:
             LOG.write(COLLECTED, self.begun, ended)
 
 
-gc.callbacks.append(Garbage())
+GARBAGE = Garbage()
+gc.callbacks.append(GARBAGE)
 
 
 def leave() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import itertools
 import os
 import sys
@@ -13,7 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from _feedrate_log import BATCH, LOG, SCHEDULED, TAKEN, now
-from _feedrate_step import OWN, fingerprint
+from _feedrate_step import GARBAGE, OWN, fingerprint
 
 
 class Collate:
@@ -113,6 +114,8 @@ def patch_worker(module: Any) -> None:
             LOG.worker = args[10] if isinstance(args[10], int) else -1
             args = (*args[:2], Indices(args[2]), *args[3:])
         allow_profiler()
+        with contextlib.suppress(ValueError):  # of a worker's garbage nobody asks, and it is looked for often
+            gc.callbacks.remove(GARBAGE)
         return original(*args, **kwargs)
 
     def wrap_exception(exc_info: Any = None, where: str = "in background") -> Any:
