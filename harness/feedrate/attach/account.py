@@ -34,8 +34,6 @@ from feedrate.attach.records import (
     passes,
 )
 
-Floats = npt.NDArray[np.float64]
-
 
 class RowKind(NamedTuple):
     """What the main thread may be doing."""
@@ -239,9 +237,10 @@ class _Loops:
         if not phases or not known:
             rows["step"] += every
             return
-        for name, took in phases.items():
-            rows[name] += int(every * min(1.0, took / known))
-        rows["between_steps"] += every - sum(int(every * min(1.0, took / known)) for took in phases.values())
+        spent = {name: int(every * min(1.0, took / known)) for name, took in phases.items()}
+        for name, took in spent.items():
+            rows[name] += took
+        rows["between_steps"] += every - sum(spent.values())
 
     def _phases(self, begun: Records, ended: Records) -> dict[str, float]:
         """Nanoseconds of each phase in some steps; nothing where no gradient was computed in them."""

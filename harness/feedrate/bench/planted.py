@@ -87,7 +87,9 @@ class Stream(IterableDataset[torch.Tensor]):
 
 HOOKED: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (dataloader.DataLoader, ("__init__",)),
-    (dataloader._BaseDataLoaderIter, ("__init__", "_reset", "__next__")),
+    (dataloader._BaseDataLoaderIter, ("__init__", "_reset", "__next__", "_next_index")),
+    (dataloader._SingleProcessDataLoaderIter, ("__init__",)),
+    (dataloader._MultiProcessingDataLoaderIter, ("__init__",)),
     (_utils.fetch._BaseDatasetFetcher, ("__init__",)),
     (_utils.fetch._MapDatasetFetcher, ("fetch",)),
     (_utils.fetch._IterableDatasetFetcher, ("fetch",)),
