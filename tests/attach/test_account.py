@@ -231,7 +231,7 @@ def test_a_line_is_charged_to_the_row_in_which_it_ran(tmp_path: Path) -> None:
         {"what": "backward", "callers": callers(5)},
         {"what": "iterator", "iterator": 1, "loop": callers(7), "workers": [9]},
     )
-    blame = Blame(Process(7, 1, np.empty((0, 12), np.int64), said), Account(7, 0, 1, {}, 1, 0, frozenset({1})))
+    blame = Blame(Process(7, 1, np.empty((0, 12), np.int64), said), Account(1, {}, 1, 0, frozenset({1})))
     assert blame.row(stack(4, ("prepare", file))) == "forward"
     assert blame.row(stack(5, ("Module._call_impl", f"{torch}nn/module.py"))) == "forward"
     assert blame.row(stack(5, ("Tensor.backward", f"{torch}_tensor.py"))) == "backward"

@@ -29,7 +29,7 @@ def evidence(passes: int = 3, batches: int = 40, **settings: Any) -> Evidence:
     loader = Loader(1, PLAIN | settings, pd.DataFrame({"cuda": [False]}), pd.DataFrame())
     return Evidence(
         loader=loader,
-        account=Account(1, 0, 100, {"starting": 1, "forward": 99}, 10, 0, frozenset()),
+        account=Account(100, {"starting": 1, "forward": 99}, 10, 0, frozenset()),
         passes=[Pass(number, number, number + 1, 2, batches) for number in range(passes)],
         workers=[[worker(1), worker(2)]],
         batch={"objects": 2, "bytes": 1 << 20},

@@ -78,8 +78,6 @@ STEP = ("forward", "backward", "optimizer", "step")
 class Account:
     """The wall clock of one training process, row by row."""
 
-    pid: int
-    rank: int
     wall_ns: int
     rows: Mapping[str, int]
     """Nanoseconds by name (``ROWS``), zeros left out; they add up to the wall clock."""
@@ -155,10 +153,7 @@ def account(process: Process, ended_ns: int = 0) -> Account | None:
         rows["step"] = loops.net(first, last)
     wall = ended - began
     rows["rest"] = wall - sum(rows.values())
-    one = next(iter(said.values()))
     return Account(
-        pid=process.pid,
-        rank=int(one.get("rank", 0)),
         wall_ns=wall,
         rows={name: rows[name] for name in ROWS if rows[name]},
         steps=int((loops.asks[:, 0] == NEXT).sum()) or len(taken),
