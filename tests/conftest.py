@@ -18,6 +18,8 @@ import pytest
 import visits
 import warm
 
+# Python looks for garbage after 700 new objects: a third of the time of loading tests and libraries went into that.
+gc.set_threshold(70_000)
 # In the background of a shell Ctrl-C is ignored, by children too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -33,10 +35,6 @@ if TYPE_CHECKING:  # the tests of CUDA run where there is no browser
     from feedrate.sweep.launcher import Template
 
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-
-
-NEW_OBJECTS = 70_000
-"""Before Python looks for garbage in cycles; its own number is 700."""
 
 
 LONGEST = frozenset(
@@ -56,9 +54,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Look for garbage seldom, and never among tests and libraries, which stay: a tenth of the time went into that."""
+    """Look for no garbage among tests and libraries, which stay."""
     gc.freeze()
-    gc.set_threshold(NEW_OBJECTS)
 
 
 def pytest_unconfigure() -> None:

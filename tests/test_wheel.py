@@ -82,6 +82,7 @@ def run(feedrate: Path, where: Path, *words: str | Path) -> subprocess.Completed
     return subprocess.run([feedrate, *words], cwd=where, env=ENVIRONMENT, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_it_holds_everything(wheel: Path) -> None:
     """Every module, suite and source of the site, the matrix, and no test."""
     held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
@@ -99,6 +100,7 @@ def test_it_plans_where_there_is_no_checkout(feedrate: Path, tmp_path: Path) -> 
     assert "pip install zarr" in " ".join(done.stdout.split())
 
 
+@pytest.mark.slow
 def test_a_missing_extra_is_named(feedrate: Path, tmp_path: Path) -> None:
     """The site needs an extra, and says which; no traceback."""
     done = run(feedrate, tmp_path, "site")
@@ -107,6 +109,7 @@ def test_a_missing_extra_is_named(feedrate: Path, tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_sweep_without_torch_is_refused_in_a_line(feedrate: Path, tmp_path: Path) -> None:
     """The core brings no torch, which would replace that of whoever installs it; what to install is said."""
     done = run(feedrate, tmp_path, "sweep")

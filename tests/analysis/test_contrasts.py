@@ -45,6 +45,7 @@ def changed(cell: Mapping[str, Any], axis: str, value: Any, device: str) -> dict
     return applicable({**{axis.name: axis.default for axis in AXES}, **cell, axis: value}, device)[0]
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(st.lists(COMBINATION, min_size=2, max_size=14), st.sampled_from(["cpu", "cuda"]))
 def test_pairs_are_those_that_one_change_turns_into_each_other(
@@ -107,6 +108,7 @@ def test_what_both_sides_share_is_told_and_the_axis_that_differs_is_null(trials_
     assert (row["prefetch_factor"], row["batch_size"], row["workload"]) == (2, 32, "synthetic")
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(st.lists(st.tuples(RATE, RATE), min_size=2, max_size=10))
 def test_the_interval_is_students_t_on_paired_log_ratios(trials_of: Trials, rates: list[tuple[float, float]]) -> None:

@@ -16,10 +16,10 @@ COVERED = 0.93
 @pytest.mark.parametrize(
     ("settings", "differ", "blocks", "replays"),
     [
-        (20, 0.0, 8, 400),
-        (2, 0.0, LEAST_BLOCKS, 400),
+        (20, 0.0, 8, 200),
+        (2, 0.0, LEAST_BLOCKS, 200),
         *(
-            pytest.param(settings, differ, blocks, 1000, marks=pytest.mark.slow)
+            pytest.param(settings, differ, blocks, 500, marks=pytest.mark.slow)
             for settings in (5, 60)
             for differ in (0.0, 0.1)
             for blocks in (5, 20)

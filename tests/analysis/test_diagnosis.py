@@ -69,6 +69,7 @@ def test_normal_noise_withholds_less_than_one_claim_of_a_hundred(cells: int, blo
     assert np.mean([bool(diagnose_effect(drawn("normal", cells, blocks, seed)).reason) for seed in range(2000)]) < 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("noise", "cells", "blocks", "share"),
     [

@@ -18,6 +18,7 @@ Trials = Callable[..., pd.DataFrame]
 RATES = st.lists(st.floats(1e-3, 1e9), min_size=2, max_size=12)
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(RATES)
 def test_the_interval_is_students_t_on_logs(trials_of: Trials, rates: list[float]) -> None:
@@ -32,6 +33,7 @@ def test_the_interval_is_students_t_on_logs(trials_of: Trials, rates: list[float
     assert (row["n"], row["failed"]) == (len(rates), 0)
 
 
+@pytest.mark.slow
 def test_the_interval_covers_the_truth_95_times_in_100(trials_of: Trials) -> None:
     """2,000 cells of 8 blocks with 5 % spread: the true throughput lies in 93.5 to 96.5 % of the intervals."""
     random = np.random.default_rng(1)

@@ -27,6 +27,7 @@ def run(trials_of: Trials, rates: Any, run_id: str, **columns: Any) -> pd.DataFr
     return trials_of(rates, run_id=run_id, **{"data_hash": "abc", **columns})
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(RATES, RATES)
 def test_the_interval_is_welchs_on_logs(trials_of: Trials, a: list[float], b: list[float]) -> None:

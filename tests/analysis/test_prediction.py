@@ -94,6 +94,7 @@ def of_cells(found: pd.DataFrame, trials: pd.DataFrame) -> pd.DataFrame:
     return found.merge(trials.drop_duplicates("cell_id")[["cell_id", "num_workers", "batch_size"]], on="cell_id")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("truth", "axes"),
     [
@@ -157,6 +158,7 @@ def test_the_bottleneck_is_predicted_with_its_distance(trials_of: Trials) -> Non
     assert len(found) == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [(0, 2), (0,), (2, 4)])
 def test_without_one_worker_nothing_is_predicted(trials_of: Trials, workers: tuple[int, ...]) -> None:
     """What a worker's way to the training process costs cannot be seen there: empty tables, no error."""

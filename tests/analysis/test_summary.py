@@ -58,6 +58,7 @@ def test_of_equal_workers_the_smaller_memory_and_then_the_defaults_come_first(tr
     assert list(best_cells(frame)["prefetch_factor"]) == [8, 2, 4]
 
 
+@pytest.mark.slow
 def test_questions_are_never_mixed(trials_of: Trials) -> None:
     """Workload, mode, step, its length, sample size and run each make a question of their own, nulls included."""
     others: list[dict[str, Any]] = [

@@ -49,6 +49,7 @@ def rejected(p: Any, alpha: float) -> set[int]:
     return found
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(st.lists(st.floats(-0.1, 0.1), min_size=2, max_size=15), st.sampled_from(["more", "less"]))
 def test_p_is_that_of_t_tests(logs: list[float], says: str) -> None:
@@ -68,6 +69,7 @@ def test_p_is_that_of_t_tests(logs: list[float], says: str) -> None:
     assert np.log([row["lo"], row["hi"]]) == pytest.approx(np.mean(logs) + np.array([-half, half]))
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(EFFECTS)
 def test_the_correction_only_takes_verdicts_away(effects: list[Any]) -> None:
@@ -160,6 +162,7 @@ def test_cases_that_differ_are_told_from_noise() -> None:
     assert heterogeneity(np.zeros((1, 8))) == heterogeneity(np.zeros((3, 1))) == 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("truth", [(1.03, 1.03, 1.5), (1.011, 1.011, 1.011), (1.0, 1.0, 1.0)])
 def test_cases_that_agree_are_seldom_said_to_contradict_each_other(truth: tuple[float, ...]) -> None:
     """Of runs with 20 claims of three cases each, which differ in size or not at all, 5 % may have one that depends."""

@@ -12,7 +12,7 @@ import pytest
 from feedrate.attach import facts
 from feedrate.attach.account import Account
 from feedrate.attach.facts import Evidence
-from feedrate.attach.records import BATCH, Loader, Pass, Process
+from feedrate.attach.records import BATCH, FIRST, Loader, Pass, Process
 from feedrate.schema import plugins
 
 PLAIN: dict[str, Any] = {"num_workers": 2, "prefetch_factor": 2, "pin_memory": False, "iterable": False, "made": []}
@@ -20,8 +20,9 @@ PLAIN: dict[str, Any] = {"num_workers": 2, "prefetch_factor": 2, "pin_memory": F
 
 def worker(pid: int, batches: int = 20, print_: int | None = None) -> Process:
     """A worker process that prepared so many batches, the first of which has a fingerprint."""
-    said = ({"what": "first", "worker": pid, "print": pid if print_ is None else print_, "t_ns": 1},)
-    return Process(pid, 1, np.full((batches, 12), BATCH, np.int64), said)
+    records = np.full((batches + 1, 12), BATCH, np.int64)
+    records[-1, [0, 3]] = FIRST, pid if print_ is None else print_
+    return Process(pid, 1, records, ())
 
 
 def evidence(passes: int = 3, batches: int = 40, **settings: Any) -> Evidence:

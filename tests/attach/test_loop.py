@@ -141,6 +141,7 @@ def test_each_cause_is_told(name: str) -> None:
         assert [found.numbers[each] for each in names] == pytest.approx(expected, rel=0.03)
 
 
+@pytest.mark.slow
 def test_the_interval_holds_the_truth() -> None:
     """Of loops whose steps resemble their neighbours (AR(1)) the 95 % interval nearly always holds the true pace."""
     rng, held, loops, rho = np.random.default_rng(1), 0, 40, 0.9

@@ -29,7 +29,7 @@ PLANTED: dict[str, tuple[list[str], dict[str, Any]]] = {
 }
 """Trainings whose costs are planted, and what their loader is; the first two are of one data set."""
 slow = pytest.mark.slow
-KINDS = ["fork", *(pytest.param(kind, marks=slow) for kind in ("no workers", "spawn"))]
+KINDS = ("fork", "no workers", "spawn")
 
 
 class Planted:
@@ -56,6 +56,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Planted]:
     assert place.place.left() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_said_is_what_the_scripts_own_clock_says(planted: Planted, kind: str) -> None:
     """Pace and waits agree with a clock inside the script, over the same steps."""
@@ -68,6 +69,7 @@ def test_what_is_said_is_what_the_scripts_own_clock_says(planted: Planted, kind:
     assert report["loader"]["steps"] == len(clock["walls"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_planted_line_is_found(planted: Planted, kind: str) -> None:
     """The line that takes three quarters of the preparing comes first, with its file, its number and its text."""
@@ -103,6 +105,7 @@ def test_a_script_is_a_run(planted: Planted) -> None:
     assert trials["steps"].sum() == report["pacing"]["steps"]
 
 
+@pytest.mark.slow
 def test_the_report_stays_at_home(planted: Planted) -> None:
     """What was said lies beside the run and is in no submission: it names files of the user's."""
     _, report, run = planted["fork"]

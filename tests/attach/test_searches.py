@@ -169,6 +169,7 @@ def trial(setting: Setting, pipeline: Pipeline, seed: int | None = None) -> Tria
     return Trial(0, setting, told, fit=pipeline, preparing_ns=float((pipeline.wait_ns + pipeline.compute_ns).mean()))
 
 
+@pytest.mark.slow
 def test_a_search_without_noise_keeps_its_promises() -> None:
     """Where trials do not vary the bound holds, what is recommended is good, and far fewer trials are taken."""
     for seed, case in enumerate(list(cases(WORKLOADS["reads"]))[:2]):

@@ -53,6 +53,7 @@ def test_a_training_that_runs_is_seen(tmp_path: Path) -> None:
     assert place.left() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sleeping", [[sys.executable, "-c", "import time; time.sleep(60)"]], indirect=True)
 def test_a_python_without_a_loader_is_said(sleeping: int) -> None:
     """Where no DataLoader is at work that is said, and no waits are."""
@@ -61,6 +62,7 @@ def test_a_python_without_a_loader_is_said(sleeping: int) -> None:
     assert "time" not in lines
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sleeping", [["sleep", "60"]], indirect=True)
 def test_what_is_no_python_is_one_line(sleeping: int) -> None:
     """Of a process that is no Python, and of one that is none, one line says so, with its exit status."""
@@ -70,6 +72,7 @@ def test_what_is_no_python_is_one_line(sleeping: int) -> None:
         top.look(2**22 + 1, 1)
 
 
+@pytest.mark.slow
 def test_a_process_of_another_user_is_said_with_what_allows_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where py-spy may not read a process, the line says how to allow it."""
     refused = tmp_path / "py-spy"

@@ -174,6 +174,7 @@ def test_odd_programs(place: Place, name: str) -> None:
     assert place.left() == []
 
 
+@pytest.mark.slow
 def test_a_name_that_is_none_is_refused_before_the_script_runs(place: Place) -> None:
     """What a record cannot be called is one line, and nothing was started."""
     done = place.python("-c", "print('ran')", options=("--name", "a/b"))
@@ -181,6 +182,7 @@ def test_a_name_that_is_none_is_refused_before_the_script_runs(place: Place) -> 
     assert "--name: got 'a/b'" in " ".join(done.err.split())
 
 
+@pytest.mark.slow
 def test_the_environment_is_the_scripts_own(place: Place) -> None:
     """The user's PYTHONPATH, a sitecustomize of their own and files that the shell opened reach the script."""
     own = place.folder / "own"
@@ -214,6 +216,7 @@ def test_a_disk_that_fills_up_does_not_end_the_script(place: Place) -> None:
     assert place.left() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "name", "lost"),
     [
@@ -258,6 +261,7 @@ sys.exit(5)
 """
 
 
+@pytest.mark.slow
 def test_without_a_profiler_the_rest_is_said(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where py-spy cannot be started, that is a note beside pace and waits."""
     monkeypatch.setattr(profiler, "program", lambda: str(place.folder / "train.py"))
@@ -272,6 +276,7 @@ def test_without_a_profiler_the_rest_is_said(place: Place, monkeypatch: pytest.M
     assert {"time", "pace", "held back by", "loader", "note"} <= set(lines)
 
 
+@pytest.mark.slow
 def test_what_is_kept_of_a_long_script_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Telemetry of a script that runs for days takes no more memory than that of an hour, and still spans all of it."""
     monkeypatch.setattr(running, "EVERY_S", 0.01)
@@ -303,6 +308,7 @@ print(len(watched), watched.length, watched is own, "torch" in sys.modules)
 """
 
 
+@pytest.mark.slow
 def test_watch_needs_no_feedrate_in_the_scripts_python(place: Place) -> None:
     """The hook serves ``import feedrate`` where it is not installed; a watched iterable is used as itself."""
     (place.folder / "train.py").write_text(WATCH)
@@ -342,6 +348,7 @@ def test_without_a_place_for_files_nothing_is_started(place: Place) -> None:
     assert "nothing was started" in done.err
 
 
+@pytest.mark.slow
 def test_a_file_that_is_no_name_is_refused_before_the_script_runs(place: Place) -> None:
     """``--json --`` would take the words before the script for a file."""
     done = ended(place.start(sys.executable, "-m", "feedrate", "run", "--json", "--", "touch", "ran"))

@@ -58,6 +58,7 @@ def test_an_interrupt_ends_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert not (tmp_path / "build").exists()
 
 
+@pytest.mark.slow
 @tried
 def test_memory_is_that_of_all_processes() -> None:
     """What a child of a child holds is counted, with what its parents hold."""

@@ -15,6 +15,8 @@ from feedrate.bench.session import Ended
 from feedrate.bench.site import Chromium, PageCost
 from feedrate.schema.errors import FeedrateError
 
+pytestmark = pytest.mark.slow
+
 PAGE = '<!doctype html><link rel="icon" href="data:,"><p>text</p>'
 CHART = '<div class="fr-chart" tabindex="0">a chart</div>'
 
@@ -52,7 +54,6 @@ def test_only_what_is_beyond_fifty_milliseconds_after_the_first_paint_blocks() -
     assert site.blocking_ms([event("firstContentfulPaint", 1160), task(900, 300)]) == 0
 
 
-@pytest.mark.slow
 @tried
 def test_bytes_are_those_of_every_answer(tmp_path: Path, chromium: str) -> None:
     """Compressed, each address once, until the page rests: also what is asked for late, before and after a touch."""
@@ -76,7 +77,6 @@ def test_bytes_are_those_of_every_answer(tmp_path: Path, chromium: str) -> None:
     assert 0 < seen.paints_ms[0] < 5000
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("html", "problem"),
     [
@@ -93,7 +93,6 @@ def test_a_page_that_fails_is_named(
         cost(chromium, tmp_path, html)
 
 
-@pytest.mark.slow
 def test_every_change_of_a_filter_is_timed(sites: dict[str, Any], chromium: str) -> None:
     """Taking formats away from Explore and bringing them back; each takes some time, and less than a second."""
     with Chromium.started(chromium, sites["main"].folder) as browser:
@@ -102,7 +101,6 @@ def test_every_change_of_a_filter_is_timed(sites: dict[str, Any], chromium: str)
     assert 0 < min(took_ms) < 1000
 
 
-@pytest.mark.slow
 def test_a_build_is_watched_to_its_end(tmp_path: Path) -> None:
     """The site is built by the command that people type, and its memory is seen; a build that fails says why."""
     built = site.build_site(tmp_path / "results", tmp_path / "build")

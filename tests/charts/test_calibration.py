@@ -81,6 +81,7 @@ def printed(frame: pd.DataFrame) -> str:
     return " ".join(sink.getvalue().split())
 
 
+@pytest.mark.slow
 def test_every_quantity_has_a_panel(trials: pd.DataFrame) -> None:
     """Each quantity, the effects and the equal cells have a picture, a message with numbers, and rows in the table."""
     figure = calibration.draw(trials)
@@ -106,6 +107,7 @@ def test_the_chart_shows_what_analysis_says(trials: pd.DataFrame) -> None:
             assert len(settings) == len(set(settings))
 
 
+@pytest.mark.slow
 def test_the_worst_error_is_said(trials: pd.DataFrame) -> None:
     """The cell that is off by most is named with its error in its panel's message, and the error in the terminal."""
     wrong = (trials["read_us"].eq(2000) & trials["collate_us"].eq(20_000) & trials["num_workers"].eq(1)).to_numpy(bool)
@@ -118,6 +120,7 @@ def test_the_worst_error_is_said(trials: pd.DataFrame) -> None:
     assert "worst +53.08 %" in printed(frame)
 
 
+@pytest.mark.slow
 def test_a_run_that_plants_nothing_says_so(trials: pd.DataFrame) -> None:
     """Where nothing was planted, or nothing ended well, there is a sentence instead of axes, and no table."""
     plain = trials[trials["mode"].eq("load") & trials["read_us"].eq(0) & trials["decode_us"].eq(0)]

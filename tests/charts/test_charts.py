@@ -31,7 +31,6 @@ CASES = [
     *((name, "storage") for name in STORAGE),
     *((name, "workers") for name in ("claims", "worker_memory", "worker_startup")),
 ]
-QUICK = {("throughput", "cpu"), ("telemetry", "cuda"), ("storage_size", "storage"), ("worker_startup", "workers")}
 Show = Callable[..., RunView]
 Specs = Callable[[Figure], list[dict[str, Any]]]
 
@@ -55,6 +54,7 @@ def test_no_chart_is_forgotten() -> None:
     assert {name for name, _ in CASES} | apart == set(charts_by_name())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "kind"), CASES)
 def test_a_chart_draws_says_and_tabulates(name: str, kind: str, figures: Any, specs: Specs) -> None:
     """Each panel has a picture as wide as a phone and a message with numbers; a figure has a table and a legend."""
@@ -74,9 +74,8 @@ def test_a_chart_draws_says_and_tabulates(name: str, kind: str, figures: Any, sp
     assert ET.fromstring(render.svg(figure.panels[0], "p", 670)).get("width") == "670"
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"), [pytest.param(*case, marks=() if case in QUICK else pytest.mark.slow) for case in CASES]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "kind"), CASES)
 def test_same_records_same_bytes(name: str, kind: str, figures: Any, show: Show) -> None:
     """Drawn twice, page with its pictures and table are byte-identical."""
     first, second = figures(name, kind), draw(name, show(**KINDS[kind]))
@@ -106,6 +105,7 @@ def test_a_run_that_lacks_much_breaks_nothing(name: str, what: dict[str, Any], s
     assert all(render.svg(panel, "p").startswith("<svg") for panel in figure.panels)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
@@ -139,6 +139,7 @@ def test_emulated_never_passes_for_real(name: str, figures: Any, specs: Specs) -
     assert any(panel.title.startswith("div2k_standin,") for panel in figure.panels)
 
 
+@pytest.mark.slow
 def test_missing_metrics_are_said(show: Show) -> None:
     """Utilization that no probe gave is said to be missing; the other charts draw as before."""
     run = show(nulls=True)
@@ -146,6 +147,7 @@ def test_missing_metrics_are_said(show: Show) -> None:
     assert all(draw(name, run).panels for name in CELLS if name != "utilization")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["throughput", "roofline", "worker_startup"])
 def test_hostile_text_stays_text(name: str, show: Show, fake_run: Any) -> None:
     """Markup in a workload's name is escaped in figures, and in a CSV file it is as it was recorded."""

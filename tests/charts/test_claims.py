@@ -143,6 +143,7 @@ def trials(fake_run: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> pd
     return runs.runs(results)[0].table("trials")
 
 
+@pytest.mark.slow
 def test_a_run_is_judged_and_drawn(trials: pd.DataFrame) -> None:
     """From trials: the claims of the suites that they were made for, or of all where the suite asks about all."""
     figure = charts.claims.draw(trials)

@@ -61,6 +61,7 @@ def test_phases_add_up_to_the_time_of_a_sample(cpu: RunView) -> None:
         assert row["low (us)"] <= row["total (us)"] <= row["high (us)"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("device", "comparable"), [("cpu", False), ("cuda", True)])
 def test_the_source_is_beside_and_never_mixed_up(device: str, comparable: bool, show: Show) -> None:
     """The 2019 figures are shown as published; beside CPU utilization they are said not to be comparable in kind."""
@@ -97,6 +98,7 @@ def rates(frame: pd.DataFrame, batch: int) -> pd.DataFrame:
     return found
 
 
+@pytest.mark.slow
 def test_best_and_default_are_what_the_records_say(show: Show) -> None:
     """The best bar is the fastest cell of its batch, the ratio is cross-fitted; both recomputed from the rows."""
     frame = show(fails="none").trials
@@ -117,6 +119,7 @@ def test_best_and_default_are_what_the_records_say(show: Show) -> None:
         assert rows["defaults", batch]["times the defaults"] is None
 
 
+@pytest.mark.slow
 def test_the_message_names_both_and_the_gain(show: Show) -> None:
     """The text alternative says what waiting takes with either, the best setting, and its gain with interval and n."""
     figure = defaults.draw(show(fails="none").trials)

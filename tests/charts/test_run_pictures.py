@@ -34,6 +34,7 @@ def data(spec: dict[str, Any]) -> list[list[dict[str, Any]]]:
     return list(spec["datasets"].values())
 
 
+@pytest.mark.slow
 def test_scaling_is_speed_up_by_processes(show: Show, specs: Specs) -> None:
     """Efficiency is the paired speed-up ÷ processes, one for the base; cores are marked where they are known."""
     trials = show(workers=(0, 1, 2)).trials

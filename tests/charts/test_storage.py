@@ -51,6 +51,7 @@ def figures(whole: pd.DataFrame) -> dict[str, Figure]:
     return {name: draw(name, whole) for name in CHARTS}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CHARTS)
 def test_questions_are_never_mixed(name: str, figures: dict[str, Figure], specs: Specs) -> None:
     """A panel is of one order and one kind of step; streams are never beside what is read in random order."""
@@ -87,6 +88,7 @@ def test_throughput_is_what_analysis_says(whole: pd.DataFrame, figures: dict[str
     assert "asked to be cold" in " ".join(storage_throughput.draw(frame).notes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("state", "other"), [("warm", "cold"), ("cold", "warm")])
 @pytest.mark.parametrize("name", VARIED)
 def test_one_state_of_the_page_cache_is_enough(name: str, state: str, other: str, trials: Trials) -> None:

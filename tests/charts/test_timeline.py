@@ -103,6 +103,7 @@ def figure() -> Figure:
     return chart.draw(steps())
 
 
+@pytest.mark.slow
 def test_a_panel_a_kind_of_step_each_with_picture_message_and_keys(figure: Figure) -> None:
     """Real training and an emulated step apart, as wide as a phone; the words name lanes and settings."""
     assert [panel.subtitle.split(",")[0].split(" of")[0] for panel in figure.panels] == [
@@ -153,6 +154,7 @@ def test_single_times_are_called_so_and_the_cell_has_its_interval(figure: Figure
     assert [count for count in spread if count] == [2, 2]
 
 
+@pytest.mark.slow
 def test_a_device_has_a_lane_with_its_gaps() -> None:
     """Spans and idle gaps, how the clocks stand, and the share of idling in words."""
     found = chart.draw(steps(("real",), device="cuda"))
@@ -165,6 +167,7 @@ def test_a_device_has_a_lane_with_its_gaps() -> None:
     assert any("of the next one" in note for note in ahead.notes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_a_stored_run_is_drawn(device: str, fake_run: ModuleType, tmp_path: Path) -> None:
     """From the files of a run, suite by suite; those of trials that nobody looks at are not in the picture."""

@@ -70,36 +70,16 @@ def require_together(trials: pd.DataFrame, nodes: int, blocks: range, within_s: 
     assert np.median(apart) < within_s
 
 
-@pytest.fixture(scope="module")
-def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which three nodes swept together."""
-    folder = tmp_path_factory.mktemp("together")
-    matrix(folder, blocks=2, window_s=1, batch_size=2, num_workers=[0, 1], nodes=NODES)
-    done = sweep(folder, *LOCAL, "--nodes", "3")
-    assert done.returncode == 0, done.stdout + done.stderr
-    return folder
-
-
-@pytest.mark.slow
-def test_trials_run_on_as_many_nodes_as_they_say(swept: Path) -> None:
-    """On others in each block, at the same moment, and nothing else runs meanwhile."""
-    trials = trials_of(swept)
-    require_together(trials, 3, range(2), 0.25)
-    assert len(trials) == 2 * 2 * sum(NODES)
-    assert trials.groupby("block")["cell_id"].nunique().to_list() == [6, 6]
-
-
-@pytest.mark.slow
-def test_runs_say_that_nodes_swept_together(swept: Path) -> None:
-    """In the manifest and in the command; every block is whole, and others take them in."""
-    stored = runs.runs(swept / "results")
+def require_valid(results: Path) -> None:
+    """Runs of three nodes say that they swept together; others take them in."""
+    stored = runs.runs(results)
     for each in stored:
         assert each.manifest.cluster
         assert each.manifest.cluster.together
-        assert each.manifest.command.endswith(" --on local --nodes 3 --together")
-        assert each.manifest.blocks == 2
+        assert " --nodes 3 " in each.manifest.command
+        assert each.manifest.command.endswith("--together")
     told = [sys.executable, "-m", "feedrate", "validate", *(str(each.folder) for each in stored)]
-    done = subprocess.run(told, cwd=swept, capture_output=True, text=True, check=False)
+    done = subprocess.run(told, cwd=results, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "3 valid, 0 refused" in done.stdout
 
@@ -194,7 +174,10 @@ def test_slurm_s_nodes_train_one_model(slurm: Slurm, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_node_that_is_taken_away_comes_back(slurm: Slurm, tmp_path: Path) -> None:
-    """The others wait for it, and it goes on with them; no trial that ended is lost or there twice, no job is left."""
+    """The others wait for it, and it goes on with them; no trial that ended is lost or there twice, no job is left.
+
+    In whole blocks every trial runs on as many nodes as it says, on others in each block, and at the same moment.
+    """
     matrix(tmp_path, blocks=3, window_s=0.5, batch_size=2, num_workers=0, nodes=NODES)
     words = (*SLURM, "--nodes", "3", "--partition", "main")
     with subprocess.Popen(command(tmp_path, *words), cwd=tmp_path, env=slurm.environment, text=True) as process:
@@ -209,9 +192,11 @@ def test_a_node_that_is_taken_away_comes_back(slurm: Slurm, tmp_path: Path) -> N
     assert not trials.duplicated(["block", "position", "node"]).any()
     missed = trials[trials["outcome"] != "ok"]
     assert missed.groupby(["block", "position"]).ngroups <= 1, missed["error_message"].to_list()
+    require_together(trials[trials["block"] == 0], 3, range(1), 0.5)
     whole = trials[(trials["block"] == 2) & (trials["outcome"] == "ok")]
     require_together(whole, 3, range(2, 3), 0.5)
     assert len(whole) == sum(NODES)
+    require_valid(tmp_path / "results")
     assert slurm.ask("squeue", "-h") == ""
 
 

@@ -82,6 +82,7 @@ def test_facts() -> None:
     assert (crops.corners(720, 480), crops.corners(479, 2040)) == ([(0, 0), (240, 0)], [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ranges", "asked"), [(True, [0, 0, 8000, 15_000]), (False, [0, 0, 8000, 7000])])
 def test_download_and_cut(fetch: Fetch, served: Any, screen: Any, ranges: bool, asked: list[int]) -> None:
     """Terms first; broken connections cost no byte that had come, unless the server cannot go on in the middle.
@@ -97,6 +98,7 @@ def test_download_and_cut(fetch: Fetch, served: Any, screen: Any, ranges: bool, 
     assert {path.name for path in target.parent.iterdir()} == {"DIV2K_train_HR_sub", ".downloads.lock"}
 
 
+@pytest.mark.slow
 def test_gives_up_and_goes_on_later(fetch: Fetch, served: Any) -> None:
     """After so many tries without a byte the error says what is there; the same command asks for the rest."""
     served.breaks = [10_000, *[0] * 20]
@@ -127,6 +129,7 @@ def test_wrong_checksum(fetch: Fetch, served: Any, tmp_path: Path) -> None:
     check(fetch())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["a.zip", "photographs", "above/DIV2K_train_HR"])
 def test_own_copy(fetch: Fetch, served: Any, tmp_path: Path, kind: str) -> None:
     """The user's own copy is used where it lies; what is cut stays; a set that lost a file is made anew."""
@@ -160,6 +163,7 @@ def test_wrong_input(fetch: Fetch, served: Any, tmp_path: Path) -> None:
     assert not (tmp_path / "data" / "DIV2K_train_HR_sub" / "cut.json").exists()
 
 
+@pytest.mark.slow
 def test_disk(fetch: Fetch, served: Any, tmp_path: Path, screen: Any) -> None:
     """One process at a time; all must fit before the first byte is asked for; a disk that fills up is told."""
     with transfer.workplace(tmp_path / "data", screen), pytest.raises(InputError, match="another process is fetching"):

@@ -44,6 +44,7 @@ def test_frames_are_dmlc_cores(data: bytes, expected: bytes) -> None:
     assert frame(data) == expected
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(st.one_of(st.binary(max_size=60), PAYLOADS.map(frame)), st.data())
 def test_damaged_frames(data: bytes, draw: st.DataObject) -> None:

@@ -7,6 +7,7 @@ from types import ModuleType
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from feedrate.analysis import estimates
 from feedrate.analysis.storage import believable
@@ -21,6 +22,7 @@ def plain(values: pd.Series) -> list[object]:
     return [None if pd.isna(value) else value for value in values]
 
 
+@pytest.mark.slow
 def test_rows_agree_with_the_runs_read_in_full(fake_run: ModuleType, tmp_path: Path) -> None:
     """Each cell's estimate, axis and fact of its machine is that of its run's own files; what is refused has no row."""
     fake_run.write(tmp_path, fake_run.Fake(blocks=3))

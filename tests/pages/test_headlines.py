@@ -50,6 +50,7 @@ def trials(rates: dict[tuple[str, int], float], blocks: int = 6, device: str = "
     )
 
 
+@pytest.mark.slow
 def test_the_largest_gain_is_told_although_the_best_cell_needs_none() -> None:
     """The fastest cell is a default; that workers nearly double another format must not be lost over it."""
     frame = trials(RATES)
@@ -71,6 +72,7 @@ def equal(settings: int, blocks: int = 8) -> pd.DataFrame:
     return frame.assign(samples_per_s=1000 * np.exp(0.03 * random.standard_normal(len(frame))))
 
 
+@pytest.mark.slow
 def test_the_rate_of_the_best_is_cross_fitted() -> None:
     """What stands beside the best setting is not the estimate that it was chosen by, and has an interval of its own."""
     frame = equal(20)
@@ -87,6 +89,7 @@ def test_the_rate_of_the_best_is_cross_fitted() -> None:
     assert set_words(few) in headline_table(headlines(equal(20, blocks=3)))
 
 
+@pytest.mark.slow
 def test_settings_that_cannot_be_told_from_the_best_are_counted() -> None:
     """Of how many, and which of them is the cheapest: the best itself or another, by name."""
     (row,) = headlines(equal(20)).to_dict("records")
@@ -101,6 +104,7 @@ def test_settings_that_cannot_be_told_from_the_best_are_counted() -> None:
     assert set_words(alone) == ""
 
 
+@pytest.mark.slow
 def test_every_knob_that_differs_is_named() -> None:
     """A gain may come from any knob, readahead and the decoder among them: what is told is all that was changed."""
     frame = trials({("lmdb", 0): 1000.0, ("lmdb", 1): 1900.0})
@@ -113,6 +117,7 @@ def test_every_knob_that_differs_is_named() -> None:
     assert "with 1 worker, readahead false, normalize_on device, 1.90× (" in answer(headlines(frame))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("timing", ["serialized", "off"])
 def test_a_cross_check_is_no_task(timing: str) -> None:
     """Another ``timing`` than events is never mixed in: it makes no row, not even where nothing else was measured."""
@@ -124,6 +129,7 @@ def test_a_cross_check_is_no_task(timing: str) -> None:
     assert not len(headlines(check))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", EMULATED_STEPS)
 def test_a_step_that_computes_nothing_is_no_training(step: str) -> None:
     """Whether the host sleeps or the device spins, it is told as an emulated step, wherever a task is named."""
@@ -136,6 +142,7 @@ def test_a_step_that_computes_nothing_is_no_training(step: str) -> None:
     assert (panel.kind, panel.subtitle.split(":")[0]) == ("emulated", "emulated step")
 
 
+@pytest.mark.slow
 def test_unusual_conditions_are_named() -> None:
     """Two tasks that differ in a condition without words of its own are told apart by its name and value."""
     frame = pd.concat([trials(RATES), trials(RATES, n_samples=4096, page_cache="cold")], ignore_index=True)
@@ -145,6 +152,7 @@ def test_unusual_conditions_are_named() -> None:
     assert "loading alone on synthetic at 64 px, cold page cache, n_samples 4096, " in answer(headlines(frame)[1:])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rates", "blocks", "gain", "told"),
     [

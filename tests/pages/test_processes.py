@@ -87,6 +87,7 @@ def test_ctrl_c_is_answered_once(build: tuple[subprocess.Popen[str], list[int]])
     assert gone(pids)
 
 
+@pytest.mark.slow
 def test_a_process_that_was_ended_is_explained(tmp_path: Path) -> None:
     """As the system ends one where memory runs out: the message says what to do."""
     with (

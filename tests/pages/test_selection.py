@@ -11,9 +11,9 @@ import pytest
 
 from feedrate.pages import selection
 from feedrate.pages.runs import load_runs
+from feedrate.pages.verdicts import load_verdicts
 from feedrate.plan.suite import MAIN
 from feedrate.questions.experiment import page as experiment_page
-from feedrate.site import build as site_build
 from feedrate.store import marks
 from feedrate.store.marks import REFERENCE, SELF_REPORTED, Beside
 
@@ -91,6 +91,6 @@ def test_the_experiment_s_page_keeps_the_reference_run(fake_run: ModuleType, tmp
         folder = fake_run.write(tmp_path, fake)
         marks.set_tier(folder, SELF_REPORTED if at else REFERENCE)
     everyone = selection.select(load_runs(tmp_path))
-    page = next(page for page in site_build._content(everyone, []) if page.path == experiment_page.PATH)
+    page = experiment_page.page(everyone.every, load_verdicts(everyone.of_claims()))
     assert "run 20260110T030405Z-aaaa" in page.body
     assert page.body.count("{ #epochs-") == 4

@@ -59,6 +59,7 @@ def test_the_best_is_found_in_fewer_trials_than_there_are_settings() -> None:
     assert trials < len(NAMES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sd", "model"), [(0.005, True), (0.02, True), (0.01, False)])
 def test_the_stated_bound_holds(sd: float, model: bool) -> None:
     """In 95 of 100 searches the best setting is no farther from the recommended one than was stated."""

@@ -89,6 +89,7 @@ def test_a_profile_without_settings_is_refused(tmp_path: Path) -> None:
         planned(tmp_path, "{mode: load, batch_size: [8, 32]}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_the_best_is_found_in_few_trials(tmp_path: Path, seed: int) -> None:
     """Within the tolerance and its bound, by fewer trials than a sixth of the grid."""
@@ -106,6 +107,7 @@ def test_the_best_is_found_in_few_trials(tmp_path: Path, seed: int) -> None:
     assert sum(counted.count for counted in found.aside) == left
 
 
+@pytest.mark.slow
 def test_a_resumed_search_goes_on_in_the_same_order(tmp_path: Path) -> None:
     """Whenever it was interrupted, also amid a block: decisions come from the seed and earlier blocks alone."""
     plan = planned(tmp_path, GRID)
@@ -116,6 +118,7 @@ def test_a_resumed_search_goes_on_in_the_same_order(tmp_path: Path) -> None:
         assert [cell.cell_id for cell in again.order(block, trials[:ended])] == orders[block]
 
 
+@pytest.mark.slow
 def test_what_fails_is_not_tried_again(tmp_path: Path) -> None:
     """Settings that fail cost one trial each; where all fail the search ends without a finding."""
     plan = planned(tmp_path, GRID)

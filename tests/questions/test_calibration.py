@@ -118,6 +118,7 @@ def test_the_truth_of_waits_is_what_was_dealt(trials_of: Trials) -> None:
         assert row["error_pct"] == pytest.approx(0, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_what_is_taken_off_comes_from_cells_that_compare(trials_of: Trials) -> None:
     """Reading is taken off from any cell with a worker at most; collating only from the same batch and workers."""
     busy = ran(trials_of, [{**LOAD, "num_workers": 4}, {**LOAD, "read_us": 1000, "num_workers": 2}])
@@ -139,6 +140,7 @@ def test_workers_that_share_cores_are_not_read_back(trials_of: Trials) -> None:
     assert seen == [("decode", 1, 500), ("read", 1, 0), ("read", 1, 500), ("read", 2, 0)]
 
 
+@pytest.mark.slow
 def test_nothing_to_read_back(trials_of: Trials) -> None:
     """A run without planted cells, or without any cell that ended well, gives empty tables with their columns."""
     plain = ran(trials_of, [LOAD])

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from html import unescape
 from pathlib import Path
 
+import pytest
+
 from feedrate.charts import render
 from feedrate.charts.citation import data_hash
 from feedrate.pages.runs import RunView, place
@@ -15,6 +17,7 @@ from feedrate.questions.cite import page as cite_page
 from feedrate.questions.loader.charts import throughput
 
 
+@pytest.mark.slow
 def test_the_command_that_checks_a_hash_prints_it(show: Callable[..., RunView], tmp_path: Path) -> None:
     """What the page says to type, typed at the files that the figure offers, prints what the page says."""
     view = show(batches=(8,), blocks=2)
@@ -34,6 +37,7 @@ def test_the_command_that_checks_a_hash_prints_it(show: Callable[..., RunView], 
     assert hashes[1] in body
 
 
+@pytest.mark.slow
 def test_the_same_records_give_the_same_files(show: Callable[..., RunView]) -> None:
     """Read, estimated and drawn again: table, picture and specification are the same bytes, and so is the HTML."""
     view = show(batches=(8,), blocks=2)

@@ -52,6 +52,7 @@ def section(body: str, name: str) -> str:
     return body.partition(f'id="claim-{name}"')[2].partition('<details class="fr-claim"')[0]
 
 
+@pytest.mark.slow
 def test_every_claim_has_a_section(body: str) -> None:
     """Each claim stands there once: words, sources by name, figures, design and what it does not show."""
     for name, (_, claim) in all_claims().items():
@@ -109,6 +110,7 @@ def test_what_cannot_be_tested_has_its_reason(found: Verdicts, body: str) -> Non
     assert "no run has cells of it" in plain(listed)
 
 
+@pytest.mark.slow
 def test_runs_of_a_machine_are_pooled_and_named(show: Show, tested: RunView) -> None:
     """A claim has the blocks of all runs that tested it, each linked with its grade; withdrawn ones are counted."""
     again = run(show, run_id="20270101T000000Z-again", claims=("workers",))
@@ -146,6 +148,7 @@ def test_parts_and_worst_cases_are_shown(found: Verdicts, body: str) -> None:
     assert f", at worst {worst(told.row)} (" in told.sentence
 
 
+@pytest.mark.slow
 def test_machines_and_devices_stand_apart(show: Show, tested: RunView) -> None:
     """Each machine has its own verdict, in the order of the tallies; its picture has a panel for each."""
     gpu = run(show, run_id="20260103T030405Z-gpu", device="cuda", claims=("collate",))

@@ -122,6 +122,7 @@ def judged(name: str, frame: pd.DataFrame) -> Mapping[str, Any]:
     return {str(column): value for column, value in row.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EFFECTS)
 def test_records_decide(name: str) -> None:
     """An effect as the claim has it confirms it, the contrary refutes it, none is no difference.

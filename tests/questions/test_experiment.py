@@ -36,6 +36,7 @@ def log_rates(trials: pd.DataFrame, **cell: object) -> pd.Series:
     return np.log(chosen["samples_per_s"].astype(float)).groupby(chosen["block"]).mean()
 
 
+@pytest.mark.slow
 def test_epoch_times_are_throughputs_turned_over(show: Show) -> None:
     """A ratio is the mean of paired log ratios by block, with batches of 8 on top; its ends keep their order."""
     trials = show(batches=BATCHES, fails="none").trials
@@ -55,6 +56,7 @@ def test_epoch_times_are_throughputs_turned_over(show: Show) -> None:
         assert row["lo"] < row["ratio"] < row["hi"]
 
 
+@pytest.mark.slow
 def test_what_the_source_contradicts_stands_side_by_side(show: Show) -> None:
     """Its tables and its text give different minutes for the same epochs; both are shown."""
     text = plain(page(show(batches=BATCHES)))
@@ -62,6 +64,7 @@ def test_what_the_source_contradicts_stands_side_by_side(show: Show) -> None:
     assert "128 3 min 4 min 0.188 84 %" in text
 
 
+@pytest.mark.slow
 def test_every_ratio_has_its_interval_and_its_blocks(show: Show) -> None:
     """Cells of the tables read ratio, interval; the last column counts blocks; the run and its command are named."""
     view = show(batches=BATCHES, fails="none")
@@ -82,6 +85,7 @@ def rows_of(body: str, title: str) -> list[list[str]]:
     return [[plain(cell) for cell in row] for row in rows]
 
 
+@pytest.mark.slow
 def test_pinning_is_compared_where_there_is_a_gpu(show: Show) -> None:
     """On CUDA there is the table that the source has on pinned memory; its ratios are those of the raw trials.
 
@@ -107,6 +111,7 @@ def test_pinning_is_compared_where_there_is_a_gpu(show: Show) -> None:
     assert "no ratio of pinned to pageable" not in body
 
 
+@pytest.mark.slow
 def test_sentences_of_the_source_come_with_their_verdicts(show: Show) -> None:
     """They are counted, and each leads to its claim; without a run it is said what to type."""
     text = page(show(claims=("storage",), suites=("storage",)))

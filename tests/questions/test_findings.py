@@ -72,6 +72,7 @@ def changed(view: RunView, gpu: bool = False, **manifest: Any) -> RunView:
     return other
 
 
+@pytest.mark.slow
 def test_every_sentence_names_its_machine(show: Show, tested: RunView, fake_run: ModuleType) -> None:
     """Sentences stand side by side and are of several machines: each begins with its own."""
     rows = {STORED: {"verdict": "confirmed"}, EFFECTS[0]: {"verdict": "refuted"}}
@@ -98,6 +99,7 @@ def test_what_no_record_tells_is_left_out(show: Show) -> None:
     assert only.source == f"run {view.manifest.run_id} (grade {view.grade.letter})"
 
 
+@pytest.mark.slow
 def test_a_run_without_an_interval_is_passed_over(show: Show) -> None:
     """One block proves nothing: an older run that has more tells its gain, in the words of the answer on its pages."""
     newest = show(blocks=1, fails="none", run_id="20270101T000000Z-newest")
@@ -111,6 +113,7 @@ def test_a_run_without_an_interval_is_passed_over(show: Show) -> None:
     assert gain.removesuffix(f" {FIXED}")[1:] in tasks.answer(older.headlines)
 
 
+@pytest.mark.slow
 def test_the_task_is_not_chosen_for_its_gain(show: Show) -> None:
     """A CPU's sentence is of its first emulated step, an accelerator's of training, whatever the others gain.
 

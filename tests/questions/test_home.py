@@ -20,6 +20,7 @@ def body(*runs: RunView) -> str:
     return re.sub(r"[ \n]+", " ", home_page.page(runs, suites_page.found(runs), load_verdicts(runs)).body)
 
 
+@pytest.mark.slow
 def test_the_main_suite_speaks_for_its_machine(show: Callable[..., RunView]) -> None:
     """A later run of another suite does not take the main one's place; a machine without it shows what it has."""
     main, later = show(suites=("loader",)), show(suites=("storage",), run_id="20270102T030405Z-fake")
@@ -31,6 +32,7 @@ def test_the_main_suite_speaks_for_its_machine(show: Callable[..., RunView]) -> 
     assert opening[0] is main
 
 
+@pytest.mark.slow
 def test_each_device_of_a_machine_has_its_numbers(
     show: Callable[..., RunView], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -48,6 +50,7 @@ def test_each_device_of_a_machine_has_its_numbers(
     assert "All 2 machines" in text
 
 
+@pytest.mark.slow
 def test_three_doors_say_what_is_behind_them(show: Callable[..., RunView]) -> None:
     """The doors lead to the commands, the machines and the claims, and count what is there."""
     one, other = show(), show(cores=8)
@@ -73,6 +76,7 @@ def test_without_results_the_doors_are_true() -> None:
     assert "There are no results here yet." in text
 
 
+@pytest.mark.slow
 def test_the_front_shows_few_machines_and_leads_to_all(show: Callable[..., RunView]) -> None:
     """Of many machines those stand on the front that were measured last; the others are one link away."""
     runs = [show(cores=cores, batches=(8,)) for cores in range(20, 20 + home_page.FEATURED + 1)]
@@ -82,6 +86,7 @@ def test_the_front_shows_few_machines_and_leads_to_all(show: Callable[..., RunVi
     assert f"{home_page.FEATURED} machines measured last" in text
 
 
+@pytest.mark.slow
 def test_findings_lead_to_what_they_were_made_from(show: Callable[..., RunView]) -> None:
     """Every finding stands on the front as it was said, with a link that names its runs and leads to more of it."""
     tested = show(suites=("claims",), claims=("storage",), blocks=3, fails="none")

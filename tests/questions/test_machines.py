@@ -63,6 +63,7 @@ def both(show: Show) -> tuple[RunView, RunView]:
     return cpu, gpu
 
 
+@pytest.mark.slow
 def test_a_task_is_kept_for_each_device(both: tuple[RunView, RunView]) -> None:
     """A newer run on the CPU takes no task of the GPU's; both headings, stages and the list of runs name the device."""
     cpu, gpu = both
@@ -81,6 +82,7 @@ def test_a_task_is_kept_for_each_device(both: tuple[RunView, RunView]) -> None:
     assert unescape(everywhere[cpu.manifest.run_id]) == f"{unescape(everywhere[gpu.manifest.run_id])}, on CPU"
 
 
+@pytest.mark.slow
 def test_the_faster_device_speaks_for_a_machine(both: tuple[RunView, RunView], show: Show) -> None:
     """The list ranks a machine by the faster of its devices and names it; that another has one needs no word."""
     cpu, gpu = both
@@ -112,6 +114,7 @@ def test_stages_alone_are_those_of_the_same_run(show: Show) -> None:
     assert "Copy alone" not in section
 
 
+@pytest.mark.slow
 def test_verdicts_of_the_machine_are_listed(show: Show) -> None:
     """Every claim that was tested there is a row with its verdict, its link and its effect, and no other machine's."""
     tested = show(suites=("claims",), blocks=3, fails="none", claims=("collate",))

@@ -75,21 +75,22 @@ def rates(clusters: int, slower: float, noise: Noise = normal, blocks: int = BLO
     return hits / clusters, false / clusters
 
 
-@pytest.mark.parametrize("clusters", [60, pytest.param(800, marks=pytest.mark.slow)])
-def test_a_node_that_is_5_per_cent_slower_is_found(clusters: int) -> None:
+@pytest.mark.slow
+def test_a_node_that_is_5_per_cent_slower_is_found() -> None:
     """In 95 % of clusters of 8 at 3 % noise; another is named in 5 % of them at most."""
-    found, false = rates(clusters, 0.05)
+    found, false = rates(400, 0.05)
     assert found >= 0.95
     assert false <= 0.05
 
 
-@pytest.mark.parametrize("clusters", [60, pytest.param(800, marks=pytest.mark.slow)])
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [normal, heavy, shared, noisy_node, trend])
-def test_alike_nodes_are_seldom_named(noise: Noise, clusters: int) -> None:
+def test_alike_nodes_are_seldom_named(noise: Noise) -> None:
     """In 5 % of clusters at most, all nodes and all stages together; the noise is independent or drifts steadily."""
-    assert rates(clusters, 0.0, noise)[1] <= 0.05
+    assert rates(400, 0.0, noise)[1] <= 0.05
 
 
+@pytest.mark.slow
 def test_what_a_sweep_could_find_is_told_rightly() -> None:
     """A node that is as slow as it says is found in 95 % of clusters, give or take what 300 can tell."""
     random = np.random.default_rng(3)
@@ -148,6 +149,7 @@ def test_a_trial_that_failed_moves_no_node() -> None:
     assert ratios.to_numpy() == pytest.approx(1.0, abs=0.03)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("between", [0.0, 0.02])
 def test_variance_between_nodes_is_read_back(between: float) -> None:
     """Planted standard deviations between and within nodes lie in their intervals, as often as 95 % ones say."""
@@ -247,6 +249,7 @@ def printed(results: Path, sweep: str = "") -> str:
     return out.getvalue()
 
 
+@pytest.mark.slow
 def test_the_terminal_names_the_node(results: Path) -> None:
     """By number and name, with how far it is off; every node has a line, the slowest first."""
     text = printed(results)
@@ -265,6 +268,7 @@ def test_a_sweep_that_is_not_there_is_refused(results: Path, tmp_path: Path) -> 
         named("", tmp_path)
 
 
+@pytest.mark.slow
 def test_the_page_keeps_names_to_itself(results: Path) -> None:
     """It says which node is slow by its number, links its run, and never has a name of a node."""
     made = page.page(load_runs(results))
@@ -276,6 +280,7 @@ def test_the_page_keeps_names_to_itself(results: Path) -> None:
     assert made.figures["nodes"].citation
 
 
+@pytest.mark.slow
 def test_the_chart_says_who_is_off() -> None:
     """A panel a part, the slow node on top and in words; many nodes are cut to those farthest off, and it says so."""
     figure = page.draw(find(cluster({"load": 0.9, "train": 0.95})))

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from types import ModuleType
 
+import pytest
 from rich.console import Console
 
 from feedrate.analysis import noise
@@ -28,6 +29,7 @@ def said(fake_run: ModuleType, folder: Path, **what: object) -> str:
     return console.export_text()
 
 
+@pytest.mark.slow
 def test_one_of_a_thing_is_one(fake_run: ModuleType, tmp_path: Path) -> None:
     """One block and one worker stand in the singular."""
     text = said(fake_run, tmp_path, batches=(8,), workers=(1,), blocks=1, fails="none", asked_only=True)
@@ -39,6 +41,7 @@ def test_one_of_a_thing_is_one(fake_run: ModuleType, tmp_path: Path) -> None:
     assert words.INTERVALS in text
 
 
+@pytest.mark.slow
 def test_a_grade_is_explained_as_it_is_given(fake_run: ModuleType, tmp_path: Path) -> None:
     """The worst criterion decides, of as many as there are; rates say their blocks, margins are those of a verdict."""
     text = said(fake_run, tmp_path, batches=(8, 32), fails="none")
@@ -47,6 +50,7 @@ def test_a_grade_is_explained_as_it_is_given(fake_run: ModuleType, tmp_path: Pat
     assert ", n = 6)" in text
 
 
+@pytest.mark.slow
 def test_the_best_is_one_of_those_that_are_as_good(fake_run: ModuleType, tmp_path: Path) -> None:
     """Rates and gains are cross-fitted, and said to be; with few blocks neither is, and no gain is told."""
     text = said(fake_run, tmp_path / "many", fails="none")

@@ -20,6 +20,7 @@ from feedrate.schema.axes import AXES, cell_id
 Show = Callable[..., RunView]
 
 
+@pytest.mark.slow
 def test_a_run_has_its_pictures(show: Show) -> None:
     """Drift and telemetry have a heading, a place in the page, a figure with its table, and files to download."""
     view = show(busy=True)
@@ -51,6 +52,7 @@ def twice(view: RunView) -> RunView:
     return both
 
 
+@pytest.mark.slow
 def test_noise_that_intervals_do_not_hold_for_is_said(show: Show) -> None:
     """Where trials resemble those of the block before, that comes first and with what follows; else nothing is said."""
     usual = show(fails="none")
@@ -66,6 +68,7 @@ def test_noise_that_intervals_do_not_hold_for_is_said(show: Show) -> None:
     assert view.grade.letter in ("C", "D")
 
 
+@pytest.mark.slow
 def test_both_clocks_are_compared(show: Show) -> None:
     """The ratio is the device's span ÷ the waiting host's phase, and what overlap hides is told."""
     body = runs_page.page(twice(show(device="cuda", fails="none"))).body
@@ -87,6 +90,7 @@ def busy(show: Show) -> RunView:
     return show(busy=True)
 
 
+@pytest.mark.slow
 def test_the_letter_comes_with_its_reasons(busy: RunView, show: Show) -> None:
     """A busy machine gets a worse letter than a quiet one, the letter is shown large, and every criterion is told."""
     assert busy.grade.letter > show().grade.letter
@@ -101,6 +105,7 @@ def test_the_letter_comes_with_its_reasons(busy: RunView, show: Show) -> None:
     )
 
 
+@pytest.mark.slow
 def test_disturbed_trials_are_counted(busy: RunView) -> None:
     """The table's count of each flag is that of the records; what the machine does not tell is named, not zero."""
     flags = successful(busy.trials)["flags"].fillna("").str.split(",")
@@ -112,6 +117,7 @@ def test_disturbed_trials_are_counted(busy: RunView) -> None:
     assert "tells nothing of: pressure" in part(busy, "What disturbed trials")
 
 
+@pytest.mark.slow
 def test_contrasts_add_up(busy: RunView) -> None:
     """Narrow, wide and failed contrasts are all there are, in words and in the table by axis."""
     contrasts = busy.manifest.contrasts
@@ -123,6 +129,7 @@ def test_contrasts_add_up(busy: RunView) -> None:
     assert counted == [len(contrasts), narrow, len(contrasts) - narrow, 0]
 
 
+@pytest.mark.slow
 def test_spread_is_split_and_advice_given(busy: RunView) -> None:
     """The shares of the variance add up to all of it, and what would help stands above them."""
     found, html = busy.spread, part(busy, "Longer windows or more blocks?")

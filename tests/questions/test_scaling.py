@@ -34,6 +34,7 @@ def paces(random: np.random.Generator, counts: Counts, full: float, noise: float
     return np.asarray(levels + shared + random.normal(0, noise, (len(counts), blocks)), dtype=np.float64)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("full", [1.5, 2.0, 2.6, 5.0])
 @pytest.mark.parametrize("blocks", [5, 8])
 def test_a_knee_is_found_where_it_was_planted(full: float, blocks: int) -> None:
@@ -115,6 +116,7 @@ def test_efficiency_and_exchange_are_those_planted() -> None:
     assert panel.message == said
 
 
+@pytest.mark.slow
 def test_page_and_terminal_tell_the_newest_sweep_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The storage that is full comes first; a sweep of nodes by themselves has no such page."""
     fake_run.write(tmp_path / "apart", Fake(node=0, blocks=2, batches=(8,)))

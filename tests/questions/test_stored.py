@@ -40,6 +40,7 @@ def section(view: RunView, suite: str = "storage") -> storage_page.StorageSectio
     return storage_page.StorageSection(view, suite)
 
 
+@pytest.mark.slow
 def test_the_answer_is_made_from_the_numbers(compared: RunView, answers: str) -> None:
     """The first sentence names the larger effect and the span of both; each setting stands below it."""
     first, each = re.findall(r'<p class="fr-answer">.*?</p>|<ul>.*?</ul>', answers, re.DOTALL)
@@ -68,6 +69,7 @@ def test_what_to_use_is_what_the_analysis_chose(compared: RunView, answers: str)
     assert any("warm, from memory" in line[1] for line in rows)
 
 
+@pytest.mark.slow
 def test_loss_is_never_recommended_silently(show: Show) -> None:
     """Where JPEG is the fastest of all it stands under its own heading, marked, and never under what to use."""
     view = show(suites=("storage",), formats=("png", "jpeg", "lmdb_png"), blocks=4)
@@ -113,6 +115,7 @@ def test_parts_that_are_missing_break_nothing(show: Show, what: dict[str, Any]) 
         assert absent not in text
 
 
+@pytest.mark.slow
 def test_the_page_has_its_parts_once(compared: RunView) -> None:
     """On the suite's page the section stands before and after the charts, and the usual answer makes room for it."""
     body = suites_page.page("storage", "suites/storage.md", Suite("Which?", ()), [compared]).body

@@ -16,6 +16,7 @@ from feedrate.questions.suites import page as suites_page
 NOTE = "Its charts would make this page slow to load."
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("room", "machines"), [(1, 1), (2, 2)])
 def test_charts_stand_on_a_page_as_long_as_it_stays_light(
     room: int, machines: int, show: Callable[..., Any], monkeypatch: pytest.MonkeyPatch

@@ -31,6 +31,7 @@ def said(section: loader_cells.Why) -> str:
     return plain(section.html)
 
 
+@pytest.mark.slow
 def test_the_fastest_cell_is_told_as_it_was_measured(cuda: RunView, show: Show) -> None:
     """The first row is the fastest training cell's; the sentence has a cross-fitted rate, and how many are as good."""
     judged = cuda.judged[cuda.judged["mode"].eq("train")]
@@ -87,6 +88,7 @@ def test_every_bottleneck_is_shown_and_few_cells_are(cuda: RunView) -> None:
     assert task.view[0][1]["samples_per_s"] == cells["samples_per_s"].max()
 
 
+@pytest.mark.slow
 def test_the_whole_list_is_a_file(cuda: RunView) -> None:
     """All training cells come as CSV, linked from the section, and match the records."""
     section = loader_cells.section(cuda, "loader", PATH)
@@ -120,6 +122,7 @@ def test_predictions_stand_beside_what_they_predict(show: Show, cuda: RunView) -
     assert "Predicted" not in said(loader_cells.section(cuda, "loader", PATH))
 
 
+@pytest.mark.slow
 def test_planted_costs_are_read_back_on_their_page(show: Show) -> None:
     """A suite that plants costs shows planted, measured and error; one that plants nothing shows nothing of it."""
     view = show(plants=True)

@@ -76,6 +76,7 @@ def body(run: RunView) -> str:
     return workers_page.section(run, "workers")
 
 
+@pytest.mark.slow
 def test_every_way_of_ending_has_its_line(run: RunView, body: str) -> None:
     """A line a way of ending and guard with seconds and evidence; the sentence names those that leave workers."""
     rows = tables(body)["When the training process ends"]
@@ -108,6 +109,7 @@ def test_numbers_are_those_of_the_analysis(run: RunView, body: str) -> None:
     assert {line[1] for line in found["Starting workers"]} >= {"2 workers, spawn", "2 workers, fork", "2 threads"}
 
 
+@pytest.mark.slow
 def test_memory_says_how_it_grew_and_where_that_ends(run: RunView, body: str) -> None:
     """Growth in MiB, an epoch at that pace for forked workers alone, and what copies of the larger index take."""
     rows = tables(body)["Memory that only workers hold"]
@@ -124,6 +126,7 @@ def test_memory_says_how_it_grew_and_where_that_ends(run: RunView, body: str) ->
     assert {line[5] for line in unsure if line[0].startswith("list")} == {"–"}
 
 
+@pytest.mark.slow
 def test_shared_memory_stands_against_its_size(run: RunView, body: str) -> None:
     """Most first, with the share of /dev/shm's size; an older run, which did not record it, says so."""
     rows = tables(body)["Shared memory (/dev/shm): the settings that take most"]

@@ -59,6 +59,7 @@ def check(files: Iterable[tuple[str, bytes]], run: Path, root: Path, corpus: Mod
     return counts
 
 
+@pytest.mark.slow
 def test_a_sample_of_mutations_is_refused_or_harmless(
     run: Path, valid: bytes, corpus: ModuleType, tmp_path: Path
 ) -> None:

@@ -17,6 +17,7 @@ from feedrate.store import marks, runs
 NAMES = ("20260102T030405Z-0001", "20260103T030405Z-0002", "20260104T030405Z-0003")
 
 
+@pytest.mark.slow
 def test_the_archive_holds_what_keeps_the_rules(fake_run: ModuleType, tmp_path: Path) -> None:
     """Unpacked it is a folder of results: marks are there, a broken run is not; the same runs give the same bytes.
 

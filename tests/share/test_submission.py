@@ -77,6 +77,7 @@ def test_of_a_script_its_name_is_published(place: Place, fake_script: ModuleType
     assert added == [f"{folder}/{name}" for name in sorted(FILES)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("right", ["WRITE", "READ"])
 def test_a_branch_without_a_pull_request_locks_nobody_out(
     place: Place, monkeypatch: pytest.MonkeyPatch, right: str
@@ -97,6 +98,7 @@ def test_a_branch_without_a_pull_request_locks_nobody_out(
     assert f"--head {'' if right == 'WRITE' else 'ann:'}{place.branch}" in (place.root / "gh.log").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("lacking", "words"),
     [
@@ -180,6 +182,7 @@ def test_what_looks_like_a_name_of_this_machine_is_said(place: Place, monkeypatc
     assert "note: on epyc, quiet" in shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["withdrawn", "renamed", "long", "faster", "there"])
 def test_what_may_not_be_published_is_refused_before_anything_is_asked(place: Place, damage: str) -> None:
     """A run that was withdrawn, renamed, changed or published, and a text that is too long: errors with a reason."""

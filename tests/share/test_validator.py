@@ -209,6 +209,7 @@ BYTES: dict[str, Callable[[bytes, Any, ModuleType], bytes]] = {
 """What is said, and what makes a file of trials deserve it."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", BYTES)
 def test_a_file_that_is_not_as_it_was_written_is_refused(
     valid: bytes, corpus: ModuleType, tmp_path: Path, words: str
@@ -258,6 +259,7 @@ def test_every_command_that_is_written_is_accepted(run: Path, tmp_path: Path) ->
         parquet.check_fields(whole | {"command": options.command(), "profile": options.profile}, "manifest")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", ["script", "search"])
 def test_only_the_name_of_a_script_is_published(sources: dict[str, Path], source: str) -> None:
     """No file of a submission holds a path, an argument or a line of code, and its text says what was measured."""
@@ -268,6 +270,7 @@ def test_only_the_name_of_a_script_is_published(sources: dict[str, Path], source
     assert f"(`feedrate {'run' if source == 'script' else 'tune'} -- train.py`)" in prepared.body
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("limits", "words"),
     [
@@ -306,6 +309,7 @@ def test_memory_beyond_the_cap_refuses_the_file(run: Path, valid: bytes, corpus:
 BOMBS = ("bombs/data_page/2032MB", "bombs/dictionary/1500MB")
 
 
+@pytest.mark.slow
 def test_the_command_says_what_it_found(results: list[Path], tmp_path: Path) -> None:
     """Valid files leave with 0, refused ones and paths that name nothing with 2; --json says the same to machines."""
     folder = results[0].parents[1]
@@ -331,6 +335,7 @@ def test_the_command_says_what_it_found(results: list[Path], tmp_path: Path) -> 
     assert findings.UNCHANGED in text
 
 
+@pytest.mark.slow
 def test_a_run_that_breaks_a_rule_or_lies_elsewhere_is_not_shown(results: list[Path], tmp_path: Path) -> None:
     """The others are, in their order; a copy below another machine, and links, are refused, each with its reason."""
     first, wrong, third = results
@@ -348,6 +353,7 @@ def test_a_run_that_breaks_a_rule_or_lies_elsewhere_is_not_shown(results: list[P
     assert validator.admit([]).folders == ()
 
 
+@pytest.mark.slow
 def test_an_id_that_two_machines_claim_is_shown_of_neither(results: list[Path], fake_run: ModuleType) -> None:
     """Pages are named for a run's id: nobody takes over another's page."""
     first, _, third = results
@@ -356,6 +362,7 @@ def test_an_id_that_two_machines_claim_is_shown_of_neither(results: list[Path], 
     assert validator.admit([first, forged, third]).folders == (third,)
 
 
+@pytest.mark.slow
 def test_a_damaged_file_beside_a_run_leaves_out_that_run(fake_run: ModuleType, tmp_path: Path) -> None:
     """The run is refused with the file and what is wrong with it; the others may be shown."""
     damaged = [

@@ -62,6 +62,7 @@ def test_strangers_meet_no_secret_and_no_code_of_their_own() -> None:
     assert "${{" not in job["steps"][-1]["run"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ["add", "remove", "other place", "hostile name"])
 def test_the_runs_of_a_pull_request_are_validated(fake_run: ModuleType, tmp_path: Path, change: str) -> None:
     """A new run passes; one that is removed, lies elsewhere or is named like a command does not."""

@@ -68,6 +68,7 @@ def test_another_process_writes_the_same_bytes(written: tuple[Path, list[Placed]
     assert len(same) > 4 * len(found)
 
 
+@pytest.mark.slow
 def test_every_figure_comes_in_every_kind(written: tuple[Path, list[Placed]]) -> None:
     """SVG, PNG of twice its size, PDF, CSV and Vega-Lite of each figure, and nothing else but the bibliography."""
     folder, found = written
@@ -99,6 +100,7 @@ def test_the_bibliography_holds_each_figure_with_the_hash_of_its_table(
         assert printed in (folder / f"{figure.name}.svg").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_what_has_not_changed_is_not_drawn_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two pictures one changes: only that one is drawn, and what nobody wants any more is removed."""
     kept, folder = tmp_path / "kept", tmp_path / "out"
@@ -117,6 +119,7 @@ def test_what_has_not_changed_is_not_drawn_again(tmp_path: Path, monkeypatch: py
     assert len(list(kept.iterdir())) == 2
 
 
+@pytest.mark.slow
 def test_without_results_there_is_nothing_to_write(tmp_path: Path) -> None:
     """No figure: refused with what to type; a folder with other files in it stays as it is; the command has help."""
     with pytest.raises(InputError, match="make sweep"):

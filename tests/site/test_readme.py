@@ -73,6 +73,7 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return copy
 
 
+@pytest.mark.slow
 def test_readme_and_figure_are_written_together(show: Callable[..., RunView], written: Path) -> None:
     """Both name the newest loader run; what stands around the marks stays."""
     view, before = show(fails="none"), written.read_text(encoding="utf-8")
@@ -110,6 +111,7 @@ def test_an_emulated_step_is_explained_where_there_is_one(show: Callable[..., Ru
     assert ", on CPU;" in caption(unused)
 
 
+@pytest.mark.slow
 def test_one_block_has_no_interval(show: Callable[..., RunView]) -> None:
     """A run of one block is shown without one, and says so."""
     text = readme.block(show(fails="none", blocks=1).run, [], [])

@@ -25,6 +25,8 @@ from feedrate.site import build as site_build
 from feedrate.site import scripts
 from feedrate.store import marks, runs
 
+pytestmark = pytest.mark.slow
+
 KINDS = (
     "index.html",
     "suites/loader.html",
@@ -41,9 +43,7 @@ KINDS = (
 )
 
 
-SITES = pytest.mark.parametrize(
-    "name", ["main", *(pytest.param(name, marks=pytest.mark.slow) for name in ("odd", "empty"))]
-)
+SITES = pytest.mark.parametrize("name", ["main", "odd", "empty"])
 
 
 @SITES
@@ -65,7 +65,7 @@ def test_every_page_opens_clean(name: str, sites: dict[str, Site], browser: Brow
     assert set(KINDS) - {"suites/loader.html"} <= set(view.pages)
 
 
-@pytest.mark.parametrize("path", ["index.html", pytest.param("suites/loader.html", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("path", ["index.html", "suites/loader.html"])
 def test_every_chart_has_picture_message_and_table(path: str, sites: dict[str, Site], browser: Browser) -> None:
     """Without scripts every chart is a picture with a text alternative, its message, and its numbers as a table."""
     seen = visit(browser, sites["main"], java_script_enabled=False)
@@ -128,7 +128,6 @@ def test_a_link_leads_to_its_figure(sites: dict[str, Site], browser: Browser) ->
     expect(page.locator(f"#{name} figcaption")).to_be_in_viewport()
 
 
-@pytest.mark.slow
 def test_pictures_follow_the_theme(sites: dict[str, Site], browser: Browser) -> None:
     """Switching to dark recolours paper, text, scroll bars and pictures, static and live; none is drawn again."""
     seen = visit(browser, sites["main"], color_scheme="light")
@@ -176,7 +175,6 @@ def test_a_foreign_folder_is_not_deleted(tmp_path: Path) -> None:
     assert precious.read_text() == "mine"
 
 
-@pytest.mark.slow
 def test_the_committed_results_make_a_site(sites: dict[str, Site]) -> None:
     """What lies under results/ is shown: every run has its page, the bench records of every machine their figures."""
     built = sites[COMMITTED].folder
@@ -241,7 +239,6 @@ def opened(browser: Browser, results: Path) -> Page:
     return page
 
 
-@pytest.mark.slow
 def test_rows_of_a_tier_can_be_chosen(browser: Browser, fake_run: ModuleType, tmp_path: Path) -> None:
     """A box leaves the runs of its tier and says how many those are; none or both leave all."""
     for run_id in ("one", "two", "three"):
@@ -265,7 +262,6 @@ def test_rows_of_a_tier_can_be_chosen(browser: Browser, fake_run: ModuleType, tm
     page.close()
 
 
-@pytest.mark.slow
 def test_hostile_text_is_shown_as_text(sites: dict[str, Site], browser: Browser, fake_run: ModuleType) -> None:
     """Markup in run id, workload, suite, machine, notes, command and errors makes no element, and is shown as it is."""
     view = sites["odd"]

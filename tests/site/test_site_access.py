@@ -11,6 +11,8 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 from visits import COMMITTED, UNFOLD, Site, Visit, narrowed, visit
 
+pytestmark = pytest.mark.slow
+
 THEMES = ("light", "dark")
 COLOURS = ("color-contrast", "link-in-text-block")
 """Axe's rules that look at colours."""
@@ -94,7 +96,6 @@ def switched(page: Page, scheme: str) -> None:
     """Turn to the other theme by its button."""
     page.locator("[data-md-component=palette] label:visible").click()
     expect(page.locator("body")).to_have_attribute("data-md-color-scheme", scheme)
-    page.evaluate("Promise.allSettled(document.getAnimations().map(animation => animation.finished))")
 
 
 def unfit(page: Page, width: int) -> list[str]:
@@ -110,7 +111,6 @@ def unfit(page: Page, width: int) -> list[str]:
     return [f"{wide} px wide"] * (wide > width) + found
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("name", "widths"), [("main", (768, 1920)), ("odd", (360,)), ("empty", (360,)), (COMMITTED, (360, 1280))]
@@ -142,7 +142,6 @@ def test_everybody_can_read_every_page(
     assert {where: wrong for where, wrong in faults.items() if wrong} == {}
 
 
-@pytest.mark.slow
 def test_nothing_moves_when_pictures_come_alive(sites: dict[str, Site], browser: Browser) -> None:
     """From the first paint on, with every picture of a page drawn anew, nothing shifts."""
     for width in (360, 1280):
@@ -158,7 +157,6 @@ def test_nothing_moves_when_pictures_come_alive(sites: dict[str, Site], browser:
         assert seen.problems == []
 
 
-@pytest.mark.slow
 def test_tab_reaches_everything_and_shows_where_it_is(seen: Visit) -> None:
     """Every link, button, field, picture and scrolling table has the focus once, visibly, and none keeps it."""
     for path in ("index.html", "claims.html", "machines/index.html"):
@@ -173,7 +171,6 @@ def test_tab_reaches_everything_and_shows_where_it_is(seen: Visit) -> None:
         assert {str(order) for order in range(wanted)} <= reached, path
 
 
-@pytest.mark.slow
 def test_the_drawer_of_a_phone_opens_by_keyboard(sites: dict[str, Site], browser: Browser) -> None:
     """Its links are neither seen nor reached while it is shut; its button is reached, named, and tells and opens it.
 
@@ -196,7 +193,6 @@ def test_the_drawer_of_a_phone_opens_by_keyboard(sites: dict[str, Site], browser
     assert seen.problems == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("theme", THEMES)
 def test_paper_is_white(theme: str, sites: dict[str, Site], browser: Browser) -> None:
     """Printed from either theme, a page is dark on white, with its figures and without what only screens need."""
@@ -212,7 +208,6 @@ def test_paper_is_white(theme: str, sites: dict[str, Site], browser: Browser) ->
     assert page.locator(".fr-doors").is_hidden()
 
 
-@pytest.mark.slow
 def test_search_finds_a_suite_and_a_column(seen: Visit) -> None:
     """The search finds words of a question and of the dictionary; its index is loaded for who turns to search alone."""
     page, asked = seen.page, []
@@ -231,7 +226,6 @@ def test_search_finds_a_suite_and_a_column(seen: Visit) -> None:
     assert asked.count("search_index.json") == 2
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["main", COMMITTED])
 def test_every_beginning_of_a_word_can_be_searched(name: str, sites: dict[str, Site], browser: Browser) -> None:
     """The index has no word over which the search fails, as lunr.js does over some that have digits in them."""

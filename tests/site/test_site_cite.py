@@ -12,6 +12,8 @@ from visits import Site, Visit, unfold, visit
 
 from feedrate.charts.citation import data_hash
 
+pytestmark = pytest.mark.slow
+
 HOME = "index.html"
 BEGINS = {".svg": b"<svg", ".png": b"\x89PNG", ".pdf": b"%PDF-", ".json": b"{"}
 
@@ -61,7 +63,6 @@ def test_a_citation_is_copied_with_its_whole_address(sites: dict[str, Site], bro
     assert seen.problems == []
 
 
-@pytest.mark.slow
 def test_without_scripts_every_figure_can_be_cited(sites: dict[str, Site], browser: Browser) -> None:
     """Without scripts every figure has its link, its files and citations, with an address below the site's."""
     seen = visit(browser, sites["main"], java_script_enabled=False)

@@ -15,6 +15,8 @@ from feedrate.plan.suite import claims
 from feedrate.site import build as site_build
 from feedrate.site.serve import served
 
+pytestmark = pytest.mark.slow
+
 MOST_KB = 150
 """Of the page, gzipped."""
 
@@ -55,7 +57,6 @@ def ids(page: Page) -> list[str]:
     return found
 
 
-@pytest.mark.slow
 def test_check_boxes_leave_claims_everywhere(opened: Open) -> None:
     """A verdict leaves its claims in the list, the table and the pictures; a second one adds, a source narrows."""
     page = opened("claims.html")
@@ -87,7 +88,6 @@ def test_check_boxes_leave_claims_everywhere(opened: Open) -> None:
     expect(page.locator("#claims .fr-panel:visible svg text").filter(has_text=gone)).to_have_count(0)
 
 
-@pytest.mark.slow
 def test_what_is_chosen_stands_in_the_address(opened: Open) -> None:
     """The address of a choice shows the same claims elsewhere, in a table that is unfolded late too."""
     page = opened("claims.html")
@@ -109,7 +109,6 @@ def test_what_is_chosen_stands_in_the_address(opened: Open) -> None:
     assert again.url.endswith("claims.html")
 
 
-@pytest.mark.slow
 def test_a_link_to_a_claim_unfolds_it(opened: Open) -> None:
     """A deep link opens its section and brings it into view; so does a link on the page, whatever was chosen.
 

@@ -8,10 +8,11 @@ import pytest
 from playwright.sync_api import Browser
 from visits import COMMITTED, Site, visit
 
+pytestmark = pytest.mark.slow
+
 RATE, NEEDED, IDLE = ".fr-cores output", ".fr-cores-needed", ".fr-cores-idle"
 
 
-@pytest.mark.slow
 def test_the_table_follows_the_slider(sites: dict[str, Site], browser: Browser) -> None:
     """A GPU's button sets its rate, the keys of the slider others; cores and idle time are those of the rate shown."""
     seen = visit(browser, sites[COMMITTED])

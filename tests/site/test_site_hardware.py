@@ -18,6 +18,8 @@ from feedrate.store import compact
 from feedrate.store.runs import folders
 from feedrate.store.tables import arrow_schema
 
+pytestmark = pytest.mark.slow
+
 MADE_UP = 2_000
 HOSTILE = "<img src=x onerror=\"document.title='owned'\">"
 RARE = {
@@ -49,7 +51,6 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield Site(results, folder, address)
 
 
-@pytest.mark.slow
 def test_a_rare_machine_is_found(browser: Browser, shown: Site) -> None:
     """Nothing is read before a word is typed, and then one file; what the record says stays text."""
     assert "Rare X1" not in (shown.folder / "hardware.html").read_text(encoding="utf-8")
@@ -84,7 +85,6 @@ def test_a_rare_machine_is_found(browser: Browser, shown: Site) -> None:
     assert seen.problems == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_everybody_can_read_it(theme: str, browser: Browser, shown: Site) -> None:
     """Axe finds no fault in either theme, and on a phone nothing is wider than the screen."""

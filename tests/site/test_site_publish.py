@@ -15,6 +15,8 @@ from feedrate.site import build as site_build
 from feedrate.site import publish
 from feedrate.site.publish import HEADERS, sitemap
 
+pytestmark = pytest.mark.slow
+
 ADDRESS = "https://example.org/x/"
 
 
@@ -69,7 +71,6 @@ def test_two_builds_do_not_meet(sites: dict[str, Site], tmp_path: Path) -> None:
         site_build.build(sites["empty"].results, tmp_path)
 
 
-@pytest.mark.slow
 def test_processes_change_nothing(sites: dict[str, Site], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages that several processes made are byte for byte those of one."""
     monkeypatch.setattr(processes, "WORTH", 0)

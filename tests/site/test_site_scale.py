@@ -18,6 +18,8 @@ from feedrate.site import build as site_build
 from feedrate.store import compact, marks
 from feedrate.store import runs as store_runs
 
+pytestmark = pytest.mark.slow
+
 MACHINES, SHOWN = 6, 3
 
 
@@ -45,7 +47,6 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
         return Built(root / "results", site_build.build(root / "results", root / "build", everybody))
 
 
-@pytest.mark.slow
 def test_the_newest_and_reference_runs_have_pages(built: Built) -> None:
     """Each has its raw files byte for byte; a table has all machines, and the store itself is only read."""
     old, *others = store_runs.folders(built.results)
@@ -60,7 +61,6 @@ def test_the_newest_and_reference_runs_have_pages(built: Built) -> None:
     assert not (built.results / compact.FOLDER).exists()
 
 
-@pytest.mark.slow
 def test_links_and_policy_hold_on_every_page(built: Built) -> None:
     """Every link within the site leads to a file that is there; all pages have the one content security policy."""
     policies = set()
@@ -79,7 +79,6 @@ def test_links_and_policy_hold_on_every_page(built: Built) -> None:
     assert not list(built.folder.rglob("feedrate-frame*"))
 
 
-@pytest.mark.slow
 def test_navigation_and_search_do_not_grow(built: Built) -> None:
     """Pages of runs and machines, and their lists, are in neither, however many there are; their indexes are."""
     index = json.loads(built.text("search/search_index.json"))

@@ -116,6 +116,7 @@ def test_a_refused_run_is_tried_again(store: Store) -> None:
     assert len(store.rows()) == 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", ["fsync", "replace"])
 @pytest.mark.parametrize("many", [32, 2], ids=["appended", "merged"])
 def test_a_crash_leaves_the_old_state(step: str, many: int, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,6 +142,7 @@ def test_a_crash_leaves_the_old_state(step: str, many: int, store: Store, monkey
     assert len(list(store.folder.rglob("*.parquet"))) == (3 if many == 32 else 2)
 
 
+@pytest.mark.slow
 def test_files_stay_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Many small files are merged with what is new, and every row is there once."""
     monkeypatch.setattr(compact, "MANY", 3)

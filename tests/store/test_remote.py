@@ -101,6 +101,7 @@ def test_stores_of_two_hosts_have_two_outboxes() -> None:
     assert len(boxes) == 2
 
 
+@pytest.mark.slow
 def test_a_run_reads_as_it_was_written(results: Path, fake_run: ModuleType, tmp_path: Path) -> None:
     """A store gives the same runs, tables, benches and marks as a folder; nothing stays in the outbox."""
     folder = made(fake_run, results)
@@ -124,6 +125,7 @@ def test_a_run_reads_as_it_was_written(results: Path, fake_run: ModuleType, tmp_
     assert not marks.not_withdrawn([stored])
 
 
+@pytest.mark.slow
 def test_runs_are_listed_and_opened_with_few_requests(server: Store, results: Path, fake_run: ModuleType) -> None:
     """Runs cost a request for the list and one each, a column of all of them no more."""
     for day in range(1, 5):
@@ -137,6 +139,7 @@ def test_runs_are_listed_and_opened_with_few_requests(server: Store, results: Pa
     assert server.requests == {"GET": 5}
 
 
+@pytest.mark.slow
 def test_of_a_long_table_only_what_is_asked_for_is_fetched(server: Store, results: Path, tmp_path: Path) -> None:
     """A column of a table of many megabytes is read without most of the others."""
     numbers = pa.array([int.from_bytes(os.urandom(7)) for _ in range(300_000)])
@@ -148,6 +151,7 @@ def test_of_a_long_table_only_what_is_asked_for_is_fetched(server: Store, result
     assert server.sent < 0.35 * file.stat().st_size
 
 
+@pytest.mark.slow
 def test_nothing_that_is_there_is_overwritten(results: Path, fake_run: ModuleType) -> None:
     """A run whose name is taken by another content is kept here; the same content is handed in as if anew."""
     folder = made(fake_run, results)
@@ -161,6 +165,7 @@ def test_nothing_that_is_there_is_overwritten(results: Path, fake_run: ModuleTyp
     assert not folder.exists()
 
 
+@pytest.mark.slow
 def test_two_writers_do_not_disturb_each_other(results: Path, fake_run: ModuleType) -> None:
     """Runs that are handed in at the same time are both there, whole."""
     folders = [made(fake_run, results, run_id=f"2026010{day}T030405Z-fake") for day in (1, 2)]
@@ -173,6 +178,7 @@ def test_two_writers_do_not_disturb_each_other(results: Path, fake_run: ModuleTy
     assert all(run.table("steps").equals(table) for run, table in zip(runs.runs(results), expected, strict=True))
 
 
+@pytest.mark.slow
 def test_a_copy_fetches_runs_once_and_marks_anew(
     server: Store, results: Path, fake_run: ModuleType, tmp_path: Path
 ) -> None:

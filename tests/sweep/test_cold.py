@@ -61,6 +61,7 @@ def observed(runner: Runner, **cell: Any) -> dict[str, Any]:
     return row
 
 
+@pytest.mark.slow
 @tried
 def test_a_mapped_set_that_was_read_ahead_is_not_cold(runner: Runner) -> None:
     """What was read around the faults of others is not cold, however much is read: the trial failed, and says so."""
@@ -71,6 +72,7 @@ def test_a_mapped_set_that_was_read_ahead_is_not_cold(runner: Runner) -> None:
     assert row.get("samples_per_s") is None
 
 
+@pytest.mark.slow
 @tried
 def test_without_readahead_it_is_cold_and_its_window_alone_counts(runner: Runner) -> None:
     """A window reads what its samples take; what warm-up and lead-in read would be half as much again."""

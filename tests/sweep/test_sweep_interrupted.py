@@ -78,7 +78,8 @@ def archived(place: Place, folder: Path) -> runs.StoredRun:
 def test_a_killed_sweep_resumes_with_the_data_that_it_began_with(place: Place, tmp_path: Path) -> None:
     """A kill -9 of the parent loses at most the running trial, leaves nobody behind, and the same command resumes.
 
-    Its archive holds every trial that had ended, and is whole. Photographs that changed meanwhile are refused.
+    Its archive holds every trial that had ended, and is whole. Photographs that changed meanwhile are refused, until
+    --fresh closes the run that began with others.
     """
     folder = tmp_path / "photographs"
     folder.mkdir()
@@ -86,40 +87,28 @@ def test_a_killed_sweep_resumes_with_the_data_that_it_began_with(place: Place, t
     place.matrix.write_text(FEW.replace("batch_size: 8,", "batch_size: 8, workload: div2k,"))
     archive = place.results.with_name("kept.tar.gz")
     words = ("--data", str(folder), "--seed", "3", "--archive", str(archive))
-    process = place.start(*words)
-    place.wait_for_trials(5)
-    kill(process)
+    killed_after(place, 3, *words)
+    first = len(place.journal())
+    Image.new("RGB", (64, 64), "blue").save(folder / "a.png")
+    assert "the data changed since it began (folder)" in printed_by(*place.command(*words), status=2)
+    killed_after(place, first + 5, "--fresh", *words)
+    closed, *_ = runs.runs(place.results)
+    assert closed.manifest.stop_reason == "interrupted"
+    assert len(closed.table("trials")) == first
     before = place.journal()
     assert len(before) >= 5
     kept = archived(place, tmp_path / "killed").table("trials")
     assert {entry["trial"]["trial_id"] for entry in before} <= set(kept["trial_id"])
-    (folder / "a.png").rename(tmp_path / "a.png")
-    Image.new("RGB", (64, 64), "blue").save(folder / "a.png")
-    assert "the data changed since it began (folder)" in printed_by(*place.command(*words), status=2)
-    (tmp_path / "a.png").rename(folder / "a.png")
     assert f"{len(before)} trials are there already" in printed_by(*place.command(*words))
     assert len(archived(place, tmp_path / "resumed").table("trials")) == 2 * 6
-    (run,) = runs.runs(place.results)
-    trials = run.table("trials")
+    trials = runs.runs(place.results)[-1].table("trials")
     assert len(trials) == len(set(trials["trial_id"])) == 2 * 6
     started = [entry["trial"]["started_at"] for entry in before]
     assert list(trials["started_at"])[: len(started)] == started
 
 
-def test_a_run_goes_on_with_the_data_that_it_began_with(place: Place, tmp_path: Path) -> None:
-    """Photographs that changed while a sweep was down are not mixed into its run: --fresh closes it and begins anew."""
-    folder = tmp_path / "photographs"
-    folder.mkdir()
-    Image.new("RGB", (64, 64), "red").save(folder / "a.png")
-    place.matrix.write_text(FEW.replace("batch_size: 8,", "batch_size: 8, workload: div2k,"))
-    words = ["--data", str(folder), "--seed", "3"]
+def killed_after(place: Place, trials: int, *words: str) -> None:
+    """A sweep whose parent is killed when journals hold so many trials."""
     process = place.start(*words)
-    place.wait_for_trials(3)
+    place.wait_for_trials(trials)
     kill(process)
-    Image.new("RGB", (64, 64), "blue").save(folder / "a.png")
-    assert "the data changed since it began (folder)" in printed_by(*place.command(*words), status=2)
-    assert len(place.journal()) >= 3
-    assert "trials are there already" not in printed_by(*place.command("--fresh", *words))
-    old, new = runs.runs(place.results)
-    assert (old.manifest.stop_reason, new.manifest.stop_reason) == ("interrupted", "blocks")
-    assert len(old.table("trials")) >= 3

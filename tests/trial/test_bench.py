@@ -59,6 +59,7 @@ def events(reading: int) -> list[dict[str, Any]]:
     return [json.loads(line) for line in os.read(reading, 1 << 20).splitlines()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, 1])
 @tried
 def test_a_witnessed_trial_reports_all_its_steps(packed: str, pipe: tuple[int, int], workers: int) -> None:

@@ -114,6 +114,7 @@ def test_cached_batches_stay_together_in_new_orders(packed: PackedSet) -> None:
     assert set(packed.prints(seed=4, cache="batch")) == set(others)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["none", "sample", "batch"])
 def test_filled_once(
     packed: PackedSet, kind: str, result: Callable[[Job], dict[str, Any]], monkeypatch: pytest.MonkeyPatch

@@ -79,6 +79,7 @@ def test_an_epoch_begins_when_its_first_batch_is_asked_for() -> None:
     assert (epochs.begun, next(ended), next(made)) == (2, 2, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "cell",
     [

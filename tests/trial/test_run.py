@@ -224,6 +224,7 @@ def test_a_cold_trial_reads_no_sample_twice(
     assert row["stored_bytes"] == (trial.packed_root / "data.mdb").stat().st_size
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")
 @tried
 def test_a_pause_before_the_window_adds_nothing(

@@ -44,6 +44,7 @@ def test_golden(image: Image) -> None:
     assert div2k_standin.fingerprint(image) == div2k_standin.GOLDEN
 
 
+@pytest.mark.slow
 def test_bits_and_filter_of_photographs(image: Image) -> None:
     """A PNG has 12.6 ± 0.4 bits a pixel, as DIV2K's, and nearly all rows use Paeth's filter, as photographs' do."""
     png = encode_png(image)

@@ -164,6 +164,7 @@ def standin() -> list[tuple[bytes, int, int, int]]:
     return [unpack(sample) for sample in source.samples]
 
 
+@pytest.mark.slow
 def test_the_stand_in_has_imagenets_geometry(standin: list[tuple[bytes, int, int, int]]) -> None:
     """Means of about 469 × 387 pixels and 110 kB, half the colours' resolution; all differ, and are the same again."""
     files, labels, heights, widths = zip(*standin, strict=True)

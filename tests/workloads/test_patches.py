@@ -106,6 +106,7 @@ def test_transform_and_loss() -> None:
     assert loss(tensors[0], tensors[1] + 0.5).item() == pytest.approx(0.25)
 
 
+@pytest.mark.slow
 def test_normalize() -> None:
     """All pixels of a batch as the transform does a sample's, in tensors that the caller made; the bytes stay."""
     pixels = torch.arange(256, dtype=torch.uint8).repeat(3).reshape(2, 3, 8, 16)

@@ -31,6 +31,7 @@ def test_golden() -> None:
     assert all(map(np.array_equal, first, windows(5)[:3]))
 
 
+@pytest.mark.slow
 def test_frequencies_follow_zipfs_law() -> None:
     """Of a million tokens rank 1 comes 3.7 / 13.7 ... times as often as others; all lie within the vocabulary."""
     drawn = np.concatenate([tokens.tokens(place) for place in range(1000)])
@@ -40,6 +41,7 @@ def test_frequencies_follow_zipfs_law() -> None:
         assert count[0] / count[rank - 1] == pytest.approx((rank + 2.7) / 3.7, rel=0.15)
 
 
+@pytest.mark.slow
 def test_a_model_sees_no_token_behind() -> None:
     """Scores of a place do not depend on what follows it; the parameters are those that its file says."""
     torch.manual_seed(1)

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pandas as pd
 
 NEXT, BATCH, BACKWARD, OPTIMIZER, STARVED, END, REUSED, DRAINED, TAKEN = range(1, 10)
-MADE, SAVED, COLLECTED, COPIED, EXIT = range(10, 15)
+MADE, SAVED, COLLECTED, COPIED, EXIT, FIRST = range(10, 16)
 """Kinds of records, as the hook writes them."""
 _WIDTH = 12
 _BYTES = 8 * _WIDTH

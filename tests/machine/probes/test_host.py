@@ -138,6 +138,7 @@ def test_a_dead_process_gives_none() -> None:
     assert descendants(gone) == []
 
 
+@pytest.mark.slow
 @tried
 def test_another_process_is_foreign_and_the_trial_is_not(spawn: Spawn) -> None:
     """Two probes over one window, one of which has a burning process for its trial, differ by what that used.

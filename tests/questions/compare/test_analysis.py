@@ -104,6 +104,7 @@ def test_what_holds_a_training_cell_back_on_either(trials_of: Trials) -> None:
     assert row["compute_ceiling_b"] == pytest.approx(850)
 
 
+@pytest.mark.slow
 def test_the_best_of_both(trials_of: Trials) -> None:
     """Each machine's own best, what it is worth on the other, and best against best by Welch."""
     axes: list[dict[str, Any]] = [{"num_workers": count} for count in (0, 2, 4)]

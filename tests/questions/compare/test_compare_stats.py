@@ -26,6 +26,8 @@ from feedrate.schema.plugins import ROOT
 from feedrate.site.serve import served
 from feedrate.store import runs
 
+pytestmark = pytest.mark.slow
+
 EXACT = 1e-9
 TALLY = ("faster", "slower", "same", "open")
 DEFAULTS = {axis.name: axis.default for axis in AXES}
@@ -160,7 +162,7 @@ def made_up(random: np.random.Generator, run_id: str, spare: int) -> pd.DataFram
     return pd.DataFrame(rows, columns=[column.name for column in TRIALS])
 
 
-@pytest.mark.parametrize("seed", [*range(2), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 12))])
+@pytest.mark.parametrize("seed", range(6))
 def test_made_up_runs(page: Page, seed: int) -> None:
     """Cells, reasons, intervals, verdicts, stages and best settings are the same, however odd the blocks."""
     random = np.random.default_rng(seed)
@@ -208,7 +210,6 @@ def made_up_steps(random: np.random.Generator) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[column.name for column in TRIALS]).drop_duplicates("cell_id")
 
 
-@pytest.mark.slow
 def test_what_holds_a_step_back_is_the_same(page: Page) -> None:
     """Copies that take turns with their step, and launches, are told apart by the scripts as by Python."""
     frame = made_up_steps(np.random.default_rng(3))
@@ -242,7 +243,6 @@ def test_runs_of_a_script_are_compared_alike(page: Page, fake_script: ModuleType
     assert len(want.held) == min(1, len(want.cells))
 
 
-@pytest.mark.slow
 def test_searches_are_compared_alike(
     page: Page, fake_script: ModuleType, fake_tuned: ModuleType, tmp_path: Path
 ) -> None:
@@ -260,21 +260,13 @@ def test_searches_are_compared_alike(
 KINDS: dict[str, dict[str, Any]] = {
     "loader": {"workers": (0, 1, 2)},
     "one block": {"blocks": 1, "batches": (8,), "nulls": True},
-}
-MORE_KINDS: dict[str, dict[str, Any]] = {
     "cuda": {"device": "cuda", "busy": True},
     "storage": {"formats": ("png", "lmdb", "jpeg"), "suites": ("storage",)},
     "aged": {"batches": (8,), "asked_only": True},
 }
 
 
-@pytest.mark.parametrize(
-    "what",
-    [
-        *(pytest.param(what, id=name) for name, what in KINDS.items()),
-        *(pytest.param(what, id=name, marks=pytest.mark.slow) for name, what in MORE_KINDS.items()),
-    ],
-)
+@pytest.mark.parametrize("what", KINDS.values(), ids=KINDS)
 def test_whole_runs(page: Page, show: Callable[..., Any], what: dict[str, Any]) -> None:
     """Runs with ceilings, stamps, device spans, cold reads and memory; B differs by a factor of each cell's own."""
     a = show(**what).trials

@@ -22,6 +22,8 @@ from feedrate.questions.compare import terminal as compare_terminal
 from feedrate.schema.errors import InputError
 from feedrate.store import runs
 
+pytestmark = pytest.mark.slow
+
 SLOW, FAST = "20260102T030405Z-fake", "20260104T030405Z-fast"
 
 
@@ -184,7 +186,6 @@ def test_two_runs_of_a_script(
     assert re.search(r"This one cell: [\d.]+× \([\d.]+–[\d.]+, n = 32 and \d+\)\.", text)
 
 
-@pytest.mark.slow
 def test_searches_are_compared_setting_by_setting(
     fake_tuned: ModuleType, fake_script: ModuleType, tmp_path: Path
 ) -> None:
@@ -243,7 +244,6 @@ def test_nothing_in_common_is_said_with_reasons(results: Path, fake_run: ModuleT
         comparison.compare(SLOW, "another", place)
 
 
-@pytest.mark.slow
 def test_the_command(results: Path) -> None:
     """`python -m feedrate compare A B` prints a report, with --markdown one to paste."""
     runner: Callable[..., Any] = CliRunner().invoke

@@ -19,6 +19,8 @@ from feedrate.analysis import machines
 from feedrate.questions.compare.analysis import repeated
 from feedrate.store import runs
 
+pytestmark = pytest.mark.slow
+
 DRAWN = ".fr-compare-cells .fr-explore-live .mark-symbol path"
 
 
@@ -28,7 +30,6 @@ def tables(sites: dict[str, Any], file: Path) -> tuple[pd.DataFrame, pd.DataFram
     return mine.table("trials"), pq.read_table(file).to_pandas(types_mapper=runs.nullable().get)
 
 
-@pytest.mark.slow
 def test_a_file_is_compared_with_the_published_run_that_is_like_it(
     page: Page, sites: dict[str, Any], other: Path
 ) -> None:
@@ -53,7 +54,6 @@ def test_a_file_is_compared_with_the_published_run_that_is_like_it(
     assert "this page knows the verdicts of published machines alone" in inside
 
 
-@pytest.mark.slow
 def test_a_link_names_files_by_their_hash_and_asks_for_them(page: Page, browser: Browser, other: Path) -> None:
     """A drop is a choice of a file, whose name the address does not hold; elsewhere it asks for the file again.
 
@@ -90,7 +90,6 @@ def test_without_scripts_the_command_is_there(sites: dict[str, Any], browser: Br
     assert page.locator(".fr-compare").is_hidden()
 
 
-@pytest.mark.slow
 def test_two_runs_of_one_machine_are_said_to_be(
     page: Page, sites: dict[str, Any], fake_run: ModuleType, tmp_path: Path
 ) -> None:
@@ -104,7 +103,6 @@ def test_two_runs_of_one_machine_are_said_to_be(
     assert f"agree within {found.half_within_pct:.1f} %; {found.hold} of {found.cells} intervals hold one" in said
 
 
-@pytest.mark.slow
 def test_everything_works_by_keyboard(page: Page, other: Path) -> None:
     """The file chooser, both lists and the marks are reached and used without a pointer."""
     page.locator("#fr-compare-input").focus()
@@ -122,7 +120,6 @@ def test_everything_works_by_keyboard(page: Page, other: Path) -> None:
     assert first != last
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_it_is_accessible_and_fits(theme: str, sites: dict[str, Any], browser: Browser, other: Path) -> None:
     """With a comparison on it the page has no fault by axe's rules, in either theme, from 360 to 1920 pixels."""

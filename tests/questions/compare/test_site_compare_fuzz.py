@@ -18,6 +18,8 @@ from feedrate.questions.compare import page as compare_page
 from feedrate.site import scripts
 from feedrate.site.serve import served
 
+pytestmark = pytest.mark.slow
+
 LEAST = 500
 EVERY = 4
 """One file in so many is tried, and all that must be refused for a reason."""
@@ -119,7 +121,6 @@ def fuzzing(sites: dict[str, Any], browser: Browser, tmp_path: Path) -> Iterator
         yield seen, folder
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_hundreds_of_broken_files_are_refused(fuzzing: Fuzzing, corpus: ModuleType, valid: bytes) -> None:
     """Each is refused with a reason or compared: no script of theirs runs, no hang over the cap, memory bounded."""

@@ -21,6 +21,8 @@ from playwright.sync_api import Browser, Page
 
 from feedrate.share import findings as caps
 
+pytestmark = pytest.mark.slow
+
 REACHING = """async (other) => {
   const socket = () => new Promise((open, shut) => {
     Object.assign(new WebSocket(other.replace("http", "ws")), { onopen: open, onerror: shut });
@@ -57,7 +59,6 @@ def refusal(page: Page) -> str:
     return page.locator(".fr-compare-refused").inner_text()
 
 
-@pytest.mark.slow
 def test_files_over_a_cap_are_refused(page: Page, tmp_path: Path) -> None:
     """Too many bytes, rows, columns or row groups: refused by the number of the cap."""
     large = tmp_path / "bytes.parquet"
@@ -121,7 +122,6 @@ def test_a_page_that_changed_since_is_refused(page: Page, other: Path, corpus: M
         assert f"{path.name} is refused: {said}: it was changed after it was written" in refusal(page)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("codec", ["SNAPPY", "ZSTD"])
 def test_bytes_that_cannot_be_read_are_refused_in_words(
     codec: str, page: Page, other: Path, corpus: ModuleType, tmp_path: Path

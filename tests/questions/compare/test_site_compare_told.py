@@ -79,6 +79,7 @@ def text(page: Page, name: str, *given: Any) -> str:
     return str(page.evaluate(TEXT, [name, list(given)]))
 
 
+@pytest.mark.slow
 def test_what_is_left_out_is_counted_as_a_whole(page: Page) -> None:
     """However many reasons there are, all cells are counted, and reasons that are not written out are too."""
     cells = [{"device": "cpu", "axes": {"mode": "load"}, "reason": f"different: {at}"} for at in range(REASONS)]
@@ -111,6 +112,7 @@ def test_claims_are_compared_between_the_runs_that_were_judged(page: Page) -> No
     assert "feedrate compare" in text(page, "claims", x, {}, known)
 
 
+@pytest.mark.slow
 def test_verdicts_are_told_by_run(fake_run: ModuleType, tmp_path: Path) -> None:
     """Two runs of one machine are pooled: the index has the same verdicts under the id of either."""
     for run_id in ("20260102T030405Z-old", "20260103T030405Z-new"):
@@ -161,6 +163,7 @@ VERSIONS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", VERSIONS)
 def test_versions_are_read_by_the_rules_of_the_package(
     change: dict[str, Any], page: Page, manifest: dict[str, Any]

@@ -35,6 +35,7 @@ def held(shard: dict[str, Any], name: str, row: int) -> Any:
     return None if code < 0 else column["values"][code]
 
 
+@pytest.mark.slow
 def test_shards_hold_every_cell_as_it_was_estimated(show: Show) -> None:
     """Every cell once, with its axes as in the records and every measure with its interval to five digits."""
     everyone = select([show(workers=(0, 1, 2)), show(run_id="gpu", device="cuda", cores=4)])

@@ -21,6 +21,8 @@ from feedrate.pages.selection import select
 from feedrate.questions.explore import page as explore_page
 from feedrate.site.serve import served
 
+pytestmark = pytest.mark.slow
+
 NEW = "20260109T030405Z-new"
 DRAWN = ".fr-explore-main .fr-explore-live .mark-symbol path"
 
@@ -126,7 +128,6 @@ def test_a_filter_leaves_cells_everywhere_and_says_when_none(page: Page) -> None
     expect(page.locator(DRAWN)).to_have_count(before)
 
 
-@pytest.mark.slow
 def test_the_address_is_the_whole_choice(page: Page, browser: Browser) -> None:
     """What was chosen by hand is shown by its address elsewhere: same controls, same marks, same numbers."""
     choose(page, "metric", "fetch_us")
@@ -147,7 +148,6 @@ def test_the_address_is_the_whole_choice(page: Page, browser: Browser) -> None:
     again.close()
 
 
-@pytest.mark.slow
 def test_an_old_link_means_the_same_after_new_results(
     sites: dict[str, Any], browser: Browser, fake_run: ModuleType, tmp_path: Path
 ) -> None:
@@ -204,7 +204,6 @@ def test_numbers_are_given_on_hover_and_by_keyboard(page: Page) -> None:
     expect(page.locator(f"{DRAWN}[stroke='var(--fr-ink)']")).to_have_count(1)
 
 
-@pytest.mark.slow
 def test_the_table_sorts_pages_and_comes_down(page: Page, sites: dict[str, Any]) -> None:
     """Headings sort down, up and not at all; CSV and JSON hold exactly the marks, with whole identity and intervals."""
     head = page.get_by_role("button", name="Throughput", exact=True)

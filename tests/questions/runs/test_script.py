@@ -37,6 +37,7 @@ def text(page: Page) -> str:
     return plain(page.body + "".join(placed.html for placed in page.figures.values()))
 
 
+@pytest.mark.slow
 def test_what_holds_the_script_back_comes_first(show_script: Show) -> None:
     """The answer, the lines, what would help, the timeline, the phases: in this order, and then the run's facts."""
     view = show_script()
@@ -74,6 +75,7 @@ def test_it_has_no_words_of_a_sweep(show_script: Show) -> None:
         assert "its loop, in " in said
 
 
+@pytest.mark.slow
 def test_only_what_says_something_of_the_machine_grades_it(show_script: Show) -> None:
     """Stretches that differ are the script's own: its grade knows flags, drift and their number alone."""
     grade = show_script().grade
@@ -81,6 +83,7 @@ def test_only_what_says_something_of_the_machine_grades_it(show_script: Show) ->
     assert "cell" not in " ".join(grade.reasons)
 
 
+@pytest.mark.slow
 def test_step_and_loader_alone_are_its_ceilings(show_script: Show) -> None:
     """With --headspace the page says what each does alone, what is the bottleneck, and that weights were spoiled."""
     said = text(runs_page.page(show_script(headspace=True, prepare_ms=40.0)))
@@ -90,6 +93,7 @@ def test_step_and_loader_alone_are_its_ceilings(show_script: Show) -> None:
     assert "weights" not in text(runs_page.page(show_script(hour=5)))
 
 
+@pytest.mark.slow
 def test_a_run_from_elsewhere_speaks_through_its_records(show_script: Show) -> None:
     """Without the report, which is never published, the page says how long the script waits and what holds it back."""
     view = show_script(prepare_ms=60.0)
@@ -103,6 +107,7 @@ def test_a_run_from_elsewhere_speaks_through_its_records(show_script: Show) -> N
     assert not NOTHING.search(text(page))
 
 
+@pytest.mark.slow
 def test_a_script_takes_no_best_setting_away(show: Show, show_script: Show) -> None:
     """Best settings of a machine are those of its sweeps; a script is no task."""
     sweep, script = show(), show_script()

@@ -22,6 +22,8 @@ from feedrate.questions.suites import page as suites_page
 from feedrate.schema.axes import TUNE
 from feedrate.store import runs
 
+pytestmark = pytest.mark.slow
+
 NOTHING = re.compile(r"\bNone\b|\bnan\b|<NA>|NaN")
 """What a value that is not there must not be shown as."""
 

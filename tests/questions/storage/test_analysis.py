@@ -47,6 +47,7 @@ def test_nothing_is_compared_across_states_and_orders() -> None:
     assert len(choices(frame).drop_duplicates(["page_cache", "access"])) == 3
 
 
+@pytest.mark.slow
 @settings(max_examples=5)
 @given(pixels=st.floats(0.2, 30), container=st.floats(1.2, 5))
 def test_the_larger_effect_is_named(pixels: float, container: float) -> None:

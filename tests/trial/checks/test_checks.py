@@ -81,6 +81,7 @@ def test_checks_run_as_trials(tmp_path: Path) -> None:
             assert (answer.left_processes, answer.left_shm_segments) == (0, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("persistent", "stale", "words"),
     [
@@ -171,6 +172,7 @@ class Inherited:
         """Nothing is open."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong", ["right", "wrong", "failed", "lost"])
 def test_what_an_inherited_file_does_wrong_is_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: str
@@ -188,6 +190,7 @@ def test_what_an_inherited_file_does_wrong_is_counted(
     assert set(+seen) <= {"right", wrong}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("guarded", [False, True])
 def test_hdf5_through_a_fork(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
     """Every read of every process counts; with this h5py none goes wrong, and the file is removed."""

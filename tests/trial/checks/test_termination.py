@@ -59,6 +59,7 @@ def ended(worker: str, end: str, ends_by: str, limit_s: float = 3.0) -> tuple[En
     return ending, list(set(psutil.Process().children(recursive=True)) - before)
 
 
+@pytest.mark.slow
 @tried
 @pytest.mark.parametrize("ends_by", ["sigkill", "return"])
 def test_workers_that_ignore_death_are_left_behind(ends_by: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from feedrate.attach.facts import Evidence, Fact
+from feedrate.attach.records import FIRST
 from feedrate.schema.words import plural
 
 
@@ -11,7 +12,7 @@ def check(evidence: Evidence) -> Fact | None:
     if not evidence.loader.settings.get("iterable"):
         return None
     for workers in evidence.workers:
-        prints = [line["print"] for one in workers for line in one.said if line["what"] == "first"]
+        prints = [int(number) for worker in workers for number in worker.of(FIRST)[:1, 3]]
         if len(prints) > 1 and len(set(prints)) == 1:
             return Fact(
                 f"all {plural(len(prints), 'worker')} yield the same samples, so that each comes {len(prints)} times",

@@ -21,6 +21,7 @@ SAVED       -: a checkpoint was written (``torch.save``)
 COLLECTED   -: Python looked for garbage
 COPIED      bytes that went to the device
 EXIT        updates so far: the interpreter ends
+FIRST       fingerprint of the first batch that a worker prepared
 ==========  ====================================================================================================
 
 Updates are backward passes and steps of optimizers.
@@ -43,7 +44,7 @@ now = time.perf_counter_ns
 """One clock for all processes of a machine."""
 FOLDER = os.environ.get("FEEDRATE_RUN", "")
 NEXT, BATCH, BACKWARD, OPTIMIZER, STARVED, END, REUSED, DRAINED, TAKEN = range(1, 10)
-MADE, SAVED, COLLECTED, COPIED, EXIT = range(10, 15)
+MADE, SAVED, COLLECTED, COPIED, EXIT, FIRST = range(10, 16)
 RECORD = struct.Struct("<12q")
 PARTS = tuple(struct.Struct(f"<{3 + count}q") for count in range(10))
 """A record by how many fields it has; the others are 0 in the file already."""

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from _feedrate_log import BATCH, LOG, SCHEDULED, TAKEN, now
+from _feedrate_log import BATCH, FIRST, LOG, SCHEDULED, TAKEN, now
 from _feedrate_step import GARBAGE, OWN, fingerprint
 
 
@@ -76,7 +76,7 @@ def patch_fetch(module: Any) -> None:
             if works and LOG.first:
                 LOG.first = False
                 with contextlib.suppress(Exception):  # whatever a batch of others is
-                    LOG.say("first", worker=LOG.worker, print=fingerprint(data))
+                    LOG.write(FIRST, ended, now(), fingerprint(data))
             return data
 
         return fetch
