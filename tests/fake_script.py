@@ -16,6 +16,7 @@ from typing import Any, cast
 import numpy as np
 
 from feedrate.attach import loop, records, report, rows
+from feedrate.attach.facts import Outside
 from feedrate.attach.profiler import HotLine
 from feedrate.attach.records import Process
 from feedrate.attach.run import Ended, Watched
@@ -59,7 +60,7 @@ def ended(script: Script) -> Ended:
     last = max(int(process.records[:, 2].max()) for process in processes)
     took_ns = last - BEGAN
     seen = report.Report("python train.py --secret=1", "ended with status 0", took_ns / 1e9)
-    found = report.make(seen, processes, [], 4.0, last)
+    found = report.make(seen, processes, [], Outside(4.0), last)
     line = HotLine("/home/somebody/private/train.py", 42, "Pictures.__getitem__", script.code, 0.8)
     loader = cast("Any", found.loader)
     samples = [

@@ -11,17 +11,18 @@ import pytest
 
 from feedrate.attach import facts
 from feedrate.attach.account import Account
-from feedrate.attach.facts import Evidence
-from feedrate.attach.records import BATCH, FIRST, Loader, Pass, Process
+from feedrate.attach.facts import Evidence, Outside
+from feedrate.attach.records import BATCH, FIRST, READ, Loader, Pass, Process
 from feedrate.schema import plugins
 
 PLAIN: dict[str, Any] = {"num_workers": 2, "prefetch_factor": 2, "pin_memory": False, "iterable": False, "made": []}
 
 
-def worker(pid: int, batches: int = 20, print_: int | None = None) -> Process:
-    """A worker process that prepared so many batches, the first of which has a fingerprint."""
-    records = np.full((batches + 1, 12), BATCH, np.int64)
-    records[-1, [0, 3]] = FIRST, pid if print_ is None else print_
+def worker(pid: int, batches: int = 20, print_: int | None = None, read: int = 0) -> Process:
+    """A worker process that prepared so many batches, the first of which has a fingerprint, and read so many bytes."""
+    records = np.full((batches + 2, 12), BATCH, np.int64)
+    records[-2, [0, 3]] = FIRST, pid if print_ is None else print_
+    records[-1, [0, 3]] = READ, read
     return Process(pid, 1, records, ())
 
 
@@ -35,21 +36,55 @@ def evidence(passes: int = 3, batches: int = 40, **settings: Any) -> Evidence:
         workers=[[worker(1), worker(2)]],
         batch={"objects": 2, "bytes": 1 << 20},
         cuda=False,
+        outside=Outside(2),
     )
 
 
 NOTHING = evidence()
 FACTS: dict[str, tuple[Evidence, str, str]] = {
+    "costly_order": (
+        replace(NOTHING, waits={"order": 0.2}, account=replace(NOTHING.account, rows={"waiting": 40, "forward": 60})),
+        "8 % of the time batches lie ready behind a slow one",
+        "in_order=False",
+    ),
+    "growing_memory": (
+        replace(
+            evidence(passes=9),
+            outside=Outside(2, [(at, {"uss_peak_bytes": (1 + at) << 29}) for at in range(9)]),
+        ),
+        "own memory grew by 3.2 GB",
+        "in arrays or tensors",
+    ),
     "idle_settings": (evidence(pin_memory=True), "pin_memory=True does nothing", "leave pin_memory out"),
     "idle_workers": (
         replace(NOTHING, workers=[[worker(1), worker(2, 1), worker(3, 0)]]),
         "2 of 3 workers gave nothing",
         "as many shards as workers",
     ),
+    "little_shared_memory": (
+        replace(NOTHING, outside=Outside(2, shm_bytes=6 << 20)),
+        "take up to 4.2 MB of /dev/shm, which has 6.3 MB",
+        "--shm-size",
+    ),
     "many_objects": (
         replace(NOTHING, batch={"objects": 1281, "bytes": 1281 * 300}),
         "a batch has 1,281 tensors of 300 bytes on average",
         "one tensor",
+    ),
+    "many_workers": (
+        replace(evidence(num_workers=8), activity={"computing": 0.6, "waiting": 0.2}),
+        "8 workers compute on 2 cores",
+        "as many workers as cores",
+    ),
+    "read_again": (
+        replace(NOTHING, workers=[[worker(1, read=200 << 20), worker(2, read=0)]]),
+        "workers read 209.7 MB to deliver 41.9 MB",
+        "chunks of one sample",
+    ),
+    "read_once": (
+        replace(NOTHING, outside=Outside(2, read=[(0, 0), (1, 1 << 30), (2, 1 << 30), (9, 1 << 30)])),
+        "in the first pass alone (1.1 GB)",
+        "later passes",
     ),
     "restarts": (
         replace(NOTHING, account=replace(NOTHING.account, rows={"starting": 30, "forward": 70})),

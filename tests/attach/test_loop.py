@@ -114,8 +114,9 @@ CAUSES: dict[str, tuple[int, tuple[int, ...] | None, dict[str, Any]]] = {
     "cores": (30, (1, 190, 130, 60, 0), {"num_workers": 2}),
     "collating": (30, (1, 90, 90, 0, 60), {"num_workers": 1}),
     "reading": (30, (1, 90, 20, 5, 0), {"num_workers": 1}),
-    "preparing": (30, (1, 90, 80, 5, 10), {"num_workers": 1}),
-    "unsettled": (30, (1, 50, 50, 0, 0), {"num_workers": 1}),
+    "computing": (30, (1, 90, 80, 5, 10), {"num_workers": 1}),
+    "sending": (30, (25, 50, 50, 0, 0), {"num_workers": 1}),
+    "unsettled": (30, (15, 50, 25, 5, 0), {"num_workers": 1}),
 }
 """By cause: the wait of each step of 100 ms; how long before it came its batch was ready, took,
 computed, was queued, collated."""

@@ -45,7 +45,7 @@ WHOLE = Report(
     ranks=((0, PACE),),
     pacing=PACE,
     account=ACCOUNT,
-    cause=Cause("waiting", "preparing", BUSY),
+    cause=Cause("waiting", "computing", BUSY, {"computing": 0.7, "reading": 0.28, "sending": 0.02}),
     lines={"waiting": [HotLine("/home/me/data.py", 7, "get", "image = decode(data)", 0.6)]},
     predictions=Predictions(2, 51, OTHERS),
     headspace={"compute": 90.0, "load": 55.0},
@@ -70,8 +70,8 @@ def test_a_report_is_about_ten_lines() -> None:
         "  20 %  forward pass\n  15 %  backward pass\n  10 %  start-up, before the first loop\n"
         "   9 %  saving checkpoints\n   5 %  optimizer\n   1 %  all else\ntogether 10.0 s of the training process",
         "alone": "the step 90.0 steps/s, the loader 55.0 steps/s; the script's weights are spoiled",
-        "held back by": "waiting for a batch: 40 % of the time; workers compute 80 % of their time; without it at most "
-        "1.7 times as fast",
+        "held back by": "waiting for a batch: 40 % of the time; preparing samples is slow (meanwhile workers "
+        "compute 70 %, wait for storage or network 28 %); without it at most 1.7 times as fast",
         "machine": "CPU: training process 104 %, workers 80 %; GPU: 31 %; 3.0 GiB of its memory",
         "loader": "/home/me/train.py:40  batch_size=32 num_workers=2 prefetch_factor=2 pin_memory=False "
         "start_method=fork",
@@ -107,7 +107,7 @@ def test_a_report_is_about_ten_lines() -> None:
         ({"cause": Cause("checkpoint", "checkpoint", {})}, "next", "save less often"),
         ({"cause": Cause("waiting", "threads", BUSY)}, "next", "one thread a worker"),
         (
-            {"cause": Cause("waiting", "preparing", BUSY, "checkpoint")},
+            {"cause": Cause("waiting", "computing", BUSY, beside="checkpoint")},
             "held back by",
             "about as much: saving checkpoints, 9 %",
         ),

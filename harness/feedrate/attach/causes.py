@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from feedrate.attach import loop
+from feedrate.attach import loop, waits
 from feedrate.attach.account import ROWS, STEP, Account
 from feedrate.attach.loop import Pacing
 from feedrate.attach.records import Loader
+from feedrate.attach.waits import KINDS
 from feedrate.schema.words import percent, times
 
 FED = 0.05
 """A row that takes less of the time does not hold a training back."""
+SHOWN = 0.05
+"""What takes less of the waits is not said."""
 NEAR = 0.8
 """A second row that takes so much of the largest one is named beside it."""
 ONCE = ("start_up", "shut_down", "rest")
@@ -24,8 +27,8 @@ FEW = 0.5
 """A script that uses less of the cores' time, and whose workers stand in line, shares them with other programs."""
 FULL = 0.85
 """Processes that use so much of the cores' time stand in each other's way."""
-BUSY = 0.7
-"""Workers that prepare for so much of the time have none left."""
+SETTLED = 0.5
+"""What takes so much of the waits is why batches are waited for."""
 THREADED = 1.5
 """A worker whose threads compute so many times what its first one does has a pool of threads."""
 
@@ -53,23 +56,23 @@ WAITING: Mapping[str, Waiting] = {
         "use more cores, or less work a sample: store decoded pixels, decode smaller, transform on the device",
     ),
     "collating": Waiting(
-        "workers put samples together to batches {collating} of their time",
+        "putting samples together to batches is slow",
         "give batches as arrays (__getitems__, a collate_fn of your own), and keep samples small (uint8)",
     ),
     "reading": Waiting(
-        "workers wait for storage or network {waiting} of their time, and compute {computing}",
+        "storage or network is slow",
         "more workers, or fewer requests (shards, LMDB), or faster storage",
     ),
-    "preparing": Waiting(
-        "workers compute {computing} of their time", "make the line above cheaper, or store what it gives"
-    ),
+    "computing": Waiting("preparing samples is slow", "make the line above cheaper, or store what it gives"),
     "order": Waiting(
-        "batches lie ready behind a slow one, as they come in order",
+        "batches lie ready behind a slow one",
         "raise prefetch_factor, so that more lie ready; in_order=False where order does not matter",
     ),
+    "sending": Waiting(
+        "batches are slow to come from the workers", "fewer bytes a batch: uint8, smaller samples, fewer tensors"
+    ),
     "unsettled": Waiting(
-        "workers prepare {preparing} of their time only: sending batches or their order holds them up",
-        "try a larger prefetch_factor, and smaller batches in bytes; this run does not tell which",
+        "no one thing takes half of the waits", "begin with what workers do most; this run does not settle it"
     ),
 }
 """Reasons in the order in which they are asked; the first that holds counts."""
@@ -86,8 +89,16 @@ class Cause:
     numbers: Mapping[str, float]
     """Shares of the time of those who prepare batches: preparing, computing, waiting, queued, collating; and ``used``,
     of the cores' time, what this process and its workers computed."""
+    waits: Mapping[str, float] = field(default_factory=dict)
+    """Of waits for batches, shares by what workers did meanwhile (``waits.KINDS``)."""
     beside: str = ""
     """Another row that takes about as much."""
+
+    @property
+    def _meanwhile(self) -> str:
+        parts = sorted(self.waits, key=lambda name: -self.waits[name])
+        shown = [f"{KINDS[name]} {percent(self.waits[name])}" for name in parts if self.waits[name] >= SHOWN][:3]
+        return f" (meanwhile workers {', '.join(shown)})" if shown else ""
 
     @property
     def remedy(self) -> str:
@@ -105,9 +116,8 @@ class Cause:
         share = account.share(self.row)
         said = f"{ROWS[self.row].words}: {percent(share)} of the time"
         if self.row == "waiting":
-            said += (
-                f"; {WAITING[self.name].words.format(**{name: percent(part) for name, part in self.numbers.items()})}"
-            )
+            shares = {name: percent(part) for name, part in self.numbers.items()}
+            said += f"; {WAITING[self.name].words.format(**shares)}{self._meanwhile}"
         if self.row == "here":
             shares = {name: percent(self.numbers[name]) for name in ("computing", "waiting")}
             said += ", computing {computing}, waiting {waiting}".format(**shares)
@@ -140,22 +150,21 @@ def name(loader: Loader, pace: Pacing, account: Account, cores: float) -> Cause:
         return Cause("step", "step", numbers)
     row = order[0]
     beside = next((other for other in order[1:2] if account.rows[other] >= NEAR * account.rows[row]), "")
-    return Cause(row, _reason(loader, numbers) if row == "waiting" else row, numbers, beside)
+    if row != "waiting":
+        return Cause(row, row, numbers, beside=beside)
+    waited = waits.split(loader, loop.whole_steps(loader))
+    return Cause(row, _reason(loader, numbers, waited), numbers, waited, beside)
 
 
-def _reason(loader: Loader, numbers: Mapping[str, float]) -> str:
+def _reason(loader: Loader, numbers: Mapping[str, float], waited: Mapping[str, float]) -> str:
     """Why batches are waited for."""
-    busy = numbers["preparing"] > BUSY
     crowded = numbers["used"] > FULL
     holds = {
         "loader": bool(loader.settings.get("watched")) or not len(loader.batches),
         "threads": numbers["threads"] > THREADED and crowded,
         "foreign": numbers["queued"] > CROWDED and numbers["used"] < FEW,
-        "cores": numbers["queued"] > CROWDED or crowded,
-        "collating": busy and numbers["collating"] > 0.5 * numbers["preparing"],
-        "reading": busy and numbers["waiting"] > numbers["computing"],
-        "preparing": busy,
-        "order": numbers["behind"] > 0.5,
+        "cores": max(numbers["queued"] / CROWDED, waited.get("queued", 0.0) / SETTLED) > 1 or crowded,
+        **{name: share > SETTLED for name, share in waited.items() if name in WAITING},
         "unsettled": True,
     }
     return next(reason for reason, found in holds.items() if found)

@@ -145,9 +145,8 @@ def activity(loader: Loader, steps: pd.DataFrame, cores: float) -> dict[str, flo
     """Say what those did who prepare batches, while some steps ran.
 
     Returns:
-        Shares of their time (preparing, computing, waiting, queued, collating); ``used``, of the cores' time; how many
-        times what its first thread computed a worker computed (``threads``); and ``behind``, of the waiting, that in
-        which other batches lay ready.
+        Shares of their time (preparing, computing, waiting, queued, collating); ``used``, of the cores' time; and how
+        many times what its first thread computed a worker computed (``threads``).
     """
     batches = loader.batches
     batches = batches[batches["ended_ns"].between(steps["begun_ns"].min(), steps["ended_ns"].max())]
@@ -167,12 +166,9 @@ def activity(loader: Loader, steps: pd.DataFrame, cores: float) -> dict[str, flo
         sums = {name: value * len(steps) / len(batches) for name, value in sums.items()}
     main = np.nan_to_num((steps["wait_cpu_ns"] + steps["step_cpu_ns"]).mean()) * len(steps)
     used = (main + whole.sum() * bool(workers_of(loader))) / (steps["wall_ns"].sum() * cores)
-    late = steps[~(steps["prepared_ended_ns"] < steps["begun_ns"])]
-    behind = late.loc[late["lying"] > 0, "wait_ns"].sum() / max(1, steps["wait_ns"].sum())
     return {name: float(value / span) if span else 0.0 for name, value in sums.items()} | {
         "used": float(used),
         "threads": float(whole.sum() / max(1.0, float(batches["cpu_ns"].sum()))),
-        "behind": float(behind),
     }
 
 

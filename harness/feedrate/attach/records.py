@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pandas as pd
 
 NEXT, BATCH, BACKWARD, OPTIMIZER, STARVED, END, REUSED, DRAINED, TAKEN = range(1, 10)
-MADE, SAVED, COLLECTED, COPIED, EXIT, FIRST = range(10, 16)
+MADE, SAVED, COLLECTED, COPIED, EXIT, FIRST, READ = range(10, 17)
 """Kinds of records, as the hook writes them."""
 _WIDTH = 12
 _BYTES = 8 * _WIDTH
@@ -62,10 +62,10 @@ class Loader:
     settings: Mapping[str, Any]
     """As the hook said them of the first iterator."""
     steps: pd.DataFrame
-    """A row a batch that was taken, in their order: when it was asked for (``begun_ns``), came (``got_ns``), was done
-    with (``ended_ns``, 0 where the script ended before, or another loop ran within it); ``lying`` batches were ready;
-    whether it is an iterator's ``first``, and when that was made (``made_ns``); parts of the step on the host, NaN of
-    one that is not ``detailed``; ``starved_ns`` of the device."""
+    """A row a batch that was taken, in their order: when it was asked for (``begun_ns``), came from a worker
+    (``came_ns``), was there (``got_ns``), was done with (``ended_ns``, 0 where the script ended before, or another loop
+    ran within it); ``lying`` batches were ready; whether it is an iterator's ``first``, and when that was made
+    (``made_ns``); parts of the step on the host, NaN of one that is not ``detailed``; ``starved_ns`` of the device."""
     batches: pd.DataFrame
     """A row a batch that was prepared, by ``worker`` (-1: the training process)."""
 
@@ -195,6 +195,7 @@ def _steps(process: Process, iterators: Sequence[int]) -> pd.DataFrame:
             "iterator": rows[:, 3],
             "batch": rows[:, 4],
             "begun_ns": rows[:, 1],
+            "came_ns": np.minimum(rows[:, 1] + rows[:, 11], rows[:, 2]),
             "got_ns": rows[:, 2],
             "ended_ns": ended,
             "lying": rows[:, 5],

@@ -7,7 +7,7 @@ import math
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Any
 
@@ -16,7 +16,7 @@ from feedrate.attach import causes, facts, loop, profiler
 from feedrate.attach.account import ROWS, Account, account
 from feedrate.attach.blame import Blame
 from feedrate.attach.causes import Cause
-from feedrate.attach.facts import Fact
+from feedrate.attach.facts import Fact, Outside
 from feedrate.attach.loop import Pacing, Prediction, Predictions
 from feedrate.attach.profiler import HotLine, Stack
 from feedrate.attach.records import NEXT, Loader, Process, loaders
@@ -62,14 +62,16 @@ class Report:
         return next((self.lines[row] for row in MODELLED if row in self.lines), ())
 
 
-def make(ended: Report, processes: Sequence[Process], stacks: Sequence[Stack], cores: float, ended_ns: int) -> Report:
+def make(
+    ended: Report, processes: Sequence[Process], stacks: Sequence[Stack], outside: Outside, ended_ns: int
+) -> Report:
     """Add what hook and profiler saw to a report on how a script ended.
 
     Args:
         ended: the report.
         processes: what the hook wrote.
         stacks: what py-spy saw.
-        cores: cores that the script may use.
+        outside: what was seen of its processes from outside.
         ended_ns: when it ended, on the monotonic clock.
     """
     found = loaders(processes)
@@ -79,14 +81,16 @@ def make(ended: Report, processes: Sequence[Process], stacks: Sequence[Stack], c
     process = next(one for one in processes if one.pid == loader.pid and one.of(NEXT).size)
     alone = len({one.pid for one in found}) == 1
     accounted = account(process, ended_ns if alone else 0)
-    pace, own = paced.get(loader.settings["rank"], (loader, None))[1], cores / max(1, len(paced))
+    pace = paced.get(loader.settings["rank"], (loader, None))[1]
+    allowed = [line["cores"] for line in process.said if line["what"] == "process"]
+    outside = replace(outside, cores=min([outside.cores / max(1, len(paced)), *allowed]))
     lines: Mapping[str, Sequence[HotLine]] = {}
     if accounted and stacks:
         blame = Blame(process, accounted)
         lines, accounted = blame.lines(stacks), blame.of_threads(accounted, stacks)
-    cause = causes.name(loader, pace, accounted, own) if pace and accounted else None
-    seen = facts.evidence(loader, accounted, process, processes) if accounted else None
-    return dataclasses.replace(
+    cause = causes.name(loader, pace, accounted, outside.cores) if pace and accounted else None
+    seen = facts.evidence(loader, accounted, process, processes, outside, cause) if accounted else None
+    return replace(
         ended,
         loader=loader,
         ranks=tuple((rank, pace) for rank, (_, pace) in paced.items() if pace),
@@ -96,7 +100,7 @@ def make(ended: Report, processes: Sequence[Process], stacks: Sequence[Stack], c
         cause=cause,
         facts=facts.every(seen) if seen else (),
         lines=lines,
-        predictions=loop.predict(loader, pace, own) if pace else None,
+        predictions=loop.predict(loader, pace, outside.cores) if pace else None,
         headspace={name: loop.rate(times) for name, times in loop.alone(loader, processes).items()},
     )
 

@@ -11,6 +11,7 @@ import contextlib
 import os
 import platform
 import shlex
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -24,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from feedrate.attach import loop, records, report
+from feedrate.attach.facts import Outside
 from feedrate.attach.profiler import Profiler
 from feedrate.attach.records import Process, Records
 from feedrate.machine import identity
@@ -163,11 +165,21 @@ def _reported(ended: Ended, profiler: Profiler) -> Ended:
     folder = ended.watched.folder
     stacks, processes = profiler.close(), records.read(folder)
     profiler.problems.extend(_notes(folder, processes))
-    cores = identity.cpu_quota() or len(identity.usable_cores())
     ended_ns = ended.watched.began_ns + round(ended.report.took_s * 1e9)
-    found = report.make(ended.report, processes, stacks, cores, ended_ns)
+    found = report.make(ended.report, processes, stacks, _outside(ended.watched), ended_ns)
     alone = loop.alone(found.loader, processes) if found.loader else {}
     return replace(ended, report=found, versions=_versions(processes), alone=alone, processes=processes)
+
+
+def _outside(watched: Watched) -> Outside:
+    read = ((each.machine.t_ns, each.counts.get("read_bytes")) for each in watched.counters)
+    size = shutil.disk_usage(procfs.SHM).total if Path(procfs.SHM).is_dir() else 0
+    return Outside(
+        identity.cpu_quota() or len(identity.usable_cores()),
+        watched.memory,
+        [(at, count) for at, count in read if count is not None],
+        size,
+    )
 
 
 @contextlib.contextmanager

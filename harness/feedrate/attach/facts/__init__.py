@@ -7,10 +7,11 @@ gives a sentence and what to do, or None.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from feedrate.attach.account import Account
+from feedrate.attach.causes import Cause
 from feedrate.attach.records import Loader, Pass, Process
 from feedrate.schema import plugins
 
@@ -20,6 +21,20 @@ class Fact(NamedTuple):
 
     text: str
     remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """What was seen of a script's processes from outside."""
+
+    cores: float
+    """That it may use."""
+    memory: Sequence[tuple[int, Mapping[str, int | None]]] = ()
+    """Clock (ns), and columns of memory, of all its processes together."""
+    read: Sequence[tuple[int, int]] = ()
+    """Clock (ns), and bytes that they had read from storage."""
+    shm_bytes: int = 0
+    """Size of /dev/shm; 0 where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +52,11 @@ class Evidence:
     """``objects`` and ``bytes`` of a batch; empty where none was looked at."""
     cuda: bool
     """Whether the script used CUDA."""
+    outside: Outside
+    activity: Mapping[str, float] = field(default_factory=dict)
+    """What those did who prepare batches (``loop.activity``); empty of a loop too short to be measured."""
+    waits: Mapping[str, float] = field(default_factory=dict)
+    """What workers did while a batch was waited for (``waits.split``)."""
 
     @property
     def num_workers(self) -> int:
@@ -44,7 +64,14 @@ class Evidence:
         return int(self.loader.settings.get("num_workers") or 0)
 
 
-def evidence(loader: Loader, account: Account, process: Process, processes: Sequence[Process]) -> Evidence:
+def evidence(
+    loader: Loader,
+    account: Account,
+    process: Process,
+    processes: Sequence[Process],
+    outside: Outside,
+    cause: Cause | None,
+) -> Evidence:
     """Gather what facts are seen in.
 
     Args:
@@ -52,6 +79,8 @@ def evidence(loader: Loader, account: Account, process: Process, processes: Sequ
         account: of its process.
         process: the process.
         processes: every process of the run.
+        outside: what was seen of them from outside.
+        cause: what holds the training back; None of a loop too short to be measured.
     """
     iterators = [line for line in process.said if line["what"] == "iterator"]
     own = [line for line in iterators if line["made"] == loader.settings["made"]]
@@ -68,6 +97,9 @@ def evidence(loader: Loader, account: Account, process: Process, processes: Sequ
         ],
         batch=seen[0] if seen else {},
         cuda=bool(loader.steps["cuda"].any()),
+        outside=outside,
+        activity=cause.numbers if cause else {},
+        waits=cause.waits if cause else {},
     )
 
 

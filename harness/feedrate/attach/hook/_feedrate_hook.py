@@ -69,7 +69,7 @@ class Loop:
         SHARED.loops += 1
         if not self.iterator:
             LOG.say("versions", python=sys.version.split()[0], **versions())
-            LOG.say("process", began_ns=started_ns())
+            LOG.say("process", began_ns=started_ns(), cores=len(os.sched_getaffinity(0)))
         ranks = {"rank": number_of("RANK", 0), "ranks": number_of("WORLD_SIZE", 1)}
         main = threading.current_thread() is threading.main_thread()
         pids = [worker.pid for worker in workers]

@@ -22,6 +22,7 @@ COLLECTED   -: Python looked for garbage
 COPIED      bytes that went to the device
 EXIT        updates so far: the interpreter ends
 FIRST       fingerprint of the first batch that a worker prepared
+READ        bytes that a worker read, from the page cache or from storage: it ends
 ==========  ====================================================================================================
 
 Updates are backward passes and steps of optimizers.
@@ -44,7 +45,7 @@ now = time.perf_counter_ns
 """One clock for all processes of a machine."""
 FOLDER = os.environ.get("FEEDRATE_RUN", "")
 NEXT, BATCH, BACKWARD, OPTIMIZER, STARVED, END, REUSED, DRAINED, TAKEN = range(1, 10)
-MADE, SAVED, COLLECTED, COPIED, EXIT, FIRST = range(10, 16)
+MADE, SAVED, COLLECTED, COPIED, EXIT, FIRST, READ = range(10, 17)
 RECORD = struct.Struct("<12q")
 PARTS = tuple(struct.Struct(f"<{3 + count}q") for count in range(10))
 """A record by how many fields it has; the others are 0 in the file already."""
@@ -131,6 +132,15 @@ def started_ns() -> int:
             ticks = int(file.read().rpartition(")")[2].split()[19])
         asleep = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.clock_gettime_ns(time.CLOCK_MONOTONIC)
         return ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK") - asleep
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def read_bytes() -> int:
+    """How many bytes this process has read by system calls; 0 where the kernel does not say."""
+    try:
+        with open("/proc/self/io", "rb") as file:
+            return int(file.read().split()[1])
     except (OSError, ValueError, IndexError):
         return 0
 

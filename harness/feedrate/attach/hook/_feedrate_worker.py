@@ -13,7 +13,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from _feedrate_log import BATCH, FIRST, LOG, SCHEDULED, TAKEN, now
+from _feedrate_log import BATCH, FIRST, LOG, READ, SCHEDULED, TAKEN, now, read_bytes
 from _feedrate_step import GARBAGE, OWN, fingerprint
 
 
@@ -116,7 +116,11 @@ def patch_worker(module: Any) -> None:
         allow_profiler()
         with contextlib.suppress(ValueError):  # of a worker's garbage nobody asks, and it is looked for often
             gc.callbacks.remove(GARBAGE)
-        return original(*args, **kwargs)
+        before = read_bytes()
+        try:
+            return original(*args, **kwargs)
+        finally:
+            LOG.write(READ, now(), now(), read_bytes() - before)
 
     def wrap_exception(exc_info: Any = None, where: str = "in background") -> Any:
         kind, error, trace = exc_info or sys.exc_info()

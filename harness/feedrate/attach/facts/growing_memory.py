@@ -1,0 +1,30 @@
+"""Processes whose memory grows, as workers copy the pages of Python objects that they only read."""
+
+from __future__ import annotations
+
+import numpy as np
+from rich.filesize import decimal
+
+from feedrate.attach.facts import Evidence, Fact
+
+LEAST_BYTES, LEAST = 1 << 28, 0.2
+"""Growth in bytes, and as a share of what was there, that is worth a line."""
+
+
+def check(evidence: Evidence) -> Fact | None:
+    """Of the loop's memory each third takes more than the one before, and the last far more than the first."""
+    span = [one for one in evidence.passes if one.batches]
+    if not span:
+        return None
+    begun, ended = span[0].begun_ns, span[-1].ended_ns
+    inside = [(at, columns["uss_peak_bytes"]) for at, columns in evidence.outside.memory if begun <= at <= ended]
+    held = [(at, used) for at, used in inside if used]
+    if len(held) < 3:
+        return None
+    first, middle, last = (float(np.mean(part)) for part in np.array_split([used for _, used in held], 3))
+    if not first < middle < last or last - first < max(LEAST_BYTES, LEAST * first):
+        return None
+    return Fact(
+        f"the processes' own memory grew by {decimal(int(last - first))} in {(held[-1][0] - held[0][0]) / 1e9:.0f} s",
+        "keep what samples are found by in arrays or tensors, not in lists and dicts, which workers copy as they read",
+    )
