@@ -75,6 +75,7 @@ def ended(script: Script) -> Ended:
         versions={"python": "3.11.7", "torch": "2.15.0"},
         alone=loop.alone(loader, processes),
         parent_cpu_pct=1.0,
+        processes=processes,
     )
 
 

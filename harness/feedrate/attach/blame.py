@@ -102,11 +102,15 @@ class Blame:
 
     def lines(self, stacks: Iterable[Stack]) -> Mapping[str, Sequence[HotLine]]:
         """The hottest lines of each row; those of ``waiting`` are what workers ran meanwhile."""
+        return {row: hottest(found) for row, found in self.by_row(stacks).items()}
+
+    def by_row(self, stacks: Iterable[Stack]) -> Mapping[str, Sequence[Stack]]:
+        """Sort stacks by row, without what called the part of a loader that the row is about."""
         by_row: dict[str, list[Stack]] = {}
         for stack in stacks:
             if row := self.row(stack):
                 by_row.setdefault(row, []).append(below(stack, row))
-        return {row: hottest(found) for row, found in by_row.items()}
+        return by_row
 
     def of_threads(self, account: Account, stacks: Iterable[Stack]) -> Account:
         """Split the step where another thread takes the batches: the main thread waits in a queue for them."""

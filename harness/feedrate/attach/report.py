@@ -219,7 +219,7 @@ def row_lines(shares: Mapping[str, float], lines: Mapping[str, Sequence[HotLine]
     for name in shown:
         said = f"{percent(shares[name]):>6}  {ROWS[name].words}"
         hot = next((line for line in lines.get(name, ()) if line.share >= SMALLEST), None)
-        where = f"{percent(hot.share)} of it  {_short(hot.file)}:{hot.line}  {hot.code}" if hot else ""
+        where = f"{percent(hot.share)} of it  {short(hot.file)}:{hot.line}  {hot.code}" if hot else ""
         yield f"{said:<46}{where}".rstrip()
     if (left := 1 - sum(shares[name] for name in shown)) >= LEAST:
         yield f"{percent(left):>6}  all else"
@@ -263,13 +263,14 @@ def place(callers: Sequence[Sequence[Any]] | None) -> str:
     places = callers or [["?", 0, ""]]
     own = [each for each in places if not profiler.of_library(each[0])]
     file, line, _ = (own or places)[0]
-    return f"{_short(file)}:{line}"
+    return f"{short(file)}:{line}"
 
 
-def _short(file: str) -> str:
+def short(file: str) -> str:
     """A path as a person types it here."""
     near = os.path.relpath(file)
-    return re.sub(r".*/(site|dist)-packages/", "", file) if near.startswith("..") else near
+    library = r".*/((site|dist)-packages|lib(64)?/python3\.\d+)/"
+    return re.sub(library, "", file) if near.startswith("..") else near
 
 
 def as_object(report: Report) -> dict[str, Any]:

@@ -26,7 +26,7 @@ import numpy as np
 
 from feedrate.attach import loop, records, report
 from feedrate.attach.facts import Outside
-from feedrate.attach.profiler import Profiler
+from feedrate.attach.profiler import Profiler, Stack
 from feedrate.attach.records import Process, Records
 from feedrate.machine import identity
 from feedrate.machine.probes import procfs
@@ -92,6 +92,8 @@ class Ended:
     """``loop.alone`` of the loader that was reported."""
     processes: Sequence[Process] = ()
     """What the hook wrote."""
+    stacks: Sequence[Stack] = ()
+    """What py-spy saw."""
 
 
 def _wait(watched: Watched) -> None:
@@ -168,7 +170,7 @@ def _reported(ended: Ended, profiler: Profiler) -> Ended:
     ended_ns = ended.watched.began_ns + round(ended.report.took_s * 1e9)
     found = report.make(ended.report, processes, stacks, _outside(ended.watched), ended_ns)
     alone = loop.alone(found.loader, processes) if found.loader else {}
-    return replace(ended, report=found, versions=_versions(processes), alone=alone, processes=processes)
+    return replace(ended, report=found, versions=_versions(processes), alone=alone, processes=processes, stacks=stacks)
 
 
 def _outside(watched: Watched) -> Outside:

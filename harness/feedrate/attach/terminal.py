@@ -21,7 +21,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from feedrate.attach import report, rows, space, trace, tune_report
+from feedrate.attach import page, report, rows, space, trace, tune_report
 from feedrate.attach.live import View
 from feedrate.attach.run import HOOK, noted
 from feedrate.attach.run import run as run_script
@@ -53,6 +53,7 @@ def run(
     lines: bool = True,
     as_json: str = "",
     as_trace: str = "",
+    as_html: str = "",
 ) -> None:
     """Run a script, print what was seen, record it, and end as the script did.
 
@@ -67,6 +68,7 @@ def run(
         lines: whether to sample lines of code.
         as_json: a file for the report, - for stdout.
         as_trace: a file for the time line of every process (``trace``).
+        as_html: a file for the report as a page (``page``).
 
     Raises:
         InputError: the program cannot be started, or the name is none.
@@ -88,6 +90,10 @@ def run(
         with noted(notes, f"no --trace {as_trace}"):
             trace.write(ended.processes, Path(as_trace))
             show([("trace", f"{as_trace}: ui.perfetto.dev opens it")], console)
+    if as_html:
+        with noted(notes, f"no --html {as_html}"):
+            page.write(ended.report, ended.processes, ended.stacks, Path(as_html))
+            show([("page", as_html)], console)
     with noted(notes, "no record"):
         if stored := rows.save(ended, results, called):
             where = remote.hand_in(stored.folder, results)

@@ -34,6 +34,9 @@ def run_script(
     as_trace: Annotated[
         str, typer.Option("--trace", metavar="FILE", help="Write the time line there, for ui.perfetto.dev.")
     ] = "",
+    as_html: Annotated[
+        str, typer.Option("--html", metavar="FILE", help="Write a page with bar, flame graphs and time line there.")
+    ] = "",
     results: Annotated[
         Path | None,
         typer.Option(parser=results_path, help="Where the run is written; by default with feedrate's runs."),
@@ -43,11 +46,13 @@ def run_script(
     from feedrate.attach import terminal
     from feedrate.store import runs
 
-    for option, file in (("--json", as_json), ("--trace", as_trace)):
+    files = {"--json": as_json, "--trace": as_trace, "--html": as_html}
+    for option, file in files.items():
         if file == "--":  # what stands before the script was taken for the file
             raise InputError(f"run: {option} names no file; expected {option} FILE -- PROGRAM ARG...")
     options: dict[str, Any] = {"name": name, "steps": steps, "live": live, "headspace": headspace, "lines": lines}
-    terminal.run(command, Console(stderr=True), results or runs.home(), as_json=as_json, as_trace=as_trace, **options)
+    options |= {"as_json": as_json, "as_trace": as_trace, "as_html": as_html}
+    terminal.run(command, Console(stderr=True), results or runs.home(), **options)
 
 
 @commands.command()
