@@ -48,7 +48,7 @@ def test_the_bar_has_every_row(shown: Page) -> None:
 
 
 def test_a_box_of_the_flame_graph_grows(shown: Page) -> None:
-    """Stacks are merged from the user's line on; a box that is chosen is as wide as the graph, and its root leads back."""
+    """Stacks are merged from the user's line on; a box that is chosen is as wide as the graph; its root leads back."""
     boxes = shown.locator(".flame div")
     assert boxes.all_inner_texts() == [
         "all",
