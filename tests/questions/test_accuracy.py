@@ -14,7 +14,15 @@ from feedrate.analysis import estimators
 from feedrate.charts import render
 from feedrate.charts.figure import Figure
 from feedrate.questions.accuracy import page as accuracy_page
-from feedrate.store.bench_record import BenchRecord, Promise, TunedWorkload, WatchedScript, WitnessedTrial
+from feedrate.store.bench_record import (
+    AccountedScript,
+    BenchRecord,
+    Promise,
+    Told,
+    TunedWorkload,
+    WatchedScript,
+    WitnessedTrial,
+)
 
 OTHERS = {"mean_of_rates": 2500.0, "from_iterator": 600.0, "reset_at_epoch_end": 90.0}
 HOSTILE = "<script>alert(1)</script> [a](javascript:x) `x` |"
@@ -164,3 +172,24 @@ def test_the_figure_shows_and_says_the_errors(make: Any) -> None:
     words = "".join(picture.itertext())
     assert "no warm-up, from iter()" in words
     assert "−10" in words
+
+
+def test_planted_rows_stand_beside_the_scripts_clock(make: Any) -> None:
+    """Each script with its rows' shares and its lines', as feedrate and as the script say; a line that is not first."""
+    rows = {"sampler": Told(said=0.31, truth=0.3), "forward": Told(said=0.52, truth=0.5)}
+    lines = {"sampler": Told(said=0.97, truth=0.99), "forward": Told(said=0.0, truth=0.9)}
+    script = AccountedScript(
+        planted={"sampler": 6, "forward": 9},
+        computes=True,
+        num_workers=2,
+        rest_share=0,
+        largest="forward",
+        cause="sampler",
+        rows=rows,
+        lines=lines,
+    )
+    page = accuracy_page.page([make(sections=("account",), promises=(), witnessed=(), accounted=[script])])
+    text = page.body.replace("\u00a0", " ")
+    assert "drawing indices (sampler) + forward pass" in text
+    assert "31 % (30 %), 52 % (50 %)" in text
+    assert "97 % (99 %)<" in text.replace("\n", "")

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from feedrate import __version__
-from feedrate.bench import accuracy, calibration, cost, scripts, site, tuning
+from feedrate.bench import accounted, accuracy, calibration, cost, scripts, site, tuning
 from feedrate.bench.session import Figure, Session
 from feedrate.machine.identity import describe, software
 from feedrate.machine.probes import gpu
@@ -28,6 +28,7 @@ MEASURES: dict[str, Callable[[Session], Iterable[Figure]]] = {
     "speed": cost.measure,
     "accuracy": accuracy.measure,
     "scripts": scripts.measure,
+    "account": accounted.measure,
     "tuning": tuning.measure,
     "calibration": calibration.measure,
     "site": site.measure,
@@ -74,6 +75,7 @@ def measure(console: Console, only: str = "", results: Path = runs.RESULTS) -> B
         promises=tuple(promises),
         witnessed=tuple(session.witnessed),
         scripts=tuple(session.scripts),
+        accounted=tuple(session.accounted),
         tuned=tuple(session.tuned),
     )
     console.print(f"Written: {remote.hand_in(runs.write_bench(results, record), results)}")

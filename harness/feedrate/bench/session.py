@@ -24,7 +24,7 @@ from feedrate.analysis.estimate import half_width
 from feedrate.schema.axes import AXES, Value, applicable
 from feedrate.schema.errors import TrialError
 from feedrate.schema.words import plural
-from feedrate.store.bench_record import TunedWorkload, WatchedScript, WitnessedTrial
+from feedrate.store.bench_record import AccountedScript, TunedWorkload, WatchedScript, WitnessedTrial
 from feedrate.sweep.launcher import Template, Watch
 
 _TIMEOUT_S = 120.0
@@ -78,6 +78,8 @@ class Session:
     """Trials beside an external clock; the section accuracy adds them."""
     scripts: list[WatchedScript] = field(default_factory=list)
     """Scripts that keep a clock of their own; the section scripts adds them."""
+    accounted: list[AccountedScript] = field(default_factory=list)
+    """Scripts with time planted in their rows; the section account adds them."""
     tuned: list[TunedWorkload] = field(default_factory=list)
     """Workloads that were tuned; the section tuning adds them."""
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from feedrate.machine.identity import Machine, Software
 from feedrate.schema.axes import Value
 
-SECTIONS = ("speed", "accuracy", "scripts", "tuning", "calibration", "site")
+SECTIONS = ("speed", "accuracy", "scripts", "account", "tuning", "calibration", "site")
 """What can be measured alone, in the order in which it is; records of earlier versions have others."""
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -91,6 +91,33 @@ class WatchedScript(_Frozen):
     def pace_error_pct(self) -> float:
         """How far feedrate's pace is off."""
         return 100 * (self.steps_per_s / self.script_steps_per_s - 1)
+
+
+class Told(_Frozen):
+    """A share of the time as feedrate says it, and by the script's own clock."""
+
+    said: float
+    truth: float
+
+
+class AccountedScript(_Frozen):
+    """A script with time planted in rows of its account, beside what ``feedrate run`` said of it."""
+
+    planted: dict[str, Positive]
+    """Row to its milliseconds, of a step or of an epoch."""
+    computes: bool
+    """Whether the time is spent computing; else asleep."""
+    num_workers: int
+    rest_share: float
+    """Of the wall clock, what is in no row."""
+    largest: str
+    """The largest row of the loops."""
+    cause: str
+    """The row that the script is held back by, as feedrate says."""
+    rows: dict[str, Told]
+    """Planted row to its share of the loops."""
+    lines: dict[str, Told]
+    """Planted row to its line's share of it; 0 where another line is named first."""
 
 
 class PredictedPace(NamedTuple):
@@ -187,6 +214,8 @@ class BenchRecord(_Frozen):
     """Behind the figure of accuracy."""
     scripts: tuple[WatchedScript, ...] = ()
     """Behind the figures of scripts."""
+    accounted: tuple[AccountedScript, ...] = ()
+    """Behind the figures of the account."""
     tuned: tuple[TunedWorkload, ...] = ()
     """Behind the figures of tuning."""
 

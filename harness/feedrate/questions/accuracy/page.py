@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import altair as alt
@@ -12,6 +12,7 @@ from markupsafe import Markup
 from feedrate.analysis.crossfit import regret_pct
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.estimators import ESTIMATORS, OURS, frame, summary
+from feedrate.attach.account import ROWS
 from feedrate.charts.citation import Origin, day
 from feedrate.charts.figure import Figure, Key, Panel, Row, table
 from feedrate.charts.theme import colour
@@ -21,9 +22,11 @@ from feedrate.pages.runs import place
 from feedrate.pages.template import render
 from feedrate.schema import words
 from feedrate.store.bench_record import (
+    AccountedScript,
     Advice,
     BenchRecord,
     PredictedPace,
+    Told,
     TunedWorkload,
     WatchedScript,
     predictions,
@@ -129,6 +132,7 @@ _SPOKEN = {
     "accuracy": "Accuracy",
     "instrumentation": "Cost of timing",
     "scripts": "Training scripts",
+    "account": "Where a script’s time goes",
     "tuning": "Search for settings",
     "calibration": "Calibration",
     "site": "This website",
@@ -144,7 +148,13 @@ def page(benches: Sequence[BenchRecord]) -> Page:
     machines = []
     for machine_id, newest in _machines(benches).items():
         mark = markup.slug(machine_id)
-        told: dict[str, Any] = {"errors": None, "scripts": None, "tuned": None, "promises": _promises(newest)}
+        told: dict[str, Any] = {
+            "errors": None,
+            "scripts": None,
+            "accounted": None,
+            "tuned": None,
+            "promises": _promises(newest),
+        }
         if (bench := newest.get("accuracy")) and bench.witnessed:
             found = summary(frame(bench.witnessed))
             placed = place(draw(found), f"accuracy-{mark}", PATH, _from(bench))
@@ -154,6 +164,8 @@ def page(benches: Sequence[BenchRecord]) -> Page:
         if (bench := newest.get("scripts")) and bench.scripts:
             paces, predicted = list(_paces(bench.scripts)), _predicted(bench.scripts)
             told["scripts"] = _kept(bench, mark, files) | {"paces": paces, "predicted": predicted}
+        if (bench := newest.get("account")) and bench.accounted:
+            told["accounted"] = _kept(bench, mark, files) | {"rows": list(_accounted(bench.accounted))}
         if (bench := newest.get("tuning")) and bench.tuned:
             told["tuned"] = _kept(bench, mark, files) | {"rows": list(_tuned(bench.tuned))}
         name = descriptions.name_of(next(iter(newest.values())).machine)
@@ -262,6 +274,23 @@ def _predicted(scripts: Sequence[WatchedScript]) -> dict[str, Any]:
         for costs, seen in sorted({(costs, seen) for costs, seen, _ in found})
     ]
     return {"rows": rows, "columns": ["Script", "Ran with", *(words.plural(number, "worker") for number in numbers)]}
+
+
+def _accounted(scripts: Sequence[AccountedScript]) -> Iterator[tuple[object, ...]]:
+    """A row a planted script: the share of each planted row and of its line, and in brackets the script's own clock."""
+    for each in scripts:
+        rows = [ROWS[row].words for row in each.planted]
+        yield (
+            " + ".join(rows),
+            "computing" if each.computes else "asleep",
+            _both(each.rows.values()),
+            _both(line for line in each.lines.values() if line.said),
+            ROWS[each.largest].words,
+        )
+
+
+def _both(told: Iterable[Told]) -> str:
+    return ", ".join(f"{words.percent(one.said)} ({words.percent(one.truth)})" for one in told) or "–"
 
 
 def _tuned(workloads: Sequence[TunedWorkload]) -> Iterator[tuple[object, ...]]:
