@@ -56,12 +56,6 @@ UNFOLD = """() => {
   for (const part of document.querySelectorAll("details")) part.open = true;
 }"""
 """Unfolds all of a page at once: a part that a script opens would else be filled a moment later."""
-STILL = """
-const still = new CSSStyleSheet();
-still.replaceSync("*, *::before, *::after { transition: none !important; animation: none !important }");
-document.adoptedStyleSheets = [still];
-"""
-"""Nothing slides or fades: in what is out of sight a transition begins only when a test looks there."""
 COMMITTED = "committed"
 """The site of the results that are in the repository."""
 
@@ -165,9 +159,9 @@ def unfold(summary: Locator) -> None:
 
 
 def narrowed(page: Page, width: int) -> int:
-    """Make the window so wide, and give the width of its content when the layout has had a second to settle."""
+    """Make the window so wide, and give the width of what is in it, once the theme's drawer has slid out of the way."""
     page.set_viewport_size({"width": width, "height": 900})
-    for _ in range(20):
+    for _ in range(100):
         wide: int = page.evaluate("document.documentElement.scrollWidth")
         if wide <= width:
             break
@@ -178,7 +172,6 @@ def narrowed(page: Page, width: int) -> int:
 def visit(browser: Browser, shown: Site, width: int = 1280, **options: Any) -> Visit:
     """Open a context of its own for a site."""
     context = browser.new_context(viewport={"width": width, "height": 800}, **options)
-    context.add_init_script(STILL)
     seen = Visit(context.new_page(), shown.address)
     seen.watch()
     return seen

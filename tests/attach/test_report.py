@@ -78,7 +78,7 @@ def test_a_report_is_about_ten_lines() -> None:
         "by the model": "num_workers=0 20.0 (18.0–22.0), num_workers=4 80.0 (72.0–88.0), num_workers=6 81.0 "
         "(72.9–89.1) steps/s, in brackets the model's range; it is fitted to this run, and gives 51.0 for the present "
         "setting, which ran at 50.0",
-        "next": "num_workers=4 (1.6 times); then make the line above cheaper, or store what it gives",
+        "next": "num_workers=4 (1.6 times); then make its costliest line cheaper, or store what that gives",
         "note": "a note",
     }
 
@@ -102,7 +102,7 @@ def test_a_report_is_about_ten_lines() -> None:
             "nothing to do 20 % (10–30 %)",
         ),
         ({"pacing": replace(PACE, steps_per_s=Estimate(65, 64, 66, 20))}, "next", "num_workers=4 (1.2 times)"),
-        ({"pacing": replace(PACE, steps_per_s=Estimate(79, 78, 80, 20))}, "next", "make the line above cheaper"),
+        ({"pacing": replace(PACE, steps_per_s=Estimate(79, 78, 80, 20))}, "next", "make its costliest line cheaper"),
         ({"cause": Cause("step", "step", {})}, "held back by", "the step itself (40 % of the time)"),
         ({"cause": Cause("checkpoint", "checkpoint", {})}, "next", "save less often"),
         ({"cause": Cause("waiting", "threads", BUSY)}, "next", "one thread a worker"),

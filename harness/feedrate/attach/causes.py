@@ -63,7 +63,7 @@ WAITING: Mapping[str, Waiting] = {
         "storage or network is slow",
         "more workers, or fewer requests (shards, LMDB), or faster storage",
     ),
-    "computing": Waiting("preparing samples is slow", "make the line above cheaper, or store what it gives"),
+    "computing": Waiting("preparing samples is slow", "make its costliest line cheaper, or store what that gives"),
     "order": Waiting(
         "batches lie ready behind a slow one",
         "raise prefetch_factor, so that more lie ready; in_order=False where order does not matter",

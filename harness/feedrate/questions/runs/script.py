@@ -50,7 +50,7 @@ def section(view: RunView) -> dict[str, Any] | None:
         return found | {"answer": answer, "rows": (), "predictions": (), "basis": ""}
     said = dict(report["said"])
     answer = f"{name} is held back by {said['held back by']}."
-    helps = said.get("next", "").replace("line above", "line below")  # which stands above it on a terminal
+    helps = said.get("next", "")
     return found | {
         "answer": f"{answer} What would help: {helps}." if helps else answer,
         "facts": [(about.capitalize() or "Script", text) for about, text in report["said"] if about not in _ELSEWHERE],
