@@ -240,6 +240,8 @@ def test_a_line_is_charged_to_the_row_in_which_it_ran(tmp_path: Path) -> None:
     assert blame.row(stack(6, ("save", f"{torch}serialization.py"))) == "checkpoint"
     assert blame.row(stack(8)) == blame.row(stack(7, ("_Iter.__next__", data))) == "evaluation"
     assert blame.row(stack(9, ("report", file))) == "between_epochs"
+    (tmp_path / "collect.py").write_text("gc.collect()\n")
+    assert blame.row(stack(9, ("collect", str(tmp_path / "collect.py")))) == "garbage"
     assert blame.row(stack(3, ("_Iter.__next__", data), ("_Iter._next_index", data))) == "sampler"
     assert blame.row(stack(3, ("_Iter.__next__", data), ("Connection.poll", "/x/connection.py"))) == ""
     assert blame.row(stack(3, ("_Iter.__next__", data), ("rebuild", "/x/reductions.py"))) == "receiving"

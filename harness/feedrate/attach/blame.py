@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from linecache import getline
 from pathlib import Path
 
 from feedrate.attach.account import Account
@@ -154,7 +155,7 @@ class Blame:
 
 
 def stamped(frames: Sequence[Frame]) -> str | None:
-    """Tell the row of a main thread that is within PyTorch: empty where it waits for a batch, None elsewhere."""
+    """Tell the row of a main thread within PyTorch or Python itself: empty where it waits for a batch, else None."""
     inside = next((at for at, frame in enumerate(frames) if _DATALOADER.search(frame.file)), None)
     if inside is not None:
         below = frames[inside:]
@@ -169,7 +170,7 @@ def stamped(frames: Sequence[Frame]) -> str | None:
     for row, file, name in _MARKS:
         if any(file.search(frame.file) and name in ("", _plain(frame.name)) for frame in frames):
             return row
-    return None
+    return "garbage" if frames and "gc.collect(" in getline(frames[-1].file, frames[-1].line) else None
 
 
 def below(stack: Stack, row: str) -> Stack:

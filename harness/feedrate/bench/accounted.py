@@ -121,12 +121,11 @@ def judge(scripts: Sequence[AccountedScript]) -> Iterator[Figure]:
     yield Figure(
         "rows of the account add up to the wall clock", "within 1 %", f"at worst {100 * rest:.2f} %", rest <= 0.01
     )
+    largest = [script.largest in _largest(script) for script in scripts]
+    causes = [script.cause in _causes(script) for script in scripts if _causes(script)]
     for what, right in (
-        (
-            "the largest row of the account is the one that was planted",
-            [script.largest in _largest(script) for script in scripts],
-        ),
-        ("what a script is held back by is what was planted", [script.cause in _causes(script) for script in scripts]),
+        ("the largest row of the account is the one that was planted", largest),
+        ("what can go and was planted is what holds the script back", causes),
     ):
         met = sum(right) >= OFTEN * len(right)
         yield Figure(what, f"in {100 * OFTEN:g} % of the scripts", f"{sum(right)} of {len(right)}", met)
@@ -155,6 +154,6 @@ def _largest(script: AccountedScript, among: Sequence[str] = ()) -> set[str]:
 
 
 def _causes(script: AccountedScript) -> set[str]:
-    """What may be named: of rows that can go the largest, else the step."""
+    """What may be named: of the planted rows that can go the largest; none where only the step is planted."""
     removable = [row for row in script.rows if row not in STEP]
-    return _largest(script, removable) if removable else {"step"}
+    return _largest(script, removable) if removable else set()

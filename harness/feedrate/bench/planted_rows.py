@@ -144,7 +144,7 @@ def train() -> float:
     validation = torch.utils.data.TensorDataset(torch.zeros(64, 16))
     garbage: list[list[Any]] = [[] for _ in range(int(OBJECTS * options.plan.get("garbage", 0)))]
     begun = time.perf_counter()
-    for _epoch in range(options.epochs):
+    for number in range(options.epochs):
         epoch(loader, net, optimizer)
         if "evaluation" in options.plan:
             with clock(rows, "evaluation"):
@@ -155,6 +155,8 @@ def train() -> float:
         if "checkpoint" in options.plan:
             with clock(rows, "checkpoint"):
                 torch.save(net.state_dict(), Disk())
+        if number == options.epochs - 1:  # what follows the last loop is no part of the training
+            break
         if garbage:
             with clock(rows, "garbage"):
                 for _ in range(COLLECTED):
@@ -183,8 +185,9 @@ def epoch(loader: DataLoader[Any], net: torch.nn.Module, optimizer: torch.optim.
             loss.backward()
         with clock(rows, "optimizer"):
             optimizer.step()
-        with clock(rows, "between_steps"), clock(lines, "between_steps"):
-            cost["between_steps"]()  # between_steps
+        with clock(rows, "between_steps"):
+            with clock(lines, "between_steps"):
+                cost["between_steps"]()  # between_steps
             del batch  # else its tensors go while the next batch comes
         asked = time.perf_counter()
     rows["starting"] += time.perf_counter() - asked
