@@ -47,7 +47,7 @@ def test_rows_are_planted_alone_and_together() -> None:
     ],
 )
 def test_what_is_off_misses_its_target(off: dict[str, Any], missed: list[int]) -> None:
-    """One script of ten, and no other target; of rows as large either is right; where the step is planted, nothing that can go is."""
+    """One script of ten that is off, and no other target; of two rows as large either is right."""
     figures = list(accounted.judge([*[script()] * 9, script(**off)]))
     assert [place for place, figure in enumerate(figures) if not figure.met] == missed
 
