@@ -89,7 +89,7 @@ def reference_of_gpu(
 @commands.command()
 def bench(
     only: Annotated[
-        str, typer.Option(help="Sections, by commas: speed, accuracy, scripts, tuning, calibration, site.")
+        str, typer.Option(help="Sections, by commas: speed, accuracy, scripts, account, tuning, calibration, site.")
     ] = "",
     results: Results = RESULTS,
 ) -> None:
