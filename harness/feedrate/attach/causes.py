@@ -141,7 +141,8 @@ def name(loader: Loader, pace: Pacing, account: Account, cores: float) -> Cause:
         account: of its process.
         cores: cores that the process and its workers may use.
     """
-    numbers = loop.activity(loader, loop.whole_steps(loader), cores)
+    steps = loop.whole_steps(loader)
+    numbers = loop.activity(loader, steps, cores)
     removable = [row for row in account.rows if row not in (*STEP, *ONCE)]
     order = sorted(removable, key=lambda row: -account.rows[row])
     looped = account.wall_ns * (1 - account.share(*ONCE))
@@ -152,7 +153,7 @@ def name(loader: Loader, pace: Pacing, account: Account, cores: float) -> Cause:
     beside = next((other for other in order[1:2] if account.rows[other] >= NEAR * account.rows[row]), "")
     if row != "waiting":
         return Cause(row, row, numbers, beside=beside)
-    waited = waits.split(loader, loop.whole_steps(loader))
+    waited = waits.split(loader, steps)
     return Cause(row, _reason(loader, numbers, waited), numbers, waited, beside)
 
 

@@ -141,6 +141,21 @@ def _ready(steps: pd.DataFrame) -> pd.DataFrame:
     return steps[steps["prepared_ended_ns"] < steps["begun_ns"]]
 
 
+def all_threads_ns(batches: pd.DataFrame) -> pd.Series[float]:
+    """CPU time that preparing each batch took, of all threads of its process."""
+    return batches[["process_cpu_ns", "cpu_ns"]].max(axis=1).astype(float)
+
+
+def preparing(batches: pd.DataFrame) -> pd.DataFrame:
+    """Split the time that preparing each batch took: ``preparing`` in all, ``computing``, ``queued``, ``waiting``."""
+    took = (batches["ended_ns"] - batches["begun_ns"]).astype(float)
+    computing = np.minimum(all_threads_ns(batches), took)
+    queued = np.minimum(batches["queued_ns"], took - computing)
+    return pd.DataFrame(
+        {"preparing": took, "computing": computing, "queued": queued, "waiting": took - computing - queued}
+    )
+
+
 def activity(loader: Loader, steps: pd.DataFrame, cores: float) -> dict[str, float]:
     """Say what those did who prepare batches, while some steps ran.
 
@@ -151,17 +166,8 @@ def activity(loader: Loader, steps: pd.DataFrame, cores: float) -> dict[str, flo
     batches = loader.batches
     batches = batches[batches["ended_ns"].between(steps["begun_ns"].min(), steps["ended_ns"].max())]
     span = float(steps["wall_ns"].sum()) * max(1, workers_of(loader))
-    took = (batches["ended_ns"] - batches["begun_ns"]).astype(float)
-    whole = np.maximum(batches["process_cpu_ns"], batches["cpu_ns"]).astype(float)
-    computing = np.minimum(whole, took)
-    queued = np.minimum(batches["queued_ns"], took - computing)
-    sums = {
-        "preparing": took.sum(),
-        "computing": computing.sum(),
-        "queued": queued.sum(),
-        "waiting": (took - computing - queued).sum(),
-        "collating": batches["collate_ns"].sum(),
-    }
+    whole = all_threads_ns(batches)
+    sums = dict(preparing(batches).sum()) | {"collating": batches["collate_ns"].sum()}
     if not workers_of(loader) and len(batches):  # of short steps only some were recorded
         sums = {name: value * len(steps) / len(batches) for name, value in sums.items()}
     main = np.nan_to_num((steps["wait_cpu_ns"] + steps["step_cpu_ns"]).mean()) * len(steps)

@@ -101,9 +101,9 @@ def _around(loader: Loader, processes: Sequence[Process]) -> Iterator[dict[str, 
     """What every process did around a typical and around a slow step."""
     steps = loop.whole_steps(loader).reset_index(drop=True)
     walls = steps["wall_ns"].to_numpy(np.float64)
-    first = min(int(one.records[:, 1].min()) for one in processes if len(one.records))
-    shown = [event for event in trace.events(processes) if event["ph"] == "X"]
-    names = {event["pid"]: event["args"]["name"] for event in trace.events(processes) if event["ph"] == "M"}
+    first, events = trace.first_ns(processes), list(trace.events(processes))
+    shown = [event for event in events if event["ph"] == "X"]
+    names = {event["pid"]: event["args"]["name"] for event in events if event["ph"] == "M"}
     for name, of in (("A typical step", 0.5), ("A slow step", _SLOW)):
         place = int(np.abs(walls - np.quantile(walls, of)).argmin())
         part = steps.iloc[max(0, place - _AROUND) : place + _AROUND + 1]

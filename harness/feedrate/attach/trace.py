@@ -53,7 +53,7 @@ _KINDS: Mapping[int, _Kind] = {
 
 def events(processes: Sequence[Process]) -> Iterator[dict[str, Any]]:
     """Give the trace's events: complete ones, and the names of processes and tracks."""
-    first = min((int(one.records[:, 1].min()) for one in processes if len(one.records)), default=0)
+    first = first_ns(processes)
     for process in processes:
         yield from _named(process)
         for row in process.records.tolist():
@@ -68,6 +68,11 @@ def events(processes: Sequence[Process]) -> Iterator[dict[str, Any]]:
                     "dur": (row[2] - row[1]) / 1e3,
                     "args": {name: row[column] for name, column in kind.fields.items()},
                 }
+
+
+def first_ns(processes: Sequence[Process]) -> int:
+    """When the first record of some processes began, which is the trace's zero; 0 without records."""
+    return min((int(one.records[:, 1].min()) for one in processes if len(one.records)), default=0)
 
 
 def _named(process: Process) -> Iterator[dict[str, Any]]:

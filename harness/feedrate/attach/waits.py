@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from feedrate.attach.account import Covered
+from feedrate.attach.loop import preparing
 from feedrate.attach.records import Loader, Records
 
 KINDS: Mapping[str, str] = {
@@ -33,13 +34,11 @@ class _Work:
 
     def __init__(self, batches: pd.DataFrame) -> None:
         rows = batches.sort_values("begun_ns")
-        took = (rows["ended_ns"] - rows["begun_ns"]).astype(float)
+        took, computing, queued, reading = (column for _, column in preparing(rows).items())
         collating = np.minimum(rows["collate_ns"], took)
-        computing = np.minimum(np.maximum(rows["process_cpu_ns"], rows["cpu_ns"]), took)
-        queued = np.minimum(rows["queued_ns"], took - computing)
-        reading = took - computing - queued
-        computing, over = np.maximum(0, computing - collating), np.maximum(0, collating - computing)
-        spent = np.array([np.maximum(0, reading - over), computing, queued, collating], np.float64)
+        other_computing = np.maximum(0, computing - collating)
+        asleep = np.maximum(0, collating - computing)  # a collation that waits
+        spent = np.array([np.maximum(0, reading - asleep), other_computing, queued, collating], np.float64)
         spent *= took.to_numpy() / np.maximum(1.0, spent.sum(axis=0))
         ends = rows[["begun_ns", "ended_ns"]].to_numpy().ravel()
         self._moments = np.maximum.accumulate(ends)

@@ -19,8 +19,7 @@ from rich.progress import track
 from feedrate.attach.account import STEP
 from feedrate.attach.causes import ONCE
 from feedrate.attach.report import Report
-from feedrate.attach.run import run
-from feedrate.bench.scripts import OFTEN, hashes_per_ms
+from feedrate.bench.scripts import OFTEN, watched, words_of
 from feedrate.bench.session import Figure, Session
 from feedrate.schema.errors import TrialError
 from feedrate.store.bench_record import AccountedScript, Told
@@ -79,12 +78,9 @@ def measure(session: Session) -> Iterator[Figure]:
 def watch(script: Path, plan: Mapping[str, float], computes: bool, **options: object) -> AccountedScript:
     """Run a planted script below feedrate, and put what both say side by side."""
     out, workers = script.with_suffix(".json"), 0 if "here" in plan else 2
-    given = {"plan": json.dumps(plan), "workers": workers, "per-ms": hashes_per_ms(), "out": out, **options}
-    words = [word for name, value in given.items() for word in (f"--{name}", str(value))]
-    ended = run([sys.executable, "-W", "ignore", str(script), *words, *(["--computes"] if computes else [])])
-    if ended.returncode:
-        raise TrialError(f"bench: a planted script ended with status {ended.returncode}")
-    clock, report = json.loads(out.read_text(encoding="utf-8")), ended.report
+    given = {"plan": json.dumps(plan), "workers": workers, "out": out, **({"computes": True} if computes else {})}
+    report = watched([sys.executable, "-W", "ignore", str(script), *words_of(**given, **options)])
+    clock = json.loads(out.read_text(encoding="utf-8"))
     if report.account is None or report.cause is None:
         raise TrialError(f"bench: feedrate run measured nothing of {dict(plan)}: {'; '.join(report.notes)}")
     rows = report.account.rows

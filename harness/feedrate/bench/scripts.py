@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from rich.progress import track
 
+from feedrate.attach.report import Report
 from feedrate.attach.run import run
 from feedrate.bench.session import Figure, Session, judge_ratio, run_planted
 from feedrate.schema.errors import TrialError
@@ -84,6 +85,22 @@ def hashes_per_ms() -> int:
     return round(10 / min(timeit.repeat(compute, timer=time.thread_time, number=1, repeat=20)))
 
 
+def words_of(**options: object) -> list[str]:
+    """Options of a planted script as they are typed; what is True is a flag."""
+    given = {"per-ms": hashes_per_ms(), **options}
+    return list(chain.from_iterable((f"--{k}", *([] if v is True else [str(v)])) for k, v in given.items()))
+
+
+def watched(command: Sequence[str]) -> Report:
+    """Run a planted script below feedrate, and give the report; one that was interrupted interrupts the bench."""
+    ended = run(command)
+    if ended.returncode in (-signal.SIGINT, -signal.SIGTERM):
+        raise KeyboardInterrupt
+    if ended.returncode:
+        raise TrialError(f"bench: a planted script ended with status {ended.returncode}")
+    return ended.report
+
+
 class Planted:
     """The planted script, copied to where nothing shadows the standard library."""
 
@@ -95,8 +112,7 @@ class Planted:
 
     def options(self, **options: object) -> list[str]:
         """Options of the script; what is True is a flag."""
-        given = {"per-ms": hashes_per_ms(), "out": self._out, **options}
-        return list(chain.from_iterable((f"--{k}", *([] if v is True else [str(v)])) for k, v in given.items()))
+        return words_of(out=self._out, **options)
 
     def command(self, **options: object) -> list[str]:
         """How the script is started."""
@@ -131,16 +147,13 @@ def measure(session: Session) -> Iterator[Figure]:
 def watch(planted: Planted, costs: Costs, workers: int, method: str, **options: object) -> WatchedScript:
     """Run a planted script below feedrate, and put what both say side by side."""
     started = {"method": method} if workers else {}
-    ended = run(planted.command(**{**costs.options, "workers": workers, "steps": STEPS[workers], **started, **options}))
-    if ended.returncode in (-signal.SIGINT, -signal.SIGTERM):
-        raise KeyboardInterrupt
-    if ended.returncode:
-        raise TrialError(f"bench: a planted script ended with status {ended.returncode}")
-    clock, pacing = {name: np.array(seconds) for name, seconds in planted.written().items()}, ended.report.pacing
-    if pacing is None or ended.report.predictions is None:
-        raise TrialError(f"bench: feedrate run measured nothing of {costs.label}: {'; '.join(ended.report.notes)}")
+    given = {**costs.options, "workers": workers, "steps": STEPS[workers], **started, **options}
+    report = watched(planted.command(**given))
+    clock, pacing = {name: np.array(seconds) for name, seconds in planted.written().items()}, report.pacing
+    if pacing is None or report.predictions is None:
+        raise TrialError(f"bench: feedrate run measured nothing of {costs.label}: {'; '.join(report.notes)}")
     last = {name: float(seconds[-pacing.steps :].sum()) for name, seconds in clock.items()}
-    lines = ended.report.preparing
+    lines = report.preparing
     return WatchedScript(
         costs=costs.label,
         num_workers=workers,
@@ -153,7 +166,7 @@ def watch(planted: Planted, costs: Costs, workers: int, method: str, **options: 
         hot_first=bool(lines) and lines[0].line == planted.hot_line,
         hot_share=sum(line.share for line in lines if line.line == planted.hot_line),
         script_hot_share=float(clock["hot"].sum() / clock["prepared"].sum()),
-        predicted={other.num_workers: other.steps_per_s.value for other in ended.report.predictions.others},
+        predicted={other.num_workers: other.steps_per_s.value for other in report.predictions.others},
     )
 
 

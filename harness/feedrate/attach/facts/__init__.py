@@ -63,6 +63,11 @@ class Evidence:
         """Worker processes of the loader; 0 where batches are prepared in the training process."""
         return int(self.loader.settings.get("num_workers") or 0)
 
+    @property
+    def stock(self) -> int:
+        """Batches that workers may prepare before they are asked for."""
+        return self.num_workers * int(self.loader.settings.get("prefetch_factor") or 0)
+
 
 def evidence(
     loader: Loader,

@@ -11,7 +11,7 @@ WORTH = 0.02
 
 
 def check(evidence: Evidence) -> Fact | None:
-    """The order of batches costs a share of the time, and is not all that is said of the waits."""
+    """The order of batches costs a share of the time that is worth a line."""
     share = evidence.account.share("waiting") * evidence.waits.get("order", 0.0)
     if share < WORTH:
         return None

@@ -12,11 +12,10 @@ FULL = 0.5
 
 def check(evidence: Evidence) -> Fact | None:
     """Workers × prefetch_factor batches take more than half of it."""
-    stock = evidence.num_workers * int(evidence.loader.settings.get("prefetch_factor") or 0)
-    need, size = stock * int(evidence.batch.get("bytes", 0)), evidence.outside.shm_bytes
+    need, size = evidence.stock * int(evidence.batch.get("bytes", 0)), evidence.outside.shm_bytes
     if not size or need <= FULL * size:
         return None
     return Fact(
-        f"batches that wait take up to {decimal(int(need))} of /dev/shm, which has {decimal(int(size))}",
+        f"batches that wait take up to {decimal(need)} of /dev/shm, which has {decimal(size)}",
         "a larger /dev/shm (docker run --shm-size), fewer workers, or a smaller prefetch_factor",
     )

@@ -21,6 +21,6 @@ def check(evidence: Evidence) -> Fact | None:
     if not delivered or read < max(LEAST_BYTES, AGAIN * delivered):
         return None
     return Fact(
-        f"workers read {decimal(int(read))} to deliver {decimal(int(delivered))}",
+        f"workers read {decimal(read)} to deliver {decimal(delivered)}",
         "chunks of one sample, or samples of a chunk one after the other; open a file once, not for each sample",
     )
