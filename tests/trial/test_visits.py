@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import statistics
 import time
 from collections.abc import Callable
 from functools import partial
@@ -17,6 +16,7 @@ import torch
 from beside import tried
 from PIL import Image as PILImage
 from torchvision.io import ImageReadMode, decode_image
+from torchvision.transforms.v2 import functional
 
 from feedrate.formats.decoders import nvjpeg
 from feedrate.loaders import Batch, Fields
@@ -133,22 +133,23 @@ def test_a_device_decodes_what_workers_ship(
 
 
 def bare(paths: list[Path], crops: list[Crop]) -> torch.Tensor:
-    """What a data set of somebody's own does: open, decode, crop, resize, turn; then one tensor of bytes of all."""
+    """What a data set of somebody's own does: decode, crop, resize, turn; then one tensor of bytes of all."""
     batch = torch.empty((len(paths), 3, 224, 224), dtype=torch.uint8)
-    for slot, path, (top, left, height, width, flipped) in zip(batch.numpy(), paths, crops, strict=True):
+    for slot, path, (top, left, height, width, flipped) in zip(batch, paths, crops, strict=True):
         with path.open("rb") as file, PILImage.open(file) as picture:
-            part = picture.convert("RGB").crop((left, top, left + width, top + height))
-        image = part.resize((224, 224), PILImage.Resampling.BILINEAR)
-        if flipped:
-            image = image.transpose(PILImage.Transpose.FLIP_LEFT_RIGHT)
-        slot[:] = np.asarray(image).transpose(2, 0, 1)
+            pixels = torch.as_tensor(np.array(picture.convert("RGB"))).permute(2, 0, 1)
+        image = functional.resize(functional.crop(pixels, top, left, height, width), [224, 224], antialias=True)
+        slot[:] = functional.hflip(image) if flipped else image
     return batch
 
 
 @pytest.mark.slow
 @tried
 def test_the_loader_is_as_fast_as_a_bare_loop(tmp_path: Path) -> None:
-    """Reading, decoding and cropping takes at most 3 % longer than a loop that does nothing else, in turns with it."""
+    """Reading, decoding and cropping takes at most 3 % longer than a loop that does nothing else.
+
+    Both take turns with few images at a time, and the fastest of their turns count: what else runs here slows some.
+    """
     count = 32
     folder = packed(tmp_path, count=count, size=224)
     cell = CELL | {"storage_format": "folder", "patch_size": 224, "n_samples": count, "batch_size": count}
@@ -161,11 +162,15 @@ def test_the_loader_is_as_fast_as_a_bare_loop(tmp_path: Path) -> None:
             crops.append(draw(Random((7 << 64) + index), picture.height, picture.width))
     loaded = collation([dataset[index] for index in range(count)]).fields[0]
     assert (bare(paths, crops).int() - loaded).abs().max() <= 1
-    ratios = []
-    for _ in range(15):
-        begun = time.perf_counter()
-        bare(paths, crops)
-        between = time.perf_counter()
-        collation([dataset[index] for index in range(count)])
-        ratios.append((between - begun) / (time.perf_counter() - between))
-    assert statistics.median(ratios) >= 0.97
+    bare_s, loader_s = [], []
+    for few in (slice(first, first + 4) for first in range(0, count, 4)):
+        turns = []
+        for _ in range(25):
+            begun = time.thread_time()
+            bare(paths[few], crops[few])
+            between = time.thread_time()
+            collation([dataset[index] for index in range(count)[few]])
+            turns.append((between - begun, time.thread_time() - between))
+        bare_s.append(min(bare for bare, _ in turns))
+        loader_s.append(min(loader for _, loader in turns))
+    assert sum(bare_s) / sum(loader_s) >= 0.97
