@@ -124,6 +124,14 @@ def test_the_command_line_explains_itself(arguments: list[str], names: tuple[str
     assert [name for name in names if name not in done.out + done.err] == []
 
 
+@pytest.mark.parametrize("group", [[], ["results"], ["data"]])
+def test_every_command_has_a_line(group: list[str]) -> None:
+    """The lists of commands say of each what it does, and no line is cut."""
+    lines = CliRunner().invoke(cli.app, [*group, "--help"]).output.split("Commands:\n")[1].splitlines()
+    assert lines
+    assert [line for line in lines if line.endswith("...") or not line.endswith(".")] == []
+
+
 def test_what_was_typed_is_what_another_process_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every option, read from the command line and written for another one, comes back as it was."""
     asked = {"profile": "gpu", "matrix": Path("a b.yaml"), "data": Path("/x"), "seed": 7, "tune": True, "nodes": 3}

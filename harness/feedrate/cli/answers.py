@@ -20,7 +20,7 @@ def claims(
     results: Results = RESULTS,
     whole: Annotated[bool, typer.Option("--whole", help="A sentence for every claim, made from its numbers.")] = False,
 ) -> None:
-    """Print what the stored runs say of the sources' claims: a verdict for each, on one machine or several."""
+    """Print what the stored runs say of the sources' claims. Each gets a verdict."""
     from feedrate.questions.claims import terminal as claims_terminal
 
     claims_terminal.show_results(results, Console(), machine or (), whole=whole)
@@ -34,7 +34,7 @@ def compare(
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown, for a report.")] = False,
     whole: Annotated[bool, typer.Option("--all", help="List every cell.")] = False,
 ) -> None:
-    """Compare two machines, or two runs of one: how many times as fast B is, where, and why."""
+    """Compare two machines, or two runs of one. Says how many times as fast B is, where, and why."""
     from feedrate.questions.compare import comparison
     from feedrate.questions.compare import terminal as compare_terminal
 
@@ -50,7 +50,7 @@ def nodes(
     sweep: Annotated[str, typer.Argument(metavar="SWEEP", help="What its runs call it; by default the newest.")] = "",
     results: Results = RESULTS,
 ) -> None:
-    """Say whether a cluster's nodes are alike, and which stands out; of a sweep together, how many are fed at once."""
+    """Say whether a cluster's nodes are alike, and which stands out. Of a sweep together: how many are fed at once."""
     from feedrate.questions.nodes import sweep as of_nodes
     from feedrate.questions.nodes import terminal as nodes_terminal
     from feedrate.questions.scaling import terminal as scaling_terminal
@@ -64,7 +64,7 @@ def nodes(
 
 @of_results.command()
 def compact(results: Results = RESULTS) -> None:
-    """Put the cells of all runs into results/compact/, for a store of very many; only what is new is opened."""
+    """Put the cells of all runs into results/compact/. For a store of very many runs; only new ones are opened."""
     from feedrate.pages import compact as pages_compact
 
     added = pages_compact.update(results)
@@ -73,7 +73,7 @@ def compact(results: Results = RESULTS) -> None:
 
 @commands.command()
 def site(results: Results = RESULTS, out: Build = BUILD) -> None:
-    """Build the website from all runs under results/ into build/site."""
+    """Build the website from all runs into build/site."""
     from feedrate.site import build as building
 
     index = building.build(results, out)
@@ -87,7 +87,7 @@ def figures(
         Path, typer.Option(parser=path, help="A folder for them; it must be empty or made by this command.")
     ] = BUILD / "figures",
 ) -> None:
-    """Write every figure of the website for papers: SVG, PNG (2×), PDF, CSV, Vega-Lite, and figures.bib for LaTeX."""
+    """Write every figure of the website for papers. SVG, PNG (2×), PDF, CSV, Vega-Lite, and figures.bib for LaTeX."""
     from feedrate.site import build as building
 
     count = len(building.write_figures(results, out))
@@ -98,7 +98,7 @@ def figures(
 
 @commands.command()
 def serve(results: Results = RESULTS, out: Build = BUILD) -> None:
-    """Show the website on this machine, and build it again when results change."""
+    """Show the website, and build it anew as results change."""
     from feedrate.site import build as building
 
     building.serve(results, out)
@@ -106,7 +106,7 @@ def serve(results: Results = RESULTS, out: Build = BUILD) -> None:
 
 @of_results.command()
 def readme(results: Results = RESULTS) -> None:
-    """Put the newest loader run's figure and table, and what all runs found, into README.md."""
+    """Put the newest loader run's figure and table into README.md. And what all runs found."""
     from feedrate.site import readme as writing
 
     Console().print(f"README.md shows run {writing.write(results).manifest.run_id}.")

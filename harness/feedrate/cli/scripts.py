@@ -42,7 +42,7 @@ def run_script(
         typer.Option(parser=results_path, help="Where the run is written; by default with feedrate's runs."),
     ] = None,
 ) -> None:
-    """Run a training script as it is, and say how long it waits for data, in which line, and what would help."""
+    """Run a training script as it is, and say what holds it back. In which line, and what would help."""
     from feedrate.attach import terminal
     from feedrate.store import runs
 
@@ -73,7 +73,7 @@ def tune(
         typer.Option(parser=results_path, help="Where the run is written; by default with feedrate's runs."),
     ] = None,
 ) -> None:
-    """Find the settings of a script's DataLoader that feed it best, and how far from the best they can be."""
+    """Find the DataLoader settings that feed a script best. And how far from the best they can be."""
     from feedrate.attach import space, terminal
     from feedrate.store import runs
 
@@ -87,7 +87,7 @@ def top(
     pid: Annotated[int, typer.Argument(metavar="PID", help="The training process.")],
     seconds: Annotated[float, typer.Option(min=1, help="How long to look.")] = 30.0,
 ) -> None:
-    """Say what holds back a training that already runs, from the stacks of its processes."""
+    """Say what holds back a training that already runs. It reads the stacks of its processes."""
     from feedrate.attach import terminal
 
     terminal.top(pid, seconds, Console())

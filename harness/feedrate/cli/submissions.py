@@ -49,7 +49,7 @@ def validate(
         Path, typer.Option(parser=results_path, help="Where runs lie: those below it must lie in their place.")
     ] = RESULTS,
 ) -> None:
-    """Check result files of others: structure, ranges, identities.
+    """Check result files: structure, ranges, identities.
 
     Files that are refused, and paths that name nothing, say why (exit status 2).
     """
@@ -98,7 +98,7 @@ def submit(
     ] = BUILD,
     results: Results = RESULTS,
 ) -> None:
-    """Publish a run: shows what will be public, asks, then opens a pull request or makes one file to attach."""
+    """Publish a run: shows what will be public, and asks first. Then it opens a pull request or makes one file."""
     publish(run, Console(), results, label, note, out, ask=(lambda _: True) if yes else confirm)
 
 
@@ -197,7 +197,7 @@ def withdraw(
     why: Annotated[str, typer.Option(help="The defect, in a sentence: the run's page gives it.")] = "",
     results: Results = RESULTS,
 ) -> None:
-    """Take back a run that has a defect, never for what it found; its page stays, with the reason."""
+    """Take back a run that has a defect, never for what it found. Its page stays, with the reason."""
     from feedrate.store import marks, runs
 
     file = marks.withdraw(runs.find(run, results).folder, why)
@@ -227,7 +227,7 @@ def tier(
     name: Annotated[str, typer.Argument(metavar="TIER", help="self-reported or reference.")],
     results: Results = RESULTS,
 ) -> None:
-    """Say who vouches for a run (for the maintainers of feedrate)."""
+    """Say who vouches for a run (for feedrate's maintainers)."""
     from feedrate.store import marks, runs
 
     file = marks.set_tier(runs.find(run, results).folder, name)
@@ -240,7 +240,7 @@ def data_release(
     / "release",
     results: Results = RESULTS,
 ) -> None:
-    """Write all runs as one archive with its checksum, and the metadata for a DOI (for the maintainers of feedrate)."""
+    """Write all runs as one archive (for feedrate's maintainers). With its checksum, and the metadata for a DOI."""
     from feedrate.share import release
 
     made = release.make(results, out)

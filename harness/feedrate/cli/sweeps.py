@@ -24,7 +24,7 @@ def plan(
         bool, typer.Option("--axes", help="Print the table of axes: name, default, values, meaning.")
     ] = False,
 ) -> None:
-    """Print what the matrix expands to on this machine, and run nothing."""
+    """Print what the matrix expands to here, and run nothing."""
     from feedrate.plan import request
 
     if axes:
@@ -36,7 +36,7 @@ def plan(
 @commands.command()
 @takes(*OPTIONS)
 def sweep(options: SweepOptions) -> None:
-    """Measure what the matrix asks for; results go to results/MACHINE/RUN/."""
+    """Measure what the matrix asks for. Results go to results/MACHINE/RUN/."""
     from feedrate.machine import packages
     from feedrate.plan import request
     from feedrate.store import remote
@@ -79,7 +79,7 @@ def reference_of_gpu(
         str, typer.Option(help="Only this: probe, tests, reference, transfer or hook; each fits 10 minutes.")
     ] = "",
 ) -> None:
-    """Look at a GPU, test the CUDA paths, sweep the profiles gpu and transfer, and watch a script."""
+    """Test a GPU, sweep the GPU profiles, and watch a script. The profiles are gpu and transfer."""
     from feedrate.cli import gpu_reference
 
     end_like_ctrl_c(signal.SIGTERM, signal.SIGHUP)
@@ -93,7 +93,7 @@ def bench(
     ] = "",
     results: Results = RESULTS,
 ) -> None:
-    """Measure what feedrate promises of itself, and write it under results/MACHINE/bench/."""
+    """Measure what feedrate promises of itself. Figures go to results/MACHINE/bench/."""
     from feedrate.bench import runner
 
     end_like_ctrl_c(signal.SIGTERM)
@@ -109,7 +109,7 @@ def div2k(
     ] = None,
     data_root: DataRoot = DATA_ROOT,
 ) -> None:
-    """Download the photographs of DIV2K and cut them into sub-images; goes on where it was interrupted."""
+    """Download the photographs of DIV2K, and cut them. It goes on where it was interrupted."""
     from feedrate.downloads import div2k as fetching
 
     end_like_ctrl_c(signal.SIGTERM)
@@ -118,7 +118,7 @@ def div2k(
 
 @of_data.command()
 def pets(data_root: DataRoot = DATA_ROOT) -> None:
-    """Download the Oxford-IIIT Pets; goes on where it was interrupted."""
+    """Download the Oxford-IIIT Pets. It goes on where it was interrupted."""
     from feedrate.downloads import pets as fetching
 
     end_like_ctrl_c(signal.SIGTERM)
