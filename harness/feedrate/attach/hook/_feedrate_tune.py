@@ -35,104 +35,106 @@ ASKED_EVERY_NS, ASKED_STEPS = 1_500_000_000, 12
 """How often, and after how many steps, it is asked whether a loader is the one to tune."""
 
 
-class Trial:
-    """One setting and what it took, summed over the iterators that it needs."""
+class Pass:
+    """One pass over a trial's loader.
 
-    def __init__(
-        self,
-        number: int,
-        settings: dict[str, Any],
-        warm_steps: int,
-        warmup_ns: int,
-        window_ns: int,
-        least_steps: int,
-        whole: bool,
-        follows: bool = False,
-    ) -> None:
-        self.number, self.settings, self.follows = number, settings, follows
-        self.warm_steps, self.warmup_ns, self.window_ns, self.least_steps = (
-            warm_steps,
-            warmup_ns,
-            window_ns,
-            least_steps,
-        )
-        self.turn = max(1, int(settings.get("num_workers") or 0))
-        self.wall, self.steps, self.bytes, self.foreign = 0, 0, 0, 0
-        self.starts: list[int] = []
-        """How long each iterator took to its first batch."""
+    =========  ==========================  ==============================  ==========================================
+    state      a batch is asked for        it came                         the loader ends
+    =========  ==========================  ==============================  ==========================================
+    starting                               warming; of whole epochs timed  there is nothing to train on
+    warming    timed, once it is warm                                      the trial becomes one of whole epochs
+    timed      the window may be full                                      the window goes on in the next pass
+    =========  ==========================  ==============================  ==========================================
+    """
+
+    def __init__(self, made: int) -> None:
+        self.state = "starting"
+        self.made, self.asked, self.taken = made, made, 0
+        """When it began, when its last batch was asked for, and batches that came."""
+        self.timed_from, self.untimed = 0, 0
+        """When it became timed, and after how many batches."""
+        self.iterator: Any = None
+
+    def time_from(self, moment: int) -> None:
+        """Become timed: what was before does not count."""
+        self.state, self.timed_from, self.untimed = "timed", moment, self.taken
+
+
+class Window:
+    """What a trial took: sums over the timed stretches of its passes."""
+
+    def __init__(self) -> None:
+        self.wall_ns, self.steps, self.begun_ns, self.ended_ns = 0, 0, 0, 0
+        self.starts_ns: list[int] = []
+        """How long each pass took to its first batch."""
         self.iterators: list[int] = []
-        self.first, self.last, self.whole = 0, 0, whole
-        """Begin and end of the window; whether it holds whole epochs, starts included."""
-        self.inner: Any = None
-        """The iterator at hand."""
-        self.cpu: int | None = 0
-        """CPU time of this process and its workers in the window, in ns; None where a worker had gone."""
-        self.made, self.taken, self.begun, self.base, self.asked = 0, 0, 0, 0, 0
-        """Of the iterator at hand: when it was made, batches that came; when the window goes on, and after how many of
-        them; when the last one was asked for."""
+        self.bytes, self.foreign = 0, 0
+        """Of a batch; and steps over other loaders meanwhile."""
+        self.cpu_ns: int | None = 0
+        """CPU time of this process and its workers; None where a worker had gone."""
 
-    def start(self, made: int) -> None:
-        """Begin an iterator."""
-        self.made, self.taken, self.begun, self.base = made, 0, 0, 0
 
-    def over(self, asked: int) -> bool:
+class Trial:
+    """One setting and what it took."""
+
+    def __init__(self, asked: dict[str, Any]) -> None:
+        self.asked, self.settings, self.follows = asked, asked["settings"], asked.get("follows", False)
+        self.whole = asked["whole"]
+        """Whether the window holds whole epochs, starts included."""
+        self.window, self.within = Window(), Pass(0)
+
+    def ask(self, moment: int) -> bool:
         """Note that a batch is asked for; whether the window is full."""
-        self.asked = asked
+        within, window = self.within, self.window
+        within.asked = moment
         if self.follows:
             return TUNER.moved_on()
-        if self.begun:
-            wall, steps = self.wall + asked - self.begun, self.taken - self.base
-            late = wall >= LATE * self.window_ns
-            return self.full(wall, self.steps + steps) and (late or (steps % self.turn == 0 and not self.whole))
-        if self.taken >= self.warm_steps and (asked - self.made >= self.warmup_ns or self.starts[1:]):
-            self.begun, self.base = asked, self.taken
-            self.cpu = plus(self.cpu, cpu_ns(self.inner), -1)
-            self.first, self.foreign = self.first or asked, 0 if not self.steps else self.foreign
+        if within.state == "timed":
+            wall_ns, steps = window.wall_ns + moment - within.timed_from, within.taken - within.untimed
+            late = wall_ns >= LATE * self.asked["window_ns"]
+            even = not self.whole and steps % max(1, int(self.settings.get("num_workers") or 0)) == 0
+            return self.full(wall_ns, window.steps + steps) and (late or even)
+        # Behind the first pass the page cache and the processor are warm.
+        warm = moment - within.made >= self.asked["warmup_ns"] or window.starts_ns[1:]
+        if warm and within.taken >= self.asked["warm_steps"]:
+            within.time_from(moment)
+            window.cpu_ns = plus(window.cpu_ns, cpu_ns(within.iterator), -1)
+            window.begun_ns = window.begun_ns or moment
+            window.foreign = window.foreign if window.steps else 0
         return False
 
-    def full(self, wall: int, steps: int) -> bool:
+    def full(self, wall_ns: int, steps: int) -> bool:
         """Whether so much is enough for a window."""
-        return wall >= self.window_ns and steps >= self.least_steps
+        return bool(wall_ns >= self.asked["window_ns"] and steps >= self.asked["least_steps"])
 
-    def came(self, got: int, data: Any, iterator: Any) -> None:
+    def came(self, moment: int, data: Any, iterator: Any) -> None:
         """Note that a batch came."""
-        self.taken += 1
-        if self.taken == 1:
-            self.inner = iterator
-            loop = getattr(iterator, "_feedrate_loop", None)
-            self.iterators.append(getattr(loop, "iterator", -1))
-            self.starts.append(got - self.made)
-            self.bytes = self.bytes or size_of(data)
+        within, window = self.within, self.window
+        if within.state == "starting":
+            within.state, within.iterator = "warming", iterator
+            window.iterators.append(getattr(getattr(iterator, "_feedrate_loop", None), "iterator", -1))
+            window.starts_ns.append(moment - within.made)
+            window.bytes = window.bytes or size_of(data)
             if self.whole:
-                self.begun, self.base = self.made, 0
-                self.first = self.first or self.made
+                within.time_from(within.made)
+                window.begun_ns = window.begun_ns or within.made
+        within.taken += 1
 
-    def pause(self, ended: int, steps: int) -> None:
-        """End an iterator: its last whole step ended then, after so many batches."""
-        if self.begun:
-            self.wall += ended - self.begun
-            self.cpu = None if self.whole else plus(self.cpu, cpu_ns(self.inner))
-            self.steps += steps - self.base
-            self.last = ended
+    def pause(self, moment: int, steps: int) -> None:
+        """End a pass: its last whole step ended then, after so many batches."""
+        within, window = self.within, self.window
+        if within.state == "timed":
+            window.wall_ns += moment - within.timed_from
+            window.cpu_ns = None if self.whole else plus(window.cpu_ns, cpu_ns(within.iterator))
+            window.steps += steps - within.untimed
+            window.ended_ns = moment
         elif steps:
             self.whole = True
-        self.begun = 0
+        within.state = "ended"
 
     def told(self) -> dict[str, Any]:
         """What is sent when the window is full, or an iterator failed."""
-        return {
-            "wall_ns": self.wall,
-            "steps": self.steps,
-            "starts_ns": self.starts,
-            "bytes": self.bytes,
-            "begun_ns": self.first,
-            "ended_ns": self.last,
-            "whole": self.whole,
-            "foreign": self.foreign,
-            "cpu_ns": self.cpu,
-            "iterators": self.iterators,
-            "non_blocking": TUNER.non_blocking,
-        }
+        return {**vars(self.window), "whole": self.whole, "non_blocking": TUNER.non_blocking}
 
 
 def cpu_ns(iterator: Any) -> int | None:
@@ -195,7 +197,7 @@ class Tuner:
         answer = self.ask("loader", made=made, settings=settings(loader), any=EVERY_LOADER, **facts(loader))
         if answer["do"] != "trial":
             return False
-        self.target, self.trial = place(loader), trial_of(answer)
+        self.target, self.trial = place(loader), Trial(answer)
         if (torch := __import__("torch")).cuda.is_initialized():
             patch_copies(torch)
         self.moved_on()
@@ -210,9 +212,9 @@ class Tuner:
         """Tell of the trial that has ended, and take the next."""
         if (trial := self.trial) is not None and trial.follows and not error:
             with open(f"{SOCKET}.json", encoding="utf-8") as file:
-                self.trial = trial_of(json.load(file) | {"follows": True})
+                self.trial = Trial({**json.load(file), "follows": True})
         elif trial is not None:
-            self.trial = trial_of(self.ask("trial", number=trial.number, error=error, **trial.told()))
+            self.trial = Trial(self.ask("trial", number=trial.asked["number"], error=error, **trial.told()))
             self.moved_on()
         self.loader = None
 
@@ -223,11 +225,6 @@ TUNER = Tuner()
 def place(loader: Any) -> list[list[Any]]:
     """Where a loader was made."""
     return [list(each) for each in loader.__dict__.get("_feedrate_made", [])[:1]]
-
-
-def trial_of(answer: dict[str, Any]) -> Trial:
-    """The trial that an answer asks for."""
-    return Trial(**{name: value for name, value in answer.items() if name != "do"})
 
 
 class Tuned:
@@ -253,8 +250,8 @@ class Tuned:
 
     def _feedrate_pause(self) -> None:
         """Note that the script begins another iterator within a trial."""
-        if self._feedrate_tuned() and (trial := TUNER.trial) is not None and trial.taken:
-            trial.pause(trial.asked, trial.taken - 1)
+        if self._feedrate_tuned() and (trial := TUNER.trial) is not None and trial.within.taken:
+            trial.pause(trial.within.asked, trial.within.taken - 1)
 
     def _feedrate_tuned(self) -> bool:
         return TUNER.target is not None and place(self._feedrate_loader) == TUNER.target
@@ -269,7 +266,7 @@ class Tuned:
         try:
             if TUNER.loader is None:
                 TUNER.loader = like(self._feedrate_loader, self._feedrate_trial.settings)
-            self._feedrate_trial.start(made)
+            self._feedrate_trial.within = Pass(made)
             self._feedrate_inner = iter(TUNER.loader)
         except Exception as error:  # noqa: BLE001 - workers that cannot be started
             self._feedrate_failed(self._feedrate_trial, error)
@@ -301,8 +298,8 @@ class Tuned:
         if trial is not TUNER.trial:  # another iterator over the same loader has gone on
             self._feedrate_close()
             self._feedrate_begin()
-        elif trial.over(asked):
-            trial.pause(asked, trial.taken)
+        elif trial.ask(asked):
+            trial.pause(asked, trial.within.taken)
             TUNER.following()  # workers still live: what memory they have is looked at meanwhile
             self._feedrate_close()
             self._feedrate_begin()
@@ -316,10 +313,10 @@ class Tuned:
         try:
             data = next(self._feedrate_inner)
         except StopIteration:
-            if not trial.taken:  # there is nothing to train on
+            if trial.within.state == "starting":  # there is nothing to train on
                 raise
-            trial.pause(asked, trial.taken)
-            if trial.whole and not trial.follows and trial.full(trial.wall, trial.steps):
+            trial.pause(asked, trial.within.taken)
+            if trial.whole and not trial.follows and trial.full(trial.window.wall_ns, trial.window.steps):
                 TUNER.following()
                 self._feedrate_close()
             self._feedrate_begin()
@@ -342,7 +339,7 @@ class Tuned:
                     self._feedrate_begin()
                     return next(self)
         elif TUNER.trial is not None:
-            TUNER.trial.foreign += 1
+            TUNER.trial.window.foreign += 1
         return next(self._feedrate_inner)
 
     def __len__(self) -> int:
