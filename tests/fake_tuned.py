@@ -10,7 +10,7 @@ from unittest.mock import patch
 import fake_kind
 import fake_script
 
-from feedrate.attach import loop, rows, space, tune_report
+from feedrate.attach import loop, predictions, rows, space, tune_report
 from feedrate.attach.run import Ended
 from feedrate.attach.space import Setting
 from feedrate.attach.trials import Trial, Window
@@ -85,7 +85,7 @@ def _tried(search: Search, tuning: Tuning, block: int, setting: Setting) -> Ende
     tried = Trial(block, setting, error="OSError: too many open files at /home/somebody", ended_ns=end)
     if workers != search.fails:
         inside = loop.whole_steps(loader, (begun, end))
-        fit = loop.fit(loader, inside, CORES)
+        fit = predictions.fit(loader, inside, CORES)
         wall = int((inside["ended_ns"] - inside["begun_ns"]).sum())
         told = {"wall_ns": wall, "steps": len(inside), "starts_ns": [30 * fake_script.MS], "bytes": 2**20}
         told |= {"begun_ns": begun, "ended_ns": end, "whole": False, "foreign": False}

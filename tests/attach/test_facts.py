@@ -115,3 +115,4 @@ def test_every_fact_is_tried_and_none_is_told_of_a_plain_loader() -> None:
     assert facts.every(NOTHING) == ()
     assert facts.every(replace(evidence(iterable=True), workers=[[worker(1)], []])) == ()
     assert facts.every(replace(NOTHING, passes=[], workers=[], batch={})) == ()
+    assert facts.every(replace(FACTS["costly_order"][0], cause="order")) == ()  # it is what is said already

@@ -5,56 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from scipy.signal import lfilter
+from timelines import MS, constant, loader_of, process_of
 
 from feedrate.analysis.estimate import Estimate
-from feedrate.analysis.pipeline import Pipeline, simulate
 from feedrate.attach import causes, loop, records
 from feedrate.attach.account import account
-from feedrate.attach.records import BATCH, END, NEXT, Loader, Process
 from feedrate.schema.window import warm_up_steps
-
-MS = 1_000_000
-Times = npt.NDArray[np.int64]
-
-
-def process_of(waits: Times, steps: Times, *, batches: list[tuple[int, ...]] | None = None, **settings: Any) -> Process:
-    """A process whose loop waits and steps for so many ns, one after the other.
-
-    Args:
-        waits: ns of each wait.
-        steps: ns of each step.
-        batches: of each step's batch: how long before it came it was prepared, took, computed, was queued, collated.
-        settings: of the loader.
-    """
-    came = np.cumsum(waits) + np.append(0, np.cumsum(steps)[:-1])
-    asked = came - waits
-    late = waits if not batches or batches[0][0] < waits[0] else 0 * waits  # a batch that lies ready is received
-    ends = zip(asked, came, late, strict=True)
-    rows = [[NEXT, begun, ended, 0, place, -1, 1, 1, 0, 0, 0, wait] for place, (begun, ended, wait) in enumerate(ends)]
-    rows[0][9] = 1  # the clock begins with the making of the iterator, at 1
-    rows.append([END, came[-1] + steps[-1], came[-1] + steps[-1], 0, *[0] * 8])
-    workers = settings.get("num_workers", 0)
-    for place, (before, took, cpu, queued, collate) in enumerate(batches or []):
-        ended = came[place] - before
-        rows.append([BATCH, ended - took, ended, place % max(1, workers), place, 8, collate, cpu, queued, 0, cpu, 0])
-    known = {"prefetch_factor": 2 if workers else None, "rank": 0, "made": [], "begun_ns": 0, "workers": []}
-    said = {"what": "iterator", "iterator": 0, "num_workers": workers, "batch_size": 8, "t_ns": 1, **known, **settings}
-    array = np.array(rows, np.int64)
-    array[:, 1:3] += 1
-    return Process(1, 0, array, (said,))
-
-
-def loader_of(waits: Times, steps: Times, **what: Any) -> Loader:
-    """The loader of such a loop."""
-    (loader,) = records.loaders([process_of(waits, steps, **what)])
-    return loader
-
-
-def constant(count: int, value: int) -> Times:
-    return np.full(count, value, np.int64)
 
 
 def ends(found: Estimate) -> tuple[float, float, float]:
@@ -153,24 +111,3 @@ def test_the_interval_holds_the_truth() -> None:
         assert pace is not None
         held += pace.steps_per_s.low <= 1000 / 11 <= pace.steps_per_s.high
     assert held / loops >= 0.88
-
-
-def test_predictions_are_the_pipeline_models() -> None:
-    """Other numbers of workers are simulated with what was measured; where the model agrees with the loop, ± 10 %."""
-    took = [(0, 80 * MS, 0, 0, 0)] * 100
-    loader = loader_of(constant(100, 60 * MS), constant(100, 20 * MS), batches=took, num_workers=1)
-    pace = loop.pacing(loader)
-    assert pace is not None
-    found = loop.predict(loader, pace, cores=4)
-    assert found is not None
-    fitted = Pipeline(constant(100, 80 * MS).astype(float), np.zeros(100), 0, 0, 20 * MS, 0, 4, 8)
-    assert found.num_workers == 1
-    assert found.present == pytest.approx(1e9 / simulate(fitted, 1, 2).step_ns)
-    assert found.present == pytest.approx(pace.steps_per_s.value, rel=0.01)
-    assert [other.num_workers for other in found.others] == [0, 2, 3, 4, 6, 8, 12, 16]
-    for other in found.others:
-        rate = 1e9 / simulate(fitted, other.num_workers, 2).step_ns
-        assert other.steps_per_s.value == pytest.approx(rate, rel=0.01)
-        assert other.steps_per_s.low == pytest.approx(0.9 * rate, rel=0.01)
-        assert other.steps_per_s.high == pytest.approx(1.1 * rate, rel=0.01)
-    assert loop.predict(loader_of(constant(20, MS), constant(20, MS), watched=True), pace, 4) is None

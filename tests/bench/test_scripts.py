@@ -18,15 +18,19 @@ def watched(**changes: Any) -> WatchedScript:
     """A script of which feedrate says what its own clock does."""
     alike: dict[str, Any] = {"costs": "some", "num_workers": 2, "start_method": "fork", "steps": 100, "hot_first": True}
     alike |= {"steps_per_s": 100.0, "script_steps_per_s": 100.0, "wait_share": 0.5, "script_wait_share": 0.5}
-    return WatchedScript(**{**alike, "hot_share": 0.7, "script_hot_share": 0.7, "predicted": {}, **changes})
+    return WatchedScript(
+        **{**alike, "hot_share": 0.7, "script_hot_share": 0.7, "cause": "waiting", "predicted": {}, **changes}
+    )
 
 
 def test_the_planted_scripts_cover_what_a_loader_can_be() -> None:
-    """Constant and heavy-tailed samples, map-style and iterable, with every number of workers and either start."""
+    """Constant and heavy-tailed samples, map-style and iterable, with every number of workers; each by either start."""
     planned = scripts.planned()
     ran = {(costs.options.get("shape"), costs.options.get("kind"), *way) for costs, *way in planned}
-    ways = [(0, "fork"), *product((1, 2, 8), ("fork", "spawn"))]
+    ways = list(product((0, 1, 2, 8), ("fork",)))
     assert {(*loader, *way) for loader in product((None, "heavy"), (None, "iterable")) for way in ways} <= ran
+    spawned = {way[:2] for way in ran if way[-1] == "spawn"}
+    assert {(None, None), (None, "iterable"), ("heavy", None)} <= spawned
     assert len({costs.options["computes"] for costs, *_ in planned}) == 3
     assert len({costs.label for costs in scripts.COSTS}) == len(scripts.COSTS)
 
@@ -46,6 +50,7 @@ def test_the_planted_scripts_cover_what_a_loader_can_be() -> None:
 def test_scripts_that_are_off_are_counted(off: dict[str, Any], missed: list[int], measured: str) -> None:
     """One of ten that is off by more misses its target, however many others are exact, and no other target."""
     figures = list(scripts.judge_accuracy([*[watched(predicted={0: 100.0, 2: 100.0})] * 9, watched(**off)]))
+    assert figures.pop().measured.startswith("0 of 0")  # nobody is recommended another number of workers
     assert [place for place, figure in enumerate(figures) if not figure.met] == missed
     assert any(measured in figure.measured for figure in figures)
 
@@ -92,4 +97,5 @@ def test_a_script_is_watched_beside_its_own_clock(tmp_path: Path) -> None:
     assert abs(script.pace_error_pct) < 1
     assert 0 < script.wait_share < 1
     assert script.hot_first
-    assert {0, 2, 4, 8} <= set(script.predicted)
+    # Where other programs use the cores the model may be off, and then nothing is predicted.
+    assert not script.predicted or {0, 2, 4, 8} <= set(script.predicted)

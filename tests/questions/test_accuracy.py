@@ -99,11 +99,13 @@ def test_every_script_and_every_prediction_is_shown(make: Any) -> None:
             steps_per_s=1.01 * rate,
             script_steps_per_s=rate,
             predicted={2: 110.0, 3: 1.0},
+            cause="waiting",
             **alike,
             **hot,
         )
         for workers, rate in ((1, 50.0), (2, 100.0))
     ]
+    scripts += [script.model_copy(update={"costs": "another", "hot_first": True}) for script in scripts]
     page = accuracy_page.page([make(sections=("scripts",), promises=(), witnessed=(), scripts=scripts)])
     said = page.body.replace("&#160;", "\u00a0")
     for text in (
@@ -111,6 +113,7 @@ def test_every_script_and_every_prediction_is_shown(make: Any) -> None:
         "50.0\u00a0% (51.0\u00a0%)",
         "70.0\u00a0% (75.0\u00a0%)",
         "110.0 (100.0, +10\u00a0%)",
+        "100 (100–100)",
     ):
         assert text in said
     assert said.count("<strong>no</strong>") == 2

@@ -4,6 +4,7 @@ __all__ = [
     "account",
     "causes",
     "loop",
+    "predictions",
     "profiler",
     "report",
     "rows",

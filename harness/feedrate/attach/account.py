@@ -39,39 +39,49 @@ class RowKind(NamedTuple):
     """What the main thread may be doing."""
 
     words: str
+    kind: str
+    """``wait`` feeds the step, ``step`` is it, ``once`` is what a longer training has no more of; ``other``."""
     remedy: str
     """What makes it shorter; empty where a faster loader or loop does not."""
 
 
 ROWS: Mapping[str, RowKind] = {
-    "start_up": RowKind("start-up, before the first loop", ""),
-    "starting": RowKind("starting and stopping workers", "keep workers alive: persistent_workers=True"),
-    "sampler": RowKind("drawing indices (sampler)", "draw fewer indices at once; it runs in the training process"),
-    "waiting": RowKind("waiting for a batch", ""),
-    "receiving": RowKind(
-        "receiving batches", "fewer and smaller tensors a batch: uint8, one array in the place of many"
+    "start_up": RowKind("start-up, before the first loop", "once", ""),
+    "starting": RowKind("starting and stopping workers", "wait", "keep workers alive: persistent_workers=True"),
+    "sampler": RowKind(
+        "drawing indices (sampler)", "wait", "draw fewer indices at once; it runs in the training process"
     ),
-    "here": RowKind("preparing batches in the training process", "let workers prepare them: num_workers=2 or more"),
-    "copy": RowKind("copies to the device", "pin_memory=True and .to(device, non_blocking=True), smaller dtypes"),
-    "forward": RowKind("forward pass", ""),
-    "backward": RowKind("backward pass", ""),
-    "optimizer": RowKind("optimizer", ""),
-    "step": RowKind("the step", ""),
-    "checkpoint": RowKind("saving checkpoints", "save less often, or fewer bytes, or in the background"),
-    "evaluation": RowKind("evaluation", "evaluate less often, or in larger batches and with workers of its own"),
+    "waiting": RowKind("waiting for a batch", "wait", ""),
+    "receiving": RowKind(
+        "receiving batches", "wait", "fewer and smaller tensors a batch: uint8, one array in the place of many"
+    ),
+    "here": RowKind(
+        "preparing batches in the training process", "wait", "let workers prepare them: num_workers=2 or more"
+    ),
+    "copy": RowKind(
+        "copies to the device", "wait", "pin_memory=True and .to(device, non_blocking=True), smaller dtypes"
+    ),
+    "forward": RowKind("forward pass", "step", ""),
+    "backward": RowKind("backward pass", "step", ""),
+    "optimizer": RowKind("optimizer", "step", ""),
+    "step": RowKind("the step", "step", ""),
+    "checkpoint": RowKind("saving checkpoints", "other", "save less often, or fewer bytes, or in the background"),
+    "evaluation": RowKind(
+        "evaluation", "other", "evaluate less often, or in larger batches and with workers of its own"
+    ),
     "garbage": RowKind(
-        "garbage collection", "gc.freeze() before the loop, or gc.disable() and gc.collect() once an epoch"
+        "garbage collection", "other", "gc.freeze() before the loop, or gc.disable() and gc.collect() once an epoch"
     ),
     "between_steps": RowKind(
-        "between steps (metrics, logging, …)", "do it every n-th step; .item() waits for the device"
+        "between steps (metrics, logging, …)", "other", "do it every n-th step; .item() waits for the device"
     ),
-    "between_epochs": RowKind("between epochs", "do it once, before the loop"),
-    "shut_down": RowKind("shut-down, after the last loop", ""),
-    "rest": RowKind("not accounted for", ""),
+    "between_epochs": RowKind("between epochs", "other", "do it once, before the loop"),
+    "shut_down": RowKind("shut-down, after the last loop", "once", ""),
+    "rest": RowKind("not accounted for", "once", ""),
 }
 """Rows of the account in the order of a training; a loop is one pass over an iterator."""
-STEP = ("forward", "backward", "optimizer", "step")
-"""Rows in which a model computes."""
+STEP, ONCE = (tuple(name for name, row in ROWS.items() if row.kind == kind) for kind in ("step", "once"))
+"""Rows in which a model computes, and those that a longer training does not have more of."""
 
 
 @dataclass(frozen=True, slots=True)

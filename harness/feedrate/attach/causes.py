@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from feedrate.attach import loop, waits
-from feedrate.attach.account import ROWS, STEP, Account
+from feedrate.attach.account import ONCE, ROWS, STEP, Account
 from feedrate.attach.loop import Pacing
 from feedrate.attach.records import Loader
 from feedrate.attach.waits import KINDS
@@ -19,8 +19,6 @@ SHOWN = 0.05
 """What takes less of the waits is not said."""
 NEAR = 0.8
 """A second row that takes so much of the largest one is named beside it."""
-ONCE = ("start_up", "shut_down", "rest")
-"""Rows that a longer training does not have more of."""
 CROWDED = 0.25
 """Workers that spend so much of their time on a run queue lack cores."""
 FEW = 0.5

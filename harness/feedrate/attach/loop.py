@@ -16,17 +16,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from feedrate.analysis.estimate import Estimate, Kind, half_width
-from feedrate.analysis.pipeline import SLICES, Pace, Pipeline, simulate
 from feedrate.attach.records import DRAINED, NEXT, REUSED, Loader, Process, Records
 from feedrate.schema.window import LEAST_WARM_UP, drained_after, warm_up_steps
 
 MOST_STRETCHES, LEAST_STRETCHES = 32, 6
-HAND_OVER_NS = 500_000.0
-"""What taking a batch from a worker costs where none was seen to: queue and unpickling, on a usual core."""
-MISSES = 0.25
-"""A model that is further off the present pace than this predicts nothing."""
-CALIBRATED = 0.10
-"""What a prediction may be off beside what the model is off here: by held-out settings of other runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,11 +129,6 @@ def stretches(steps: pd.DataFrame, num_workers: int) -> list[npt.NDArray[np.intp
     return cut(max(2, count))
 
 
-def _ready(steps: pd.DataFrame) -> pd.DataFrame:
-    """The steps whose own batch had been prepared when it was asked for."""
-    return steps[steps["prepared_ended_ns"] < steps["begun_ns"]]
-
-
 def all_threads_ns(batches: pd.DataFrame) -> pd.Series[float]:
     """CPU time that preparing each batch took, of all threads of its process."""
     return batches[["process_cpu_ns", "cpu_ns"]].max(axis=1).astype(float)
@@ -190,88 +178,6 @@ def exposed(loaders: Sequence[Loader]) -> float:
     waits = np.array([part["wait_ns"].to_numpy()[:count] for part in steps])
     walls = np.array([part["wall_ns"].to_numpy()[:count] for part in steps])
     return float(waits.max(axis=0).sum() / max(1, walls.sum(axis=1).max()))
-
-
-@dataclass(frozen=True, slots=True)
-class Prediction:
-    """What another number of workers would give."""
-
-    num_workers: int
-    prefetch_factor: int | None
-    steps_per_s: Estimate
-    """The range: what the model says by itself, and corrected by what it is off at the present setting; each ± 10 %
-    where the two do not differ by more."""
-
-
-@dataclass(frozen=True, slots=True)
-class Predictions:
-    """What other settings would give, and what that rests on."""
-
-    num_workers: int
-    """The present number."""
-    present: float
-    """Steps a second that the model gives for it; the loop's own pace says how far off that is."""
-    others: tuple[Prediction, ...]
-
-
-def predict(loader: Loader, pace: Pacing, cores: float) -> Predictions | None:
-    """Run the pipeline model with other numbers of workers; None where it does not fit, or there is nothing to fit."""
-    if loader.settings.get("watched") or not len(loader.batches):
-        return None
-    steps = whole_steps(loader)
-    model = fit(loader, steps, cores)
-    workers, prefetch = workers_of(loader), int(loader.settings.get("prefetch_factor") or 2)
-    # Iterators are made anew each epoch: that costs what it costs now, where there are workers.
-    overhead = float(steps.loc[steps["first"], "wait_ns"].sum()) / len(steps) if workers else 0.0
-    present = _rate(simulate(model, workers, prefetch), overhead)
-    own = pace.steps_per_s.value
-    if abs(present / own - 1) > MISSES:
-        return None
-    found = []
-    for other in _candidates(workers, cores):
-        rate = _rate(simulate(model, other, prefetch), overhead if other else 0.0)
-        corrected = rate * own / present
-        low, high = min(rate, corrected * (1 - CALIBRATED)), max(rate, corrected * (1 + CALIBRATED))
-        predicted = Estimate(corrected, low, high, pace.stretches)
-        found.append(Prediction(other, prefetch if other else None, predicted))
-    return Predictions(workers, present, tuple(found))
-
-
-def _rate(pace: Pace, overhead_ns: float) -> float:
-    return 1e9 / (pace.step_ns + overhead_ns)
-
-
-def _candidates(present: int, cores: float) -> list[int]:
-    """Numbers of workers worth asking about, the present one left out."""
-    most = max(4 * int(np.ceil(cores)), 2 * present, 8)
-    return [count for count in (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64) if count <= most and count != present]
-
-
-def fit(loader: Loader, steps: pd.DataFrame, cores: float) -> Pipeline:
-    """Fit the pipeline model to the one setting that ran, by some of its steps (``whole_steps``)."""
-    batches = loader.batches
-    took = (batches["ended_ns"] - batches["begun_ns"]).to_numpy(np.float64)
-    compute = np.minimum(batches["cpu_ns"].to_numpy(np.float64), took)
-    wait = np.clip(took - compute - batches["queued_ns"].to_numpy(np.float64), 0, None)
-    if loader.settings["num_workers"]:
-        ready = _ready(steps[~steps["first"]])
-        taken = ready if ready["wait_cpu_ns"].count() >= 3 else steps[~steps["first"]]
-        # A pace is one of means, however rare a slow hand-over is.
-        receive_compute = float(np.nan_to_num(taken["wait_cpu_ns"].mean(), nan=HAND_OVER_NS))
-        receive_wait = max(0.0, float(ready["wait_ns"].mean()) - receive_compute) if len(ready) >= 3 else 0.0
-    else:  # what a worker would cost to hand a batch over was not seen: its usual cost without the batch's bytes
-        receive_compute, receive_wait = HAND_OVER_NS, 0.0
-    step = float(steps["step_ns"].mean())
-    return Pipeline(
-        wait_ns=wait,
-        compute_ns=compute,
-        receive_wait_ns=receive_wait,
-        receive_compute_ns=receive_compute,
-        step_ns=step,
-        step_cores=float(np.clip(np.nan_to_num(steps["step_cpu_ns"].mean()) / step, 0, cores)) if step else 0.0,
-        cores=cores,
-        slices=int(min(SLICES, max(1, batches["samples"].median()))),
-    )
 
 
 def alone(loader: Loader, processes: Sequence[Process]) -> dict[str, Records]:

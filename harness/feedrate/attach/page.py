@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 
 from feedrate.attach import loop, report, trace
-from feedrate.attach.account import ROWS, STEP
+from feedrate.attach.account import ROWS
 from feedrate.attach.blame import Blame
-from feedrate.attach.causes import ONCE
 from feedrate.attach.profiler import Stack, of_library
 from feedrate.attach.records import Loader, Process
 from feedrate.attach.report import Report
@@ -24,9 +23,6 @@ from feedrate.attach.report import Report
 _TEMPLATE = Path(__file__).with_name("page.html")
 _AROUND = 4
 """Steps before and behind the one that is shown."""
-_WAITS = ("starting", "sampler", "waiting", "receiving", "here", "copy")
-"""Rows that feed the step."""
-_KINDS = dict.fromkeys(_WAITS, "wait") | dict.fromkeys(STEP, "step") | dict.fromkeys(ONCE, "once")
 _TRACKS = {"loop": "wait", "step": "step", "device": "other", "batches": "other"}
 _SLOW = 0.99
 """Share of the steps that the slow one takes longer than."""
@@ -69,7 +65,7 @@ def _rows(seen: Report, flames: Mapping[str, Sequence[Stack]]) -> Iterator[dict[
         lines = seen.lines.get(name, ())
         yield {
             "words": ROWS[name].words,
-            "kind": _KINDS.get(name, "other"),
+            "kind": ROWS[name].kind,
             "seconds": rows[name] / 1e9,
             "line": {"share": line.share, "code": line.code, "place": f"{report.short(line.file)}:{line.line}"}
             if (line := next(iter(lines), None))

@@ -54,6 +54,10 @@ class Pass(NamedTuple):
     batches: int
 
 
+IN_TURNS = 0.8
+"""Share of the batches that must be followed by one of the other loader."""
+
+
 @dataclass(frozen=True, slots=True)
 class Loader:
     """A place in the code where a loader is made, with its settings: all iterators over it, in one process."""
@@ -74,6 +78,18 @@ class Loader:
         """Wall clock of its loops."""
         ended = self.steps[self.steps["ended_ns"] > 0]
         return int((ended["ended_ns"] - ended["begun_ns"]).sum())
+
+    @property
+    def waited_ns(self) -> int:
+        """Of that, what was spent in getting batches."""
+        return int((self.steps["got_ns"] - self.steps["begun_ns"]).sum())
+
+    def taken_in_turns(self, other: Loader) -> bool:
+        """Whether one loop takes a batch of each, again and again; gradients are stamped in steps of the last one."""
+        if self.pid != other.pid:
+            return False
+        order = np.argsort(np.concatenate([self.steps["begun_ns"], other.steps["begun_ns"]]), kind="stable")
+        return bool(np.mean(np.diff(order < len(self.steps)) != 0) >= IN_TURNS)
 
     @property
     def trains(self) -> bool:

@@ -12,20 +12,16 @@ from statistics import fmean
 from typing import Any
 
 from feedrate.analysis.estimate import Estimate
-from feedrate.attach import causes, facts, loop, profiler
+from feedrate.attach import causes, facts, loop, predictions, profiler
 from feedrate.attach.account import ROWS, Account, account
 from feedrate.attach.blame import Blame
 from feedrate.attach.causes import Cause
 from feedrate.attach.facts import Fact, Outside
-from feedrate.attach.loop import Pacing, Prediction, Predictions
+from feedrate.attach.loop import Pacing
+from feedrate.attach.predictions import MODELLED, Prediction, Predictions
 from feedrate.attach.profiler import HotLine, Stack
 from feedrate.attach.records import NEXT, Loader, Process, loaders
 from feedrate.schema.words import number, per_cent, percent, plural, times
-
-WORTH = 1.05
-"""A prediction below so many times the present pace is no advice."""
-ABOUT = 0.97
-"""Predictions at least so many times the best one are as good."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,20 +96,18 @@ def make(
         cause=cause,
         facts=facts.every(seen) if seen else (),
         lines=lines,
-        predictions=loop.predict(loader, pace, outside.cores) if pace else None,
+        predictions=predictions.predict(loader, pace, outside.cores) if pace else None,
         headspace={name: loop.rate(times) for name, times in loop.alone(loader, processes).items()},
     )
 
 
-MODELLED = ("waiting", "here")
-"""Rows that other numbers of workers change in a way that the pipeline model knows."""
-
-
 def _training(found: Sequence[Loader]) -> tuple[Loader | None, dict[int, tuple[Loader, Pacing | None]]]:
-    """The loader to speak of, and by rank those that are like it: of replicas the one that is waited for most."""
+    """The loader to speak of, the one that is waited for most of several; and by rank those that are like it."""
     first = next((one for one in found if one.trains), found[0] if found else None)
     if first is None:
         return None, {}
+    zipped = [one for one in found if one is first or one.taken_in_turns(first)]
+    first = max(zipped, key=lambda one: one.waited_ns)
     alike = [one for one in found if one.trains == first.trains and one.settings["made"] == first.settings["made"]]
     by_rank = {one.settings["rank"]: one for one in reversed(alike)}
     paced = {rank: (one, loop.pacing(one)) for rank, one in sorted(by_rank.items())}
@@ -178,9 +172,8 @@ def _measured(report: Report, loader: Loader, pace: Pacing) -> Iterator[tuple[st
     if report.machine:
         yield "machine", usage_line(report.machine)
     yield "loader", f"{_made(loader)}  {_settings(loader)}"
-    modelled = cause is not None and cause.row in MODELLED
-    best = _best(report, pace) if modelled else None
-    if report.predictions and modelled:
+    best = _recommended(report)
+    if report.predictions and cause and cause.row in MODELLED:
         yield "by the model", _predicted(report.predictions, pace, best)
     if cause:
         more = (
@@ -225,14 +218,15 @@ def row_lines(shares: Mapping[str, float], lines: Mapping[str, Sequence[HotLine]
         yield f"{percent(left):>6}  all else"
 
 
-def _best(report: Report, pace: Pacing) -> Prediction | None:
-    """The fewest workers of those that the model finds as good as any; None where these are no better than now."""
-    if not report.predictions or not report.predictions.others:
+def _recommended(report: Report) -> Prediction | None:
+    """The number of workers to have; None where batches are not what holds the script back, or none is faster."""
+    modelled = report.cause and report.cause.row in MODELLED
+    if not (modelled and report.pacing and report.predictions):
         return None
-    most = max(each.steps_per_s.value for each in report.predictions.others)
-    near = [each for each in report.predictions.others if each.steps_per_s.value >= ABOUT * most]
-    best = min(near, key=lambda each: each.num_workers)
-    return best if best.steps_per_s.low > WORTH * pace.steps_per_s.value else None
+    others = {each.num_workers: each for each in report.predictions.others}
+    paces = {workers: each.steps_per_s for workers, each in others.items()}
+    best = predictions.recommended(report.pacing.steps_per_s.value, paces)
+    return None if best is None else others[best]
 
 
 def _predicted(predictions: Predictions, pace: Pacing, best: Prediction | None) -> str:
@@ -241,8 +235,9 @@ def _predicted(predictions: Predictions, pace: Pacing, best: Prediction | None) 
     middle = best.num_workers if best else predictions.num_workers
     below, rest = ([each for each in others if (each.num_workers < middle) is less] for less in (True, False))
     parts = [f"num_workers={each.num_workers} {each.steps_per_s.text()}" for each in (*below[-1:], *rest[:2])]
-    basis = f"{number(predictions.present)} for the present setting, which ran at {number(pace.steps_per_s.value)}"
-    return f"{', '.join(parts)} steps/s, in brackets the model's range; it is fitted to this run, and gives {basis}"
+    ran, present = number(pace.steps_per_s.value), number(predictions.present)
+    basis = f"the present setting ran at {ran}, and the model gives {present}"
+    return f"{', '.join(parts)} steps/s; 9 in 10 predictions for planted scripts lie in such ranges; {basis}"
 
 
 def _settings(loader: Loader) -> str:

@@ -23,7 +23,7 @@ from typing import Any
 
 import psutil
 
-from feedrate.attach import loop, records, report
+from feedrate.attach import loop, predictions, records, report
 from feedrate.attach.run import EVERY_S, Ended, Watched, run
 from feedrate.attach.space import Asked, Machine, Setting, fitting, settings
 from feedrate.attach.trials import Trial, Window, expected, first_window_s, lengthened, rooms
@@ -213,7 +213,7 @@ class Tuning:
             return
         loader = records.loader_of(self.folder, int(message["pid"]), message["iterators"])
         steps = loop.whole_steps(loader, (message["begun_ns"], message["ended_ns"]))
-        fit = loop.fit(loader, steps, self.machine.cores) if len(steps) > 1 and len(loader.batches) else None
+        fit = predictions.fit(loader, steps, self.machine.cores) if len(steps) > 1 and len(loader.batches) else None
         self.machine.batch_bytes = max(self.machine.batch_bytes, int(message["bytes"]))
         new = all(each.setting.num_workers != setting.num_workers for each in self.tried)
         if new and setting.num_workers and (own := procfs.workers_uss(int(message["pid"]))):

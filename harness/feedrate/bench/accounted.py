@@ -16,8 +16,7 @@ from pathlib import Path
 
 from rich.progress import track
 
-from feedrate.attach.account import STEP
-from feedrate.attach.causes import ONCE
+from feedrate.attach.account import ONCE, STEP
 from feedrate.attach.report import Report
 from feedrate.bench.scripts import OFTEN, watched, words_of
 from feedrate.bench.session import Figure, Session
@@ -67,7 +66,7 @@ _FIXED = ("receiving", "garbage", "starting")
 
 
 def measure(session: Session) -> Iterator[Figure]:
-    """Run every planted script once; about ten minutes."""
+    """Run every planted script once; about a quarter of an hour."""
     script, scripts = Path(shutil.copy(SOURCE, session.folder)), planned()
     session.console.print(f"Account: {len(scripts)} scripts with time planted in their rows ...")
     for plan, computes in track(scripts, "", console=session.console, transient=True):
@@ -86,6 +85,7 @@ def watch(script: Path, plan: Mapping[str, float], computes: bool, **options: ob
     rows = report.account.rows
     loops = sum(took for row, took in rows.items() if row not in ONCE)
     truth = {row: clock["rows"]["waiting" if row in LOADING and row != "starting" else row] for row in plan}
+    within = truth | {"waiting": clock["rows"]["prepared"]}
     shared = {row: ("waiting", "receiving") if row in ("waiting", "receiving") else (row,) for row in plan}
     return AccountedScript(
         planted=dict(plan),
@@ -98,7 +98,7 @@ def watch(script: Path, plan: Mapping[str, float], computes: bool, **options: ob
             row: Told(said=sum(rows.get(one, 0) for one in shared[row]) / loops, truth=truth[row] / clock["loops"])
             for row in plan
         },
-        lines={row: line for row in plan if (line := _line(report, row, clock["lines"].get(row), truth[row]))},
+        lines={row: line for row in plan if (line := _line(report, row, clock["lines"].get(row), within[row]))},
     )
 
 

@@ -36,6 +36,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, _utils, datal
 
 HOT_SHARE = 0.75
 """Of a sample's planted cost, the part that its hot line takes."""
+WEIGHTS = 16
 WARM_STEPS, LEAST_STEPS = 5, 12
 """Before and in a window."""
 sleep: Callable[[float], object] = time.sleep
@@ -63,7 +64,7 @@ class Samples(Dataset[torch.Tensor]):
         begun = time.perf_counter()
         _ = seconds and sleep(HOT_SHARE * seconds), compute(1 + int(HOT_SHARE * hashes))  # the hot line
         self.hot += time.perf_counter() - begun
-        return torch.full((16,), float(index))
+        return torch.full((self.options.floats,), float(index))
 
     def collate(self, samples: list[torch.Tensor]) -> tuple[Any, float, float]:
         """Put samples together to a batch; beside it the seconds that it took, and those of them in the hot line."""
@@ -137,6 +138,7 @@ def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--step-ms", type=float, default=5.0)
     parser.add_argument("--step-computes", action="store_true")
     parser.add_argument("--per-ms", type=int, default=4000, help="hashes a millisecond")
+    parser.add_argument("--floats", type=int, default=16, help="of a sample")
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--steps", type=int, default=250)
     parser.add_argument("--turns", type=int, default=0)
@@ -149,16 +151,18 @@ def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
 
 def train(loader: DataLoader[Any], step: Callable[[], object]) -> dict[str, list[float]]:
     """Train for an epoch, and give the seconds of each step by the script's own clock."""
-    weight = torch.nn.Parameter(torch.zeros(16))
+    weight = torch.nn.Parameter(torch.zeros(WEIGHTS))
     optimizer = torch.optim.SGD([weight], lr=1e-6)
     clock: dict[str, list[float]] = {"walls": [], "waits": [], "prepared": [], "hot": []}
     asked = time.perf_counter()
     for batch, prepared, hot in loader:
         got = time.perf_counter()
         optimizer.zero_grad()
-        (batch @ weight).sum().backward()
+        loss = (batch[:, :WEIGHTS] @ weight).sum()
+        step()  # as a forward pass: behind the gradients it would be what lies between steps
+        loss.backward()
         optimizer.step()
-        step()
+        del batch  # else it goes while the next one comes, and its memory is given back in that wait
         done = time.perf_counter()
         for seconds, name in zip((done - asked, got - asked, prepared, hot), clock, strict=True):
             clock[name].append(seconds)

@@ -60,19 +60,28 @@ def plant() -> None:
 class Samples(Dataset[torch.Tensor]):
     """Samples that cost what is planted for those who prepare them."""
 
+    begun = 0.0
+    """When the batch began that is being prepared."""
+
     def __len__(self) -> int:
         return int(options.steps * options.batch)
 
     def __getitem__(self, index: int) -> torch.Tensor:
+        self.begun = self.begun or time.perf_counter()
         with clock(lines, "here"):
             _ = cost["waiting"](), cost["here"]()  # waiting here
         return torch.full((16,), float(index % 5))
 
+    def collate(self, samples: list[torch.Tensor]) -> tuple[list[torch.Tensor], float, float]:
+        """Put samples together; beside them many small tensors, which take long to receive.
 
-def collate(samples: list[torch.Tensor]) -> list[torch.Tensor]:
-    """Put samples together; beside them many small tensors, which take long to receive."""
-    count = int(TENSORS * options.plan.get("receiving", 0))
-    return [torch.stack(samples), *(torch.full((8,), float(one)) for one in range(count))]
+        Behind these the seconds that preparing the batch took, and those of its planted line: workers cannot add to
+        the clock of the training process.
+        """
+        count = int(TENSORS * options.plan.get("receiving", 0))
+        batch = [torch.stack(samples), *(torch.full((8,), float(one)) for one in range(count))]
+        begun, self.begun = self.begun, 0.0
+        return batch, time.perf_counter() - begun, lines.pop("here")
 
 
 class Indices(Sampler[int]):
@@ -140,7 +149,8 @@ def train() -> float:
     net = torch.nn.Linear(16, 1)
     optimizer = Slow(net.parameters(), 1e-4)
     workers = {"num_workers": options.workers, "worker_init_fn": start} if options.workers else {}
-    loader = DataLoader(Samples(), options.batch, sampler=Indices(), collate_fn=collate, **workers)
+    samples = Samples()
+    loader = DataLoader(samples, options.batch, sampler=Indices(), collate_fn=samples.collate, **workers)
     validation = torch.utils.data.TensorDataset(torch.zeros(64, 16))
     garbage: list[list[Any]] = [[] for _ in range(int(OBJECTS * options.plan.get("garbage", 0)))]
     begun = time.perf_counter()
@@ -171,7 +181,10 @@ def epoch(loader: DataLoader[Any], net: torch.nn.Module, optimizer: torch.optim.
     """Train for one."""
     drawn = rows["sampler"]
     asked, first = time.perf_counter(), True
-    for batch in loader:
+    for batch, prepared, line in loader:
+        rows["prepared"] += prepared
+        lines["here"] += line
+        lines["waiting"] += line
         got = time.perf_counter()
         # The sampler runs within the loader; the first batch of workers is their start.
         spent, drawn = got - asked - (rows["sampler"] - drawn), rows["sampler"]

@@ -38,7 +38,7 @@ _VERDICT = {True: "met", False: "MISSED", None: "not here"}
 
 
 def measure(console: Console, only: str = "", results: Path = runs.RESULTS) -> BenchRecord:
-    """Take the figures of some or all sections and write them down; all take less than an hour.
+    """Take the figures of some or all sections and write them down; all take about an hour and a half.
 
     Args:
         console: where progress goes.

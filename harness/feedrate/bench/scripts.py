@@ -4,7 +4,8 @@ Accuracy: planted scripts (``planted``) with a clock of their own. They cover wh
 that sleep, compute or do both; of constant or heavy-tailed costs; map-style and iterable; from no workers to more than
 there are cores, forked or spawned; a step that sleeps or computes. Pace and wait are held against the script's clock
 over the same steps (the script's last ones, as feedrate leaves a warm-up out), the hot line against its share of
-preparing, and the pace that is predicted for each other number of workers against the script that runs with it.
+preparing, and the pace that is predicted for other numbers of workers against the script that runs with them. Ranges of
+predictions are those that scripts of all other kinds make (``attach.predictions``).
 
 Cost: a script below ``feedrate run``, and below ``feedrate run --no-lines``, whose every other epoch runs with feedrate
 away, by the script's clock: starts of a process differ by several per cent, epochs of one do not. Steps and samples
@@ -14,6 +15,7 @@ compute, so that what feedrate takes of a core is missed.
 from __future__ import annotations
 
 import json
+import math
 import random
 import shutil
 import signal
@@ -30,6 +32,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from rich.progress import track
 
+from feedrate.attach.predictions import CONFIDENCE, advised
 from feedrate.attach.report import Report
 from feedrate.attach.run import run
 from feedrate.bench.session import Figure, Session, judge_ratio, run_planted
@@ -41,8 +44,10 @@ HOT_LINE = "# the hot line"
 WORKERS, SPAWNED = (0, 1, 2, 4, 8), (1, 2, 8)
 OFTEN = 0.95
 """Least share of the scripts whose hot line must be named first, and whose share of preparing must be right."""
-STEPS = {0: 500, 1: 900, 2: 1200, 4: 1500, 8: 2000}
+STEPS = {0: 400, 1: 750, 2: 1000, 4: 1200, 8: 1600}
 """Of a script, by its workers: long enough for some hundred samples of the lines that prepare its batches."""
+INSIDE, LEAST_ADVISED = 0.85, 20
+"""Share of the recommendations that must keep their range, and how many of them there must be."""
 WARM = 2
 """Of the pairs of epochs of a script whose cost is measured, those that are left out at the beginning."""
 RATIOS = {"feedrate run --no-lines": 1.01, "feedrate run": 1.03}
@@ -56,6 +61,7 @@ class Costs(NamedTuple):
     options: Mapping[str, object]
 
 
+_SLOW = {"sample-ms": 3, "step-ms": 2}
 _HEAVY, _STREAM, _COMPUTES = {"shape": "heavy"}, {"kind": "iterable"}, {"step-computes": True}
 COSTS = (
     Costs("samples sleep, step sleeps; map", {"computes": 0}),
@@ -64,6 +70,12 @@ COSTS = (
     Costs("heavy-tailed samples sleep, step computes; map", {"computes": 0, **_HEAVY, **_COMPUTES}),
     Costs("heavy-tailed samples compute, step sleeps; map", {"computes": 1, **_HEAVY}),
     Costs("heavy-tailed samples do both, step sleeps; iterable", {"computes": 0.5, **_HEAVY, **_STREAM}),
+    Costs("samples sleep, collating computes; map", {"computes": 0, "sample-ms": 0.5, "collate-ms": 1}),
+    Costs("samples sleep 2 ms, step sleeps; map", {"computes": 0, "sample-ms": 2}),
+    Costs("heavy-tailed samples sleep 3 ms, step sleeps 2 ms; iterable", {"computes": 0, **_SLOW, **_HEAVY, **_STREAM}),
+    Costs("samples sleep, step sleeps 0.5 ms; map", {"computes": 0, "sample-ms": 0.4, "step-ms": 0.5}),
+    Costs("samples compute, step computes 12 ms; map", {"computes": 1, "step-ms": 12, **_COMPUTES}),
+    Costs("batches of 3 MB compute, step sleeps; map", {"computes": 1, "sample-ms": 2, "floats": 100_000}),
 )
 COSTLY = (
     Costs("steps of 1 ms, cheap samples, no workers", {"turns": 240, "steps": 100, "step-ms": 1, "sample-ms": 0}),
@@ -74,7 +86,7 @@ COSTLY = (
 def planned() -> list[tuple[Costs, int, str]]:
     """The scripts to run in a random order: costs, workers, and how those start."""
     scripts = [(costs, workers, "fork") for costs, workers in product(COSTS, WORKERS)]
-    scripts += [(costs, workers, "spawn") for costs, workers in product(COSTS[:2] + COSTS[4:], SPAWNED)]
+    scripts += [(costs, workers, "spawn") for costs, workers in product(COSTS[:2] + COSTS[4:5], SPAWNED)]
     return random.Random(0).sample(scripts, len(scripts))
 
 
@@ -132,11 +144,15 @@ class Planted:
 
 
 def measure(session: Session) -> Iterator[Figure]:
-    """Run every planted script once, then those whose cost is measured; about eleven minutes."""
+    """Run every planted script once, then those whose cost is measured; about forty minutes."""
     planted, scripts = Planted(session.folder), planned()
     session.console.print(f"Scripts: {len(scripts)} planted ones beside a clock of their own ...")
     for costs, workers, method in track(scripts, "", console=session.console, transient=True):
         session.scripts.append(watch(planted, costs, workers, method))
+    by_label = {costs.label: costs for costs in COSTS}
+    missing = {(each.script.costs, each.num_workers) for each in advised(session.scripts) if each.measured is None}
+    for label, workers in sorted(missing):
+        session.scripts.append(watch(planted, by_label[label], workers, "fork"))
     yield from judge_accuracy(session.scripts)
     session.console.print("Scripts: with feedrate and without, in turns ...")
     ways = list(product(COSTLY, RATIOS.items()))
@@ -147,13 +163,14 @@ def measure(session: Session) -> Iterator[Figure]:
 def watch(planted: Planted, costs: Costs, workers: int, method: str, **options: object) -> WatchedScript:
     """Run a planted script below feedrate, and put what both say side by side."""
     started = {"method": method} if workers else {}
-    given = {**costs.options, "workers": workers, "steps": STEPS[workers], **started, **options}
+    steps = STEPS[max(count for count in STEPS if count <= workers)]
+    given = {**costs.options, "workers": workers, "steps": steps, **started, **options}
     report = watched(planted.command(**given))
     clock, pacing = {name: np.array(seconds) for name, seconds in planted.written().items()}, report.pacing
-    if pacing is None or report.predictions is None:
+    if pacing is None:
         raise TrialError(f"bench: feedrate run measured nothing of {costs.label}: {'; '.join(report.notes)}")
     last = {name: float(seconds[-pacing.steps :].sum()) for name, seconds in clock.items()}
-    lines = report.preparing
+    lines, others = report.preparing, report.predictions.others if report.predictions else ()
     return WatchedScript(
         costs=costs.label,
         num_workers=workers,
@@ -166,7 +183,8 @@ def watch(planted: Planted, costs: Costs, workers: int, method: str, **options: 
         hot_first=bool(lines) and lines[0].line == planted.hot_line,
         hot_share=sum(line.share for line in lines if line.line == planted.hot_line),
         script_hot_share=float(clock["hot"].sum() / clock["prepared"].sum()),
-        predicted={other.num_workers: other.steps_per_s.value for other in report.predictions.others},
+        predicted={other.num_workers: other.modelled for other in others},
+        cause=report.cause.row if report.cause else "",
     )
 
 
@@ -192,6 +210,21 @@ def judge_accuracy(scripts: Sequence[WatchedScript]) -> Iterator[Figure]:
     met = float(np.mean(first)) >= OFTEN
     what, target = "the planted hot line is the first that is named", f"in {100 * OFTEN:g} % of the scripts"
     yield Figure(what, target, f"{sum(first)} of {len(first)}", met)
+    yield judge_recommended(scripts)
+
+
+def judge_recommended(scripts: Sequence[WatchedScript]) -> Figure:
+    """Judge how often a script with the recommended number of workers ran at a pace inside the range it was told."""
+    told = [(each.pace, each.measured) for each in advised(scripts) if each.measured]
+    inside = [pace.low <= measured <= pace.high for pace, measured in told]
+    ratios = [pace.value / measured for pace, measured in told] or [math.nan]
+    return Figure(
+        "pace with the recommended number of workers, inside the range that scripts of all other kinds make",
+        f"in {100 * INSIDE:g} % of {LEAST_ADVISED} scripts or more",
+        f"{sum(inside)} of {len(inside)} (predicted ÷ measured: median {np.median(ratios):.2f}, "
+        f"{min(ratios):.2f}–{max(ratios):.2f}; stated: {100 * CONFIDENCE:g} %)",
+        len(inside) >= LEAST_ADVISED and float(np.mean(inside)) >= INSIDE,
+    )
 
 
 def judge_cost(script: str, most: float, turns: Sequence[Mapping[str, Sequence[float]]]) -> Figure:

@@ -85,7 +85,9 @@ class WatchedScript(_Frozen):
     """Of preparing, as sampled; 0 where the line was not seen."""
     script_hot_share: float
     predicted: dict[int, Positive]
-    """Other number of workers to the steps a second that are predicted for it."""
+    """Other number of workers to the steps a second that the pipeline model gives for it."""
+    cause: str
+    """The row of the account that holds it back, as feedrate says."""
 
     @property
     def pace_error_pct(self) -> float:

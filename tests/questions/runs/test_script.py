@@ -43,13 +43,19 @@ def test_what_holds_the_script_back_comes_first(show_script: Show) -> None:
     view = show_script()
     page = runs_page.page(view)
     parts = [
-        *('class="fr-answer">train.py is held back by waiting for a batch: ', "image = Image.open(self.paths[index])"),
+        *(
+            'class="fr-answer">train.py is held back by waiting for a batch: ',
+            f'id="slot-account-{view.slug}"',
+            "image = Image.open(self.paths[index])",
+        ),
         *("## What would help", f'id="slot-predictions-{view.slug}"'),
         *(f'id="slot-timeline-{view.slug}"', f'id="slot-phases-{view.slug}"', "## The run", "feedrate run -- train.py"),
     ]
     places = [page.body.index(part) for part in parts]
     assert places == sorted(places)
-    assert {f"{name}-{view.slug}" for name in ("predictions", "timeline", "phases", "telemetry")} == set(page.figures)
+    assert {f"{name}-{view.slug}" for name in ("account", "predictions", "timeline", "phases", "telemetry")} == set(
+        page.figures
+    )
     assert "2 (now)" in page.body
     assert "__getitem__ (loading)" in page.figures[f"timeline-{view.slug}"].html
     assert "worker 1" in page.figures[f"timeline-{view.slug}"].html

@@ -57,6 +57,8 @@ class Evidence:
     """What those did who prepare batches (``loop.activity``); empty of a loop too short to be measured."""
     waits: Mapping[str, float] = field(default_factory=dict)
     """What workers did while a batch was waited for (``waits.split``)."""
+    cause: str = ""
+    """What holds the training back by name; a fact says nothing of it again."""
 
     @property
     def num_workers(self) -> int:
@@ -105,6 +107,7 @@ def evidence(
         outside=outside,
         activity=cause.numbers if cause else {},
         waits=cause.waits if cause else {},
+        cause=cause.name if cause else "",
     )
 
 

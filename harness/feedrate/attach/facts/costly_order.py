@@ -13,7 +13,7 @@ WORTH = 0.02
 def check(evidence: Evidence) -> Fact | None:
     """The order of batches costs a share of the time that is worth a line."""
     share = evidence.account.share("waiting") * evidence.waits.get("order", 0.0)
-    if share < WORTH:
+    if share < WORTH or evidence.cause == "order":
         return None
     return Fact(
         f"{percent(share)} of the time batches lie ready behind a slow one, and workers idle", WAITING["order"].remedy

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import altair as alt
@@ -13,6 +15,7 @@ from feedrate.analysis.crossfit import regret_pct
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.estimators import ESTIMATORS, OURS, frame, summary
 from feedrate.attach.account import ROWS
+from feedrate.attach.predictions import advised
 from feedrate.charts.citation import Origin, day
 from feedrate.charts.figure import Figure, Key, Panel, Row, table
 from feedrate.charts.theme import colour
@@ -163,7 +166,8 @@ def page(benches: Sequence[BenchRecord]) -> Page:
             told["errors"] = _kept(bench, mark, files) | {"figure": placed.name, "rows": rows, "answer": text}
         if (bench := newest.get("scripts")) and bench.scripts:
             paces, predicted = list(_paces(bench.scripts)), _predicted(bench.scripts)
-            told["scripts"] = _kept(bench, mark, files) | {"paces": paces, "predicted": predicted}
+            rows = list(_recommended(bench.scripts))
+            told["scripts"] = _kept(bench, mark, files) | {"paces": paces, "predicted": predicted, "advised": rows}
         if (bench := newest.get("account")) and bench.accounted:
             told["accounted"] = _kept(bench, mark, files) | {"rows": list(_accounted(bench.accounted))}
         if (bench := newest.get("tuning")) and bench.tuned:
@@ -175,10 +179,17 @@ def page(benches: Sequence[BenchRecord]) -> Page:
         page=PATH,
         title=TITLE,
         machines=machines,
+        beside=_beside(),
         steps=sorted({trial.epoch_steps for bench in benches for trial in bench.witnessed}),
         measured={name for name in _SPOKEN if any(bench.section(name) for bench in benches)},
     )
     return Page(PATH, TITLE, body, figures, files)
+
+
+def _beside() -> list[list[str]]:
+    """What two tools said of scripts after public reports, as it was written down: the heading, then a row a script."""
+    with Path(__file__).with_name("side_by_side.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.reader(file))
 
 
 def _kept(bench: BenchRecord, mark: str, files: dict[str, str]) -> dict[str, Any]:
@@ -274,6 +285,22 @@ def _predicted(scripts: Sequence[WatchedScript]) -> dict[str, Any]:
         for costs, seen in sorted({(costs, seen) for costs, seen, _ in found})
     ]
     return {"rows": rows, "columns": ["Script", "Ran with", *(words.plural(number, "worker") for number in numbers)]}
+
+
+def _recommended(scripts: Sequence[WatchedScript]) -> Iterator[tuple[object, ...]]:
+    """A row a script that was told to use another number of workers: the pace it was told, and its pace with them."""
+    for each in advised(scripts):
+        if each.measured:
+            inside = each.pace.low <= each.measured <= each.pace.high
+            yield (
+                each.script.costs,
+                each.script.num_workers,
+                each.num_workers,
+                each.pace.text(),
+                f"{each.measured:.1f}",
+                f"{each.pace.value / each.measured:.2f}",
+                "yes" if inside else Markup("<strong>no</strong>"),
+            )
 
 
 def _accounted(scripts: Sequence[AccountedScript]) -> Iterator[tuple[object, ...]]:

@@ -27,7 +27,7 @@ from feedrate.analysis import (
     verdicts,
 )
 from feedrate.analysis.estimators import ESTIMATORS
-from feedrate.attach import causes, loop, profiler
+from feedrate.attach import causes, loop, predictions, profiler
 from feedrate.machine.probes import gpu
 from feedrate.machine.probes import noise as probed
 from feedrate.pages import markup
@@ -69,6 +69,7 @@ _MODULES = (
         pipeline,
         plugins,
         prediction,
+        predictions,
         profiler,
         run,
         schedule,

@@ -67,6 +67,7 @@ def page(view: RunView) -> Page:
     run, files = view.manifest, facts.files(view)
     pictures, of_script = list(_pictures(view)), list(_of_script(view))
     predicted = _placed(script.predicted(view), "predictions", view)
+    account = _placed(script.account(view), "account", view)
     order = _order(view)
     failed = view.trials[view.trials["outcome"].ne("ok")]
     narrow, wide, without = _split(run.contrasts)
@@ -82,6 +83,7 @@ def page(view: RunView) -> Page:
         searches=search.searches(view),
         of_script=of_script,
         predicted=predicted,
+        account=account,
         stretches=script.stretches(view) if facts.script_name(view) else (),
         headlines=headline_table(view.headlines),
         rule=RULE,
@@ -113,7 +115,9 @@ def page(view: RunView) -> Page:
         downloads=facts.downloads(view),
         citation=cite_page.run_forms(view) if f"runs/{view.slug}/trials.parquet" in files else "",
     )
-    figures = {placed.name: placed for placed in (predicted, *(each for _, each in (*of_script, *pictures))) if placed}
+    figures = {
+        placed.name: placed for placed in (account, predicted, *(p for _, p in (*of_script, *pictures))) if placed
+    }
     return Page(view.page, f"Run {run.run_id}", body, figures, files, listed=False, hide=("navigation",))
 
 
