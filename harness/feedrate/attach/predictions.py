@@ -91,6 +91,11 @@ class Advised(NamedTuple):
     measured: float | None
     """Its pace with them by its own clock; None where it did not run so."""
 
+    @property
+    def kept(self) -> bool:
+        """Whether it ran at a pace in the range that it would be told."""
+        return self.measured is not None and self.pace.low <= self.measured <= self.pace.high
+
 
 def advised(scripts: Sequence[WatchedScript]) -> Iterator[Advised]:
     """Give what scripts would be told if the errors of scripts of all other kinds were known alone."""

@@ -86,7 +86,7 @@ COSTLY = (
 def planned() -> list[tuple[Costs, int, str]]:
     """The scripts to run in a random order: costs, workers, and how those start."""
     scripts = [(costs, workers, "fork") for costs, workers in product(COSTS, WORKERS)]
-    scripts += [(costs, workers, "spawn") for costs, workers in product(COSTS[:2] + COSTS[4:5], SPAWNED)]
+    scripts += [(costs, workers, "spawn") for costs, workers in product(COSTS[:2] + COSTS[4:6], SPAWNED)]
     return random.Random(0).sample(scripts, len(scripts))
 
 
@@ -215,9 +215,9 @@ def judge_accuracy(scripts: Sequence[WatchedScript]) -> Iterator[Figure]:
 
 def judge_recommended(scripts: Sequence[WatchedScript]) -> Figure:
     """Judge how often a script with the recommended number of workers ran at a pace inside the range it was told."""
-    told = [(each.pace, each.measured) for each in advised(scripts) if each.measured]
-    inside = [pace.low <= measured <= pace.high for pace, measured in told]
-    ratios = [pace.value / measured for pace, measured in told] or [math.nan]
+    ran = [(advice, advice.measured) for advice in advised(scripts) if advice.measured]
+    inside = [advice.kept for advice, _ in ran]
+    ratios = [advice.pace.value / measured for advice, measured in ran] or [math.nan]
     return Figure(
         "pace with the recommended number of workers, inside the range that scripts of all other kinds make",
         f"in {100 * INSIDE:g} % of {LEAST_ADVISED} scripts or more",

@@ -291,7 +291,6 @@ def _recommended(scripts: Sequence[WatchedScript]) -> Iterator[tuple[object, ...
     """A row a script that was told to use another number of workers: the pace it was told, and its pace with them."""
     for each in advised(scripts):
         if each.measured:
-            inside = each.pace.low <= each.measured <= each.pace.high
             yield (
                 each.script.costs,
                 each.script.num_workers,
@@ -299,7 +298,7 @@ def _recommended(scripts: Sequence[WatchedScript]) -> Iterator[tuple[object, ...
                 each.pace.text(),
                 f"{each.measured:.1f}",
                 f"{each.pace.value / each.measured:.2f}",
-                "yes" if inside else Markup("<strong>no</strong>"),
+                "yes" if each.kept else Markup("<strong>no</strong>"),
             )
 
 
