@@ -1,7 +1,7 @@
 """Which format should my images live in?
 
-Every storage format holds the same samples; they are read in the same order, from the page cache (warm) and, where the
-kernel’s own count of cached pages says that next to none of them is there, from the disk (cold). Most formats differ
+Every storage format holds the same samples; they are read in the same order, with a warm page cache and with a
+cold one, where the kernel’s own count says that next to none of them is cached. Most formats differ
 twice: in what a sample is on disk (pixels, compressed pixels, an image file) and in the container that holds it; the
 two effects are shown apart. Formats that can only be streamed are compared in the order of the disk, with the others in
 that order.
@@ -46,15 +46,15 @@ _CLAIMS = (
         design=(
             "A is a folder of PNG files, B an LMDB of decoded pixels; the same 64-pixel samples in the same order, two "
             "workers, before an emulated step of 10 ms, in batches of 32 and of 128: what training notices of it. The "
-            "loader alone, where the difference is largest, stands beside it, from memory and from the disk, and LMDB "
-            "with the PNG files themselves, which shows the container's share."
+            "loader alone, where the difference is largest, stands beside it, from memory and from a cold cache, and "
+            "LMDB with the PNG files themselves, which shows the container's share."
         ),
         not_shown="How much is “not so much”: the source gives no figure, and the verdict is of whether it is faster.",
         figures="LMDB is better “but not so much”; no figure is given.",
         effect=change("storage_format", "png", "lmdb", {**EMULATED, **PAIRS}, {**EMULATED, **PAIRS, "batch_size": 128}),
         asides=(
             Aside("the loader alone, from memory", change("storage_format", "png", "lmdb", {**_TWO, **_WARM})),
-            Aside("the loader alone, from the disk", change("storage_format", "png", "lmdb", _COLD_LARGE)),
+            Aside("the loader alone, from a cold cache", change("storage_format", "png", "lmdb", _COLD_LARGE)),
             Aside("PNG files inside LMDB", change("storage_format", "png", "lmdb_png", {**_TWO, **_WARM})),
         ),
     ),
@@ -64,8 +64,8 @@ _CLAIMS = (
         sources=("IO",),
         design=(
             "A is an HDF5 file, one image a chunk, B an LMDB; both hold decoded pixels. Two workers, 96-pixel images "
-            "from memory, 480-pixel ones from the disk. Both are opened so that a read costs least: HDF5 without chunk "
-            "cache and file lock, its selection kept from read to read; LMDB without lock, its transaction kept."
+            "from memory, 480-pixel ones from a cold cache. Both are opened so that a read costs least: HDF5 without "
+            "chunk cache and file lock, its selection kept from read to read; LMDB without lock, its transaction kept."
         ),
         not_shown=(
             "Either as its library opens it by itself, where h5py takes seven times as long for a read of 96 pixels; "
@@ -79,7 +79,7 @@ _CLAIMS = (
         sources=("IO",),
         design=(
             "A is a folder of PNG files, B one file of decoded pixels that is mapped into memory. Two workers, "
-            "96-pixel images from memory, 480-pixel ones from the disk."
+            "96-pixel images from memory, 480-pixel ones from a cold cache."
         ),
         not_shown="Which part is the container’s and which is decoding: B differs in both.",
         effect=change("storage_format", "png", "memmap", {**_TWO, **_WARM}, _COLD_LARGE),
@@ -147,9 +147,9 @@ _CLAIMS = (
         sources=("IO",),
         design=(
             "A is a folder of PNG files, B a TFRecord of the same files; both are read in the order of the disk, which "
-            "is the only one that TFRecord has, by two workers, from memory and from the disk. The same must hold for "
-            "RecordIO and for LMDB; WebDataset stands beside it. All hold the same bytes, so that only the container "
-            "differs."
+            "is the only one that TFRecord has, by two workers, from memory and from a cold cache. The same must hold "
+            "for RecordIO and for LMDB; WebDataset stands beside it. All hold the same bytes, so that only the "
+            "container differs."
         ),
         not_shown="Storage over a network, where opening many files is dear.",
         figures="No figure is given: the source wishes for such a format in PyTorch.",
@@ -166,17 +166,17 @@ _CLAIMS = (
         sources=("BOT",),
         design=(
             "An interaction: what chunks of eight images (B) in place of single ones (A) do for an HDF5 file that is "
-            "read in the order of the disk, divided by what they do in random order; 480-pixel images from the disk, "
-            "not compressed, one worker, and a fourth of the set at most fits into the trial's memory. The source says "
-            "besides that chunks help at the first load and are useless once the data are cached: in order, B must be "
-            "faster from the disk, and from memory it is compared with 1. What drawing from a buffer of 256 samples "
-            "costs TFRecord, which has no random order at all, stands beside it."
+            "read in the order of the disk, divided by what they do in random order; 480-pixel images from a cold "
+            "cache, not compressed, one worker, and a fourth of the set at most fits into the trial's memory. The "
+            "source says besides that chunks help at the first load and are useless once the data are cached: in "
+            "order, B must be faster from a cold cache, and from memory it is compared with 1. What drawing from a "
+            "buffer of 256 samples costs TFRecord, which has no random order at all, stands beside it."
         ),
         not_shown="Chunks of other sizes; an order that is shuffled by chunks.",
         effect=change("storage_format", "hdf5", "hdf5_chunks", _UNSHUFFLED, against=[_SHUFFLED]),
         also=(
             Part(
-                "in order and from the disk chunks are faster",
+                "in order and from a cold cache chunks are faster",
                 change("storage_format", "hdf5", "hdf5_chunks", _UNSHUFFLED),
             ),
             Part(
@@ -198,8 +198,8 @@ _CLAIMS = (
         design=(
             "A reads samples of which next to no page lies in the system's cache, B samples that lie there whole or "
             "nearly so; both shares are verified and recorded with every trial, and a cold trial must have read what "
-            "it delivered from the disk, and left the rest there. PNG files of 96 pixels, LMDB and HDF5 of 480, two "
-            "workers; a cold trial reads each sample once, and the disk reads ahead 128 KiB."
+            "it delivered from a cold cache, and left the rest there. PNG files of 96 pixels, LMDB and HDF5 of 480, "
+            "two workers; a cold trial reads each sample once, and the disk reads ahead 128 KiB."
         ),
         not_shown="Caches below the kernel, because of which a cold disk may still look fast.",
         effect=pair(
@@ -274,7 +274,7 @@ _CLAIMS = (
         design=(
             "The folder of the data is no setting of a trial: the cold trials of a run each on two devices "
             "(--data-root) would have to be compared. What one run can say is how much its own device costs: A reads "
-            "from memory, B from the disk."
+            "from memory, B from a cold cache."
         ),
         not_shown="Caches below the kernel.",
         needs="disks",
@@ -286,7 +286,7 @@ _CLAIMS = (
         sources=("BOT",),
         design=(
             "The scheduler is recorded with every run and never changed; machines that differ in it would have to be "
-            "compared by what the disk costs them: A reads from memory, B from the disk, in random order."
+            "compared by what the disk costs them: A reads from memory, B from a cold cache, in random order."
         ),
         not_shown="What else such machines differ in.",
         needs="machines",
@@ -307,7 +307,7 @@ _CLAIMS = (
         effect=change("readahead", True, False, FULL_LMDB, {**FULL_LMDB, "read_ahead_kib": COLD["read_ahead_kib"]}),
         asides=(
             Aside(
-                "from the disk, each value once",
+                "from a cold cache, each value once",
                 change("readahead", True, False, {**_COLD_LARGE, "storage_format": "lmdb"}),
             ),
             Aside("from memory", change("readahead", True, False, {**_TWO, "storage_format": "lmdb", **_WARM})),
@@ -329,7 +329,7 @@ SUITE = Suite(
     budget="25m",
     cuda_budget="33m",
     slices=(
-        # Every format that can be read in any order, from memory and from the disk, small images and large ones.
+        # Every format that can be read in any order, from memory and from a cold cache, small images and large ones.
         {**_TWO, **_BOTH, "storage_format": _ANY, "num_workers": [0, 2]},
         {**_TWO_LARGE, **_BOTH, "storage_format": _ANY},
         # In the order of the disk, streams among them.

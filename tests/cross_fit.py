@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import numpy as np
 import pandas as pd
 from scipy import stats
 
 
 def cross_fit(gains: pd.DataFrame, measured: pd.DataFrame | None = None) -> tuple[float, float, int]:
-    """Choose on one half of the blocks, measure on the other; ten random halvings.
+    """Choose on one half of the blocks, measure on the other; all ways to halve them.
 
     Args:
         gains: logs, blocks × settings; a setting with fewer than four values is not chosen.
@@ -19,11 +21,9 @@ def cross_fit(gains: pd.DataFrame, measured: pd.DataFrame | None = None) -> tupl
     """
     what = (gains if measured is None else measured).where(gains.notna())
     gains = gains.loc[:, gains.count() >= 4]
-    random, middle, halvings = np.random.default_rng(0), (len(gains) + 1) // 2, []
-    for _ in range(10):
-        order = random.permutation(len(gains))
-        first, second = order[:middle], order[middle:]
-        seen = {}
+    blocks, halvings = range(len(gains)), []
+    for first in map(list, combinations(blocks, len(gains) // 2)):
+        second, seen = [block for block in blocks if block not in first], {}
         for choosing, measuring in ((first, second), (second, first)):
             best = gains.iloc[choosing].mean().idxmax()
             seen |= {block: what[best].iloc[block] for block in measuring}

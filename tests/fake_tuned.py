@@ -88,7 +88,7 @@ def _tried(search: Search, tuning: Tuning, block: int, setting: Setting) -> Ende
         fit = predictions.fit(loader, inside, CORES)
         wall = int((inside["ended_ns"] - inside["begun_ns"]).sum())
         told = {"wall_ns": wall, "steps": len(inside), "starts_ns": [30 * fake_script.MS], "bytes": 2**20}
-        told |= {"begun_ns": begun, "ended_ns": end, "whole": False, "foreign": False}
+        told |= {"begun_ns": begun, "ended_ns": end, "whole": False, "restart": False, "foreign": False}
         preparing_ns = float((fit.wait_ns + fit.compute_ns).mean())
         window = Window(loader, inside)
         tried = replace(tried, told=told, error="", fit=fit, preparing_ns=preparing_ns, window=window)

@@ -7,7 +7,7 @@ top of normal noise and have a size of their own. Only B's trials have them, unl
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ from feedrate.analysis.contrasts import verdicts
 from feedrate.analysis.crossfit import cross_fitted
 from feedrate.analysis.diagnosis import diagnose_effect, diagnose_logs
 from feedrate.analysis.estimate import Floats, half_width, moments
+from feedrate.analysis.pooling import between_runs, pooled
 from feedrate.analysis.verdicts import judge
 from feedrate.plan.claim_selection import ERROR, LEAST_BLOCKS
 from feedrate.plan.stopping import Rule
@@ -206,9 +207,13 @@ def judged(truth: Floats, a: Floats, b: Floats) -> Judged:
     mean, sd, n = moments(np.where(ran, effects, np.nan))
     table = pd.DataFrame({"ratio": np.exp(mean), "sd_log": sd, "n": n, "says": "more", "figure": np.nan})
     verdict = np.asarray(judge(table)["verdict"], dtype=np.str_)
+    return Judged(verdict, wrong_verdicts(verdict, truth), np.where(ran, np.array((a, b)), np.nan))
+
+
+def wrong_verdicts(verdict: npt.NDArray[np.str_], truth: Floats) -> npt.NDArray[np.bool_]:
+    """Which verdicts on what is said to be more do not hold for a true log ratio, of which none is under 0."""
     no_more, no_same = math.log(CONFIRMED_OVER) >= truth, math.log(SAME[1]) <= truth
-    wrong = (verdict == "confirmed") & no_more | (verdict == "refuted") | (verdict == "no difference") & no_same
-    return Judged(verdict, wrong, np.where(ran, np.array((a, b)), np.nan))
+    return (verdict == "confirmed") & no_more | (verdict == "refuted") | (verdict == "no difference") & no_same
 
 
 def worth(
@@ -277,3 +282,54 @@ def gain_covered(settings: int, differ: float, blocks: int, spread: float = 0.03
         found, true = cross_fitted(gains), cross_fitted(gains, of=np.broadcast_to(truth, gains.shape))
         covered += found.ratio.low <= true.ratio.value <= found.ratio.high
     return covered / replays
+
+
+class Histories(NamedTuple):
+    """Runs of one machine, one after the other, as shares."""
+
+    covered: float
+    """Of effects that several runs measured: those whose interval holds the truth."""
+    wrong: float
+    """Of histories: those with any wrong verdict."""
+    turned: float
+    """Of verdicts of two long runs: those that a third, short run turns."""
+    turned_by_long: float
+    """The same of a third run that is as long."""
+
+
+def histories(between: float, replays: int = REPLAYS) -> Histories:
+    """Simulate machines with two to six runs of 5 to 30 blocks, whose effects differ by ``between`` from run to run."""
+    random, found = np.random.default_rng(0), np.zeros((4, 2))
+
+    def drawn(blocks: Sequence[int]) -> list[list[Floats]]:
+        """Paired log ratios of each claim, an array a run."""
+        spread = random.choice(np.array(SPREADS), (len(TRUTH), 1))
+        runs = [
+            (TRUTH + between * random.standard_normal(len(TRUTH)))[:, None]
+            + spread * random.standard_normal((len(TRUTH), each))
+            for each in blocks
+        ]
+        return [list(values) for values in zip(*runs, strict=True)]
+
+    def judged(effects: Sequence[Sequence[Floats]]) -> tuple[Floats, npt.NDArray[np.str_]]:
+        """How far each estimate lies from the truth, in half-widths, and its verdict."""
+        machine = between_runs(effects)
+        mean, sd, n = (
+            np.array(column) for column in zip(*(pooled(runs, machine).spread for runs in effects), strict=True)
+        )
+        table = pd.DataFrame({"ratio": np.exp(mean), "sd_log": sd, "n": n, "says": "more", "figure": np.nan})
+        off = np.abs(mean - TRUTH) / half_width(sd, n)
+        return off, np.asarray(judge(table)["verdict"], dtype=np.str_)
+
+    for _ in range(replays):
+        effects = drawn(random.choice((5, 8, 12, 30), random.integers(2, 7)).tolist())
+        off, verdict = judged(effects)
+        found[0] += (off <= 1).sum(), len(off)
+        found[1] += wrong_verdicts(verdict, TRUTH).any(), 1
+        for place, third in enumerate((5, 30), start=2):
+            effects = drawn((30, 30, third))
+            _, settled = judged([runs[:2] for runs in effects])
+            _, later = judged(effects)
+            decided = settled != "inconclusive"
+            found[place] += (decided & (settled != later)).sum(), decided.sum()
+    return Histories(*(found[:, 0] / found[:, 1]).tolist())

@@ -160,14 +160,13 @@ def test_what_is_withheld_says_why(trials_of: Trials) -> None:
 
 
 def test_remarks_say_what_a_verdict_rests_on(trials_of: Trials) -> None:
-    """Several runs, that they differ, few blocks, and how many runs do not count; one quiet run needs no remark."""
+    """Several runs, few blocks, and how many runs do not count; one quiet run needs no remark."""
     asked = claim(pair(*WORKERS, {**LOAD, "batch_size": 32}))
     assert remarks(judged(loading(trials_of, {32: 1.5}), asked).claims.iloc[0].to_dict()) == []
     row = judged(loading(trials_of, {32: 1.5}, blocks=7), asked).claims.iloc[0].to_dict()
     assert remarks(row) == ["few blocks (under 8)"]
-    assert remarks({**row, "n": 9, "run_ids": ("a", "b"), "runs_differ": True, "withheld": 1, "withdrawn": 2}) == [
+    assert remarks({**row, "n": 9, "run_ids": ("a", "b"), "withheld": 1, "withdrawn": 2}) == [
         "2 runs",
-        "runs differ among themselves",
         "1 run left out for noise",
         "2 runs withdrawn",
     ]
@@ -182,7 +181,7 @@ def test_inconclusive_says_what_it_would_take(trials_of: Trials) -> None:
     assert more > 1
     assert f"inconclusive; about {more} more blocks would decide it." in told(frame, asked)
     assert "about 1 more block would decide it" in told(frame, asked, blocks_needed=row["n"] + 1)
-    assert "inconclusive; runs differ by more than their blocks do" in told(frame, asked, runs_differ=True)
+    assert "inconclusive; another run would tell more than longer ones." in told(frame, asked, run_ids=("a", "b"))
     for needed in (math.inf, row["n"] + 101, math.nan):
         assert "inconclusive; more than 100 more blocks would be needed: " in told(frame, asked, blocks_needed=needed)
 

@@ -16,9 +16,6 @@ from feedrate.analysis.verdicts import (
     ALPHA,
     ALPHA_SAME,
     CERTAIN,
-    contradiction,
-    heterogeneity,
-    holm,
     judge,
     single_verdict,
 )
@@ -151,32 +148,3 @@ def test_any_verdict_is_seldom_wrong(truth: list[float]) -> None:
             ((verdict == "confirmed") & ~more | (verdict == "refuted") | (verdict == "no difference") & ~same).any()
         )
     assert wrong / 1000 <= ALPHA + 0.015
-
-
-def test_cases_that_differ_are_told_from_noise() -> None:
-    """What blocks have in common does not count; equal cases are called different as seldom as stated."""
-    random = np.random.default_rng(0)
-    equal = [heterogeneity(random.normal(size=(3, 8)) + 5 * random.normal(size=(1, 8))) for _ in range(1000)]
-    assert np.mean(np.array(equal) < 0.01) < 0.02
-    assert heterogeneity(np.array([[0.0], [0.1], [0.3]]) + 0.02 * random.normal(size=(3, 8))) < 1e-6
-    assert heterogeneity(np.zeros((1, 8))) == heterogeneity(np.zeros((3, 1))) == 1.0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("truth", [(1.03, 1.03, 1.5), (1.011, 1.011, 1.011), (1.0, 1.0, 1.0)])
-def test_cases_that_agree_are_seldom_said_to_contradict_each_other(truth: tuple[float, ...]) -> None:
-    """Of runs with 20 claims of three cases each, which differ in size or not at all, 5 % may have one that depends."""
-    random, wrong = np.random.default_rng(0), 0
-    for _ in range(25):
-        p = [contradiction(of(np.log(truth)[:, None] + 0.04 * random.normal(size=(3, 12)))) for _ in range(20)]
-        wrong += bool((holm(np.array(p)) <= ALPHA).any())
-    assert wrong <= 4
-
-
-def test_cases_that_contradict_each_other_are_said_to() -> None:
-    """Whatever is claimed: a half against a double, or a difference against none where none is claimed."""
-    random = np.random.default_rng(0)
-    for truth, says in (((0.5, 2.0), "more"), ((0.5, 2.0), "less"), ((1.0, 1.5), "same"), ((1.0, 1.5), "more")):
-        logs = np.log(truth)[:, None] + 0.01 * random.normal(size=(2, 8))
-        assert contradiction(of(logs, says)) < 0.001
-    assert contradiction(of(np.zeros((2, 8)) + 0.001 * random.normal(size=(2, 8)))) == 1

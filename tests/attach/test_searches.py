@@ -1,10 +1,11 @@
 """What ``feedrate tune`` promises, in searches whose truth is known: a bound that holds, a good setting, few trials.
 
-The truth of a workload is the pipeline model's, but for what the search's own model does not know: cores that are
-slower when both are busy, a cost for every worker, an effect of each setting's own, and parameters that are a few per
-cent off. Trials vary as recorded ones do: each setting draws the residuals of one cell of a run (log throughput less
-the means of the cell and of the block), in a session that drifts. A trial's noise is the mean of as many residuals as
-recorded windows fit into its own.
+The truth of a workload is never the search's model: cores are slower when both are busy, every worker costs something,
+parameters are a few per cent off, and a ``Landscape`` says what else the model does not know: an effect of each
+setting's own, a gain of one knob that no part shows, parts that get cheaper with prefetching, a floor that is wrong.
+Trials vary as recorded ones do: each setting draws the residuals of one cell of a run (log throughput less the means of
+the cell and of the block), in a session that drifts. A trial's noise is the mean of as many residuals as recorded
+windows fit into its own.
 """
 
 from __future__ import annotations
@@ -37,14 +38,38 @@ MACHINE = Machine(CORES, None, None, epoch_steps=1000)
 PRESENT = (Setting(0), Setting(2, 2))
 TRUTHS, MODELS = 2, 3
 """Variants of a workload: what its settings take, and what the model says of them."""
-SLOWER, PER_WORKER, OWN = 0.12, 0.002, 0.004
-"""What computing takes more where all cores are busy, a step for each worker, and a setting for itself (log sd)."""
+SLOWER, PER_WORKER = 0.12, 0.002
+"""What computing takes more where all cores are busy, and a step for each worker."""
 OFF = {"wait_ns": (0.0, 0.02), "compute_ns": (0.05, 0.02), "step_ns": (0.0, 0.01)}
 """Parameter to what the model is off about it: mean and standard deviation (log)."""
 DRIFT, MOST_BLOCKS = 0.01, 24
 """From block to block (log sd); a search that has not ended by then is taken as it stands."""
 RECORDED_S = 0.6
 """Window of recorded trials."""
+
+
+class Landscape(NamedTuple):
+    """What no model knows of a workload, as logs of times."""
+
+    own: float = 0.004
+    """What each setting takes for itself (sd)."""
+    knob: float = 0.0
+    """What prefetching 8 batches gains, which no part shows."""
+    cheaper: float = 0.0
+    """What parts take less for each doubling of what is prefetched."""
+    floor: float = 0.0
+    """How much faster than their floor settings with four workers or more are."""
+
+
+LANDSCAPES = {
+    "settings alike": Landscape(own=0.0),
+    "settings differ by 2 %": Landscape(own=0.02),
+    "settings differ by 4 %": Landscape(own=0.04),
+    "settings differ by 8 %": Landscape(own=0.08),
+    "one knob gains": Landscape(knob=0.08),
+    "parts get cheaper": Landscape(cheaper=0.05),
+    "a floor is wrong": Landscape(floor=0.15),
+}
 
 
 def workload(wait_ms: float, compute_ms: float, step_ms: float, step_cores: float, tail: float = 0.0) -> Pipeline:
@@ -86,12 +111,17 @@ class Case(NamedTuple):
 class Searched(NamedTuple):
     """How a search ended."""
 
+    trials: int
     share: float
     """Of a grid's trials."""
+    settled: bool
+    """Whether it says that no setting is better by more than the tolerance."""
     regret: float
-    """Log of how many times as fast as the recommended setting the best one truly is."""
+    """Log of how many times as fast as the recommended setting the best of all truly is."""
+    of_compared: float
+    """The same, of the best of those that it was compared with."""
     bound: float
-    """What was said of that."""
+    """What was said of these."""
 
 
 @cache
@@ -112,7 +142,9 @@ def searched(case: Case, pools: Sequence[Sequence[float]], seed: int) -> Searche
     chance = random.Random(seed)
     own = {window: chance.choice(pools) for window in case.shown}
     every = [setting for shown in case.shown.values() for setting in shown]
-    search = Search(every, within=WITHIN, seed=seed, present=case.present, trial_of=MACHINE.trial_of)
+    search = Search(
+        every, within=WITHIN, seed=seed, present=case.present, trial_of=MACHINE.trial_of, knobs=Setting.knobs
+    )
     tried, block, drift, window_s = list[Trial](), 0, 0.0, WINDOW_S[0]
     while block < MOST_BLOCKS and (order := search.next_block(block)):
         drift += chance.gauss(0, DRIFT)
@@ -126,11 +158,16 @@ def searched(case: Case, pools: Sequence[Sequence[float]], seed: int) -> Searche
         search.expect(*case.model, rooms=rooms(tried, every, MACHINE))
         block, window_s = block + 1, lengthened(window_s, search)
     outcome = search.outcome()
-    regret = case.truth[outcome.recommended] - min(case.truth.values())
-    return Searched(len(tried) / (len(every) * GRID_BLOCKS), regret, outcome.bound)
+    compared = [other for other in search.measured if search._compared(outcome.recommended, other)]
+    regret, of_compared = (
+        case.truth[outcome.recommended] - min(case.truth[each] for each in (outcome.recommended, *those))
+        for those in (every, compared)
+    )
+    share = len(tried) / (len(every) * GRID_BLOCKS)
+    return Searched(len(tried), share, outcome.settled, regret, of_compared, outcome.bound)
 
 
-def cases(pipeline: Pipeline) -> Iterator[Case]:
+def cases(pipeline: Pipeline, landscape: Landscape) -> Iterator[Case]:
     """Every variant of a workload."""
     every = settings(PRESENT[-1], Asked(), MACHINE, cuda=False)
     shown: dict[Setting, list[Setting]] = {}
@@ -138,7 +175,7 @@ def cases(pipeline: Pipeline) -> Iterator[Case]:
         shown.setdefault(MACHINE.trial_of(setting), []).append(setting)
     models = [expected([trial(Setting(2, 2), modelled(pipeline, seed))], every, MACHINE) for seed in range(MODELS)]
     for seed in range(TRUTHS):
-        windows = {window: trial(window, real(pipeline, window), seed) for window in shown}
+        windows = {window: real_trial(window, real(pipeline, window), landscape, seed) for window in shown}
         truth = {each: math.log(windows[MACHINE.trial_of(each)].step_ns(each, MACHINE.epoch_steps)) for each in every}
         yield from (Case(present, shown, truth, windows, model) for present in PRESENT for model in models)
 
@@ -159,30 +196,41 @@ def real(pipeline: Pipeline, setting: Setting) -> Pipeline:
     return replace(pipeline, compute_ns=pipeline.compute_ns * (1 + SLOWER * busy))
 
 
-def trial(setting: Setting, pipeline: Pipeline, seed: int | None = None) -> Trial:
-    """A trial without noise; with a seed it has what the model does not know."""
+def trial(setting: Setting, pipeline: Pipeline) -> Trial:
+    """A trial without noise, as the model would have it."""
     pace = simulate(pipeline, setting.num_workers, setting.prefetch_factor or 2).step_ns
-    if seed is not None:
-        own = random.Random(f"{seed} {setting}").gauss(0, OWN)
-        pace *= (1 + PER_WORKER * setting.num_workers) * math.exp(own)
-    told = {"wall_ns": pace, "steps": 1, "starts_ns": [2e7 + 1.2e7 * setting.num_workers], "whole": False}
+    told = {"wall_ns": pace, "steps": 1, "starts_ns": [2e7 + 1.2e7 * setting.num_workers]}
+    told |= {"whole": False, "restart": False}
     return Trial(0, setting, told, fit=pipeline, preparing_ns=float((pipeline.wait_ns + pipeline.compute_ns).mean()))
+
+
+def real_trial(setting: Setting, pipeline: Pipeline, landscape: Landscape, seed: int) -> Trial:
+    """A trial without noise, as it is."""
+    prefetch = setting.prefetch_factor or 2
+    cheaper = math.exp(-landscape.cheaper * math.log2(prefetch / 2))
+    pipeline = replace(pipeline, wait_ns=cheaper * pipeline.wait_ns, compute_ns=cheaper * pipeline.compute_ns)
+    own = random.Random(f"{seed} {setting}").gauss(0, landscape.own)
+    gained = landscape.knob * (prefetch == 8) + landscape.floor * (setting.num_workers >= 4)
+    found = trial(setting, pipeline)
+    pace = found.told["wall_ns"] * (1 + PER_WORKER * setting.num_workers) * math.exp(own - gained)
+    return replace(found, told={**found.told, "wall_ns": pace})
 
 
 @pytest.mark.slow
 def test_a_search_without_noise_keeps_its_promises() -> None:
     """Where trials do not vary the bound holds, what is recommended is good, and far fewer trials are taken."""
-    for seed, case in enumerate(list(cases(WORKLOADS["reads"]))[:2]):
+    for seed, case in enumerate(list(cases(WORKLOADS["reads"], Landscape(own=0.0)))[:2]):
         found = searched(case, [[0.0]], seed)
-        assert found.regret <= min(found.bound + 1e-9, WITHIN)
+        assert found.of_compared <= max(found.bound, WITHIN) + 1e-9
+        assert found.regret <= WITHIN
         assert found.share < 1 / GRID_BLOCKS
 
 
 @pytest.mark.slow
-def test_searches_keep_their_promises() -> None:
-    """In 95 % the stated bound holds, in 95 % the best is within 3 %; half take at most 12 % of a grid's trials."""
-    variants = {name: list(cases(pipeline)) for name, pipeline in WORKLOADS.items()}
-    found = [searched(own[seed % len(own)], recorded(), seed) for own in variants.values() for seed in range(SEARCHES)]
-    assert np.mean([each.regret <= each.bound + 1e-9 for each in found]) >= 0.95
-    assert np.mean([each.regret <= WITHIN for each in found]) >= 0.95
-    assert np.median([each.share for each in found]) <= 0.12
+@pytest.mark.parametrize("name", LANDSCAPES)
+def test_searches_keep_their_promises(name: str) -> None:
+    """In 95 % the stated bound holds; in 95 % no setting at all is better by more than 3 %, or the search says so."""
+    variants = [list(cases(pipeline, LANDSCAPES[name])) for pipeline in WORKLOADS.values()]
+    found = [searched(own[seed % len(own)], recorded(), seed) for own in variants for seed in range(SEARCHES)]
+    assert np.mean([each.of_compared <= max(each.bound, WITHIN) + 1e-9 for each in found]) >= 0.95
+    assert np.mean([each.regret <= WITHIN or not each.settled for each in found]) >= 0.95

@@ -97,6 +97,60 @@ def test_a_script_gets_workers_though_trials_die(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_trial_that_hangs_is_ended_soon_and_started_otherwise(tmp_path: Path) -> None:
+    """Workers are forked while a lock is held, as OpenMP's are: they are ended, said to hang, and started afresh."""
+    place = Place(tmp_path)
+    text = SLOW.replace("class Slow", "import threading\n\nLOCK = threading.Lock()\n\n\nclass Slow", 1).replace(
+        "        time.sleep(0.010)\n",
+        """        if torch.utils.data.get_worker_info() is None:
+            LOCK.acquire(blocking=False)  # and is never released
+        else:
+            LOCK.acquire()
+            LOCK.release()
+        time.sleep(0.010)
+""",
+    )
+    done = tune(place, sys.executable, place.script(text), options=("--max-workers", "2", "--budget", "90s"))
+    assert done.status == 0, done.err
+    found = told(place)
+    assert found["recommended"]["multiprocessing_context"] == "forkserver", done.err
+    assert done.err.count("hung: ") <= 2, done.err  # the trial's line, and the reason for its setting
+    assert "forked workers may hang, as one has" in done.err
+    assert not place.left()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("anew", [False, True], ids=["workers start slowly", "so does each epoch of theirs"])
+def test_workers_that_live_on_are_tried(tmp_path: Path, anew: bool) -> None:
+    """They are recommended where they save the start of an epoch, and not where an epoch starts as slowly with them."""
+    place = Place(tmp_path)
+    text = """
+class Stream(torch.utils.data.IterableDataset):
+    started = False
+
+    def __len__(self):
+        return 400
+
+    def __iter__(self):
+        if not self.started or ANEW:
+            time.sleep(0.5)
+        self.started = True
+        for sample in range(400):
+            time.sleep(0.002)
+            yield torch.zeros(4)
+
+if __name__ == "__main__":
+    for epoch in range(1000):
+        for batch in DataLoader(Stream(), batch_size=4, num_workers=1):
+            step(batch)
+            time.sleep(0.010)
+""".replace("ANEW", str(anew))
+    done = tune(place, sys.executable, place.script(text), options=("--max-workers", "1", "--budget", "60s"))
+    assert done.status == 0, done.err
+    assert told(place)["recommended"].get("persistent_workers", False) is not anew, done.err
+
+
+@pytest.mark.slow
 def test_an_interrupted_search_says_what_is_known(tmp_path: Path) -> None:
     """After Ctrl-C: the best of what was measured, status 130, a run of every trial."""
     place = Place(tmp_path)
@@ -126,7 +180,7 @@ def test_a_trial_says_what_it_leaves_to_gain(pace_ms: float, cpu_ms: float | Non
     """By its step with the hand-over, or by the cores' time; of settings alone that take no less of the machine."""
     every, machine = [Setting(1, 2), Setting(4, 2), Setting(8, 2)], Machine(2, None, None)
     parts = Pipeline(np.full(8, 20e6), np.full(8, 1e6), 3e5, 2e5, 10e6, 0, 2)
-    told = {"wall_ns": 10 * pace_ms * 1e6, "steps": 10, "starts_ns": [1], "whole": False}
+    told = {"wall_ns": 10 * pace_ms * 1e6, "steps": 10, "starts_ns": [1], "whole": False, "restart": False}
     tried = Trial(0, every[1], told | {"cpu_ns": cpu_ms and 10 * cpu_ms * 1e6}, fit=parts)
     left = rooms([tried], every, machine)
     assert left.keys() == {(every[1], every[2])}
@@ -137,7 +191,8 @@ def test_a_trial_says_what_it_leaves_to_gain(pace_ms: float, cpu_ms: float | Non
 def test_windows_are_as_long_as_batches_ask_for(differ_ms: float, window_s: float) -> None:
     """What counts is how much batches change the pace, here 20 ms, not how much they differ for themselves."""
     parts = Pipeline(np.array([10 - differ_ms, 10 + differ_ms]) * 1e6, np.zeros(2), 0, 0, 1e7, 0, 2)
-    pilot = Trial(0, Setting(0), {"wall_ns": 2e7, "steps": 1, "starts_ns": [1], "whole": False}, fit=parts)
+    told = {"wall_ns": 2e7, "steps": 1, "starts_ns": [1], "whole": False, "restart": False}
+    pilot = Trial(0, Setting(0), told, fit=parts)
     assert first_window_s(pilot) == pytest.approx(window_s)
 
 

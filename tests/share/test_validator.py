@@ -162,7 +162,7 @@ FIELDS: list[tuple[str, dict[str, Any], str]] = [
     ("search", {"tuned": {"recommended": STRANGE}}, "cells of its trials"),
     ("search", {"tuned": {"audits": [{"cell_id": STRANGE, "predicted": 0.5, "measured": 0.5}]}}, "cells of its trials"),
     ("search", {"tuned": {"trials": 3}}, "by the rows"),
-    ("search", {"tuned": {"bound_pct": 99.0}}, "whether bound_pct is within_pct at most"),
+    ("search", {"tuned": {"bound_pct": 99.0}}, "false, by bound_pct over within_pct"),
 ]
 """Run, fields of its manifest, and what is said of them; those of ``tuned`` belong to its one entry."""
 

@@ -21,6 +21,7 @@ __all__ = [
     "measures",
     "noise",
     "pipeline",
+    "pooling",
     "prediction",
     "sentences",
     "steps",

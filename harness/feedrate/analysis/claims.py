@@ -1,41 +1,33 @@
 """The runs of a machine → a verdict for every claim, where it holds, and the numbers beside it.
 
 An effect has one value a block of a run (``claim_values``). All runs of a machine and device that tested a claim are
-pooled, whatever they found: over their blocks the values give an estimate with a Student-t interval. Where runs differ
-among themselves by more than their blocks do (an F test), the interval is that of the means of runs. Runs whose noise
-the intervals do not hold for (``analysis.diagnosis``: of the whole run, or of the effect's own cells) are left out, and
-counted aloud; where there are no others, nothing is decided. Nor is anything from fewer than six blocks. What a check
-saw of a fact needs no interval: all runs count.
+pooled, whatever they found, with random effects of runs (``pooling``). Runs whose noise the intervals do not hold for
+(``analysis.diagnosis``: of the whole run, or of the effect's own cells) are left out, and counted aloud; where there
+are no others, nothing is decided. Nor is anything from fewer than six blocks. What a check saw of a fact needs no
+interval: all runs count.
 
-The cases that an effect is the mean of, and the numbers beside it, have single intervals: they say where, not whether.
-Where one case confirms what is said and another contradicts it, no mean is a verdict: the claim *depends*; that is
-tested over all claims of a machine together (Holm). Where cases differ by an F test and one of them is undecided, the
-claim is: the mean may hide that it contradicts the others.
+The cases that an effect is the mean of decide with it, by their own intervals. Where one confirms what is said, another
+contradicts it and the two intervals have nothing in common, no mean is a verdict: the claim *depends*. No difference is
+said only where each case shows none. Where intervals of cases have nothing in common, each must say what the mean says.
+Numbers beside a claim have single intervals.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import permutations
 
 import numpy as np
 import pandas as pd
-from scipy.stats import f_oneway
 
 from feedrate.analysis.claim_values import Part, Row, RunValues, Seen, label
-from feedrate.analysis.estimate import Estimate, Floats, moments
+from feedrate.analysis.estimate import Estimate, half_width, moments
 from feedrate.analysis.estimates import rows_of
-from feedrate.analysis.verdicts import (
-    ALPHA,
-    COLUMNS,
-    HETEROGENEOUS,
-    contradiction,
-    heterogeneity,
-    holm,
-    judge,
-    single_verdict,
-)
+from feedrate.analysis.pooling import between_runs, pooled
+from feedrate.analysis.verdicts import ALPHA, COLUMNS, judge, single_verdict
 from feedrate.plan.claim import Claim, Claims, Effect, untestable
 from feedrate.plan.claim_selection import LEAST_BLOCKS
 from feedrate.schema.axes import PHOTOGRAPHS
@@ -53,16 +45,15 @@ _WHO = ("claim", "suite", "run_id", "machine_id", "device")
 CLAIM_COLUMNS = (
     *_WHO,
     *("verdict", "own", *_ESTIMATE, "p_holm", "level", "blocks_needed"),
-    *("run_ids", "runs_differ", "withheld", "withdrawn", "worst", "worst_case", "depends_on", "undecided"),
+    *("run_ids", "withheld", "withdrawn", "worst", "worst_case", "depends_on", "undecided"),
     *("fact", "fact_value", "reason"),
 )
 """Of ``Findings.claims``: ``own`` is the verdict on the effect alone, without what a claim says besides; ``n`` counts
-blocks and ``units`` the values that the interval is from, which are means of runs where these differ; ``run_ids``
-are the pooled runs, newest first, and ``run_id`` the first of them; ``withheld`` and ``withdrawn`` count runs that
-tested the claim and are left out; ``worst`` is the ratio of the case that is least in the direction that is claimed;
-``depends_on`` names the cases that contradict each other, ``undecided`` the first case that differs from the others and
-is undecided by itself; ``reason`` says why a claim is not testable here, or why no
-run's intervals hold. Text that does not apply is empty."""
+blocks and ``units`` as many independent values as give the same interval (``pooling``); ``run_ids`` are the pooled
+runs, newest first, and ``run_id`` the first of them; ``withheld`` and ``withdrawn`` count runs that tested the claim
+and are left out; ``worst`` is the ratio of the case that is least in the direction that is claimed; ``depends_on``
+names the cases that contradict each other, ``undecided`` the first case that does not say by itself what the mean says;
+``reason`` says why a claim is not testable here, or why no run's intervals hold. Text that does not apply is empty."""
 _NOTHING = {"own": "", "run_ids": (), "worst_case": "", "depends_on": "", "undecided": "", "reason": ""}
 _CASE_COLUMNS = (*_WHO, "role", "case", *_ESTIMATE, "verdict", "a_value", "b_value", "fact", "fact_value", "evidence")
 _ASIDE_COLUMNS = (*_WHO, "label", "along", *_ESTIMATE, "verdict")
@@ -76,6 +67,8 @@ class _Pool:
         self.newest = runs[0]
         gone = [run for run in withdrawn if (run.machine.machine_id, run.device) == self.newest.place]
         self.withdrawn = Counter(each.claim for run in gone for each in run.claims)
+        parts = dict.fromkeys(part for run in runs for part in run.effects if part[1] in ("effect", "also"))
+        self.between = between_runs([seen.known for _, seen in self.seen(part)] for part in parts)
 
     def tests(self, name: str, claim: Claim) -> bool:
         """Whether a run has all that decides a claim."""
@@ -95,27 +88,24 @@ class _Pool:
         return next((_withheld(*each) for each in self.seen(part)), "")
 
     def estimate(self, part: Part) -> Row:
-        """Exponential of the mean over all blocks of all runs, with its 95 % interval; empty where no run has it."""
+        """Exponential of the mean over all runs, with its 95 % interval; empty where no run has it."""
         if not (found := self.seen(part)):
             return {}
         own = [seen.known for _, seen in found]
-        means = [float(values.mean()) for values in own if len(values)]
-        spread = moments(np.array(means) if _differ(own) else np.concatenate(own))
+        spread, blocks = pooled(own, self.between)
         return Estimate.of_moments(*spread).row() | {
-            "n": sum(map(len, own)),
+            "n": blocks,
             "dropped": sum(seen.dropped for _, seen in found),
             "sd_log": float(spread.sd),
-            "units": int(spread.n),
+            "units": float(spread.n),
         }
 
     def basis(self, part: Part) -> Row:
-        """Which runs an effect comes from, whether they differ by more than their blocks do, and which are left out."""
-        found = self.seen(part)
-        differ = _differ([seen.known for _, seen in found])
-        ids = tuple(run.run_id for run, _ in found)
+        """Which runs an effect comes from, and which are left out."""
+        ids = tuple(run.run_id for run, _ in self.seen(part))
         tested = [(run, run.effects[part]) for run in self.runs if part in run.effects and run.run_id not in ids]
         withheld = sum(bool(_withheld(*each)) for each in tested)
-        return {"run_id": ids[0], "run_ids": ids, "runs_differ": differ} | self.left_out(part[0], withheld)
+        return {"run_id": ids[0], "run_ids": ids} | self.left_out(part[0], withheld)
 
     def left_out(self, claim: str, withheld: int = 0) -> Row:
         """How many runs of a claim do not count."""
@@ -136,22 +126,10 @@ class _Pool:
         a_value, b_value = (float(np.exp(moments(logs).mean)) for logs in sides)
         return {**row, "a_value": a_value, "b_value": b_value}
 
-    def case_values(self, parts: Sequence[Part]) -> Floats:
-        """Log ratios of cases, cases × blocks of all runs that have all of them."""
-        found = [{run.run_id: seen.values for run, seen in self.seen(part)} for part in parts]
-        shared = [run_id for run_id in found[0] if all(run_id in each for each in found)]
-        return np.array([np.concatenate([each[run_id] for run_id in shared] or [np.empty(0)]) for each in found])
-
 
 def _withheld(run: RunValues, seen: Seen) -> str:
     """Why the interval of an effect of a run does not hold; empty where it does."""
     return run.withheld or seen.withheld
-
-
-def _differ(runs: Sequence[Floats]) -> bool:
-    """Whether runs differ among themselves by more than their blocks do."""
-    groups = [values for values in runs if len(values) > 1]
-    return len(groups) > 1 and bool(f_oneway(*groups).pvalue < HETEROGENEOUS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +180,6 @@ def _judge_place(
     machine, device = pool.newest.place
     rows, cases, asides = [], [], []
     effects: dict[Part, Row] = {}
-    contradictions: dict[Part, float] = {}
     for name, (suite, general) in claims.items():
         claim = general.on(device)
         ids: Row = {"claim": name, "suite": suite, "run_id": pool.newest.run_id, "machine_id": machine}
@@ -215,17 +192,16 @@ def _judge_place(
             for part, effect in _deciding(name, claim):
                 if (found := pool.estimate(part))["n"] >= LEAST_BLOCKS:
                     effects[part] = asked(found, effect)
-                    contradictions |= _contradiction(pool, part, effect)
     verdicts: dict[Part, Row] = {}
     if effects:
         judged = judge(pd.DataFrame(list(effects.values())))[[*COLUMNS]]
-        judged = judged.assign(n=[row["n"] for row in effects.values()])
+        judged = judged.assign(units=[row["n"] for row in effects.values()])
+        judged = judged.assign(n=[pool.estimate(part)["n"] for part in effects])
         verdicts = dict(zip(effects, rows_of(judged), strict=True))
-    contrary = dict(zip(contradictions, holm(np.array(list(contradictions.values()))), strict=True))
     for row in rows:
         claim = claims[row["claim"]][1].on(row["device"])
         if all(part in verdicts for part, _ in _deciding(row["claim"], claim)) and claim.effect:
-            _conclude(row, claim, verdicts, contrary, pool)
+            _conclude(row, claim, verdicts, pool)
     for case in cases:
         if judged_case := verdicts.get((case["claim"], case["role"], int(case.get("place", 0)))):
             case["verdict"] = judged_case["verdict"]
@@ -341,21 +317,18 @@ def _facts(pool: _Pool, name: str, claim: Claim) -> tuple[Row, list[Row]]:
     return found | {"run_id": ids[0], "run_ids": ids} | pool.left_out(name), parts
 
 
-def _conclude(
-    row: Row, claim: Claim, verdicts: Mapping[Part, Row], contrary: Mapping[Part, float], pool: _Pool
-) -> None:
-    """Put a claim's verdict together: its effect's, what it says besides, and whether cases contradict it."""
+def _conclude(row: Row, claim: Claim, verdicts: Mapping[Part, Row], pool: _Pool) -> None:
+    """Put a claim's verdict together: its effect's, what it says besides, and what cases say of it."""
     words, undecided = [], []
     for part, effect in _deciding(row["claim"], claim):
-        word, needed = verdicts[part]["verdict"], verdicts[part]["blocks_needed"] - verdicts[part]["n"]
-        if contrary.get(part, 1.0) <= ALPHA:
-            word = "depends"
-            row["depends_on"] = row["depends_on"] or _extremes(pool, part, effect)
-        elif word != "inconclusive" and (open_case := _undecided(pool, part, effect, word)):
-            word, needed = "inconclusive", np.nan
-            row["undecided"] = row["undecided"] or open_case
+        found = verdicts[part]
+        word, of_cases = _by_cases(pool, part, effect, found["verdict"])
+        if of_cases:
+            column = "depends_on" if word == "depends" else "undecided"
+            row[column] = row[column] or of_cases
         if word == "inconclusive":
-            undecided.append(needed)
+            more = found["n"] * (found["blocks_needed"] / found["units"] - 1)
+            undecided.append(np.nan if of_cases else math.ceil(more) if np.isfinite(more) else more)
         words.append(word)
     own = verdicts[row["claim"], "effect", 0]
     row |= {"p_holm": own["p_holm"], "level": own["level"], "own": words[0]}
@@ -364,27 +337,28 @@ def _conclude(
         row["blocks_needed"] = row["n"] + max(undecided)
 
 
-def _contradiction(pool: _Pool, part: Part, effect: Effect) -> dict[Part, float]:
-    """How likely chance alone would have cases contradict each other; nothing where there are no cases."""
-    found = [pool.estimate(case) for case in _case_parts(part, effect)]
-    if not found or not all(found):
-        return {}
-    return {part: contradiction(pd.DataFrame([asked(each, effect) for each in found]))}
-
-
-def _undecided(pool: _Pool, part: Part, effect: Effect, verdict: str) -> str:
-    """Name the first case that has not the mean's verdict by itself, where cases differ; empty where they do not."""
+def _by_cases(pool: _Pool, part: Part, effect: Effect, word: str) -> tuple[str, str]:
+    """Give what the cases of an effect leave of its verdict, and the cases that speak against it."""
     parts = _case_parts(part, effect)
-    if not parts or heterogeneity(pool.case_values(parts)) >= HETEROGENEOUS:
-        return ""
-    return next(
-        (
-            label(effect.cases[place], effect.cases)
-            for place, each in enumerate(parts)
-            if pool.alone(each, effect) != verdict
-        ),
-        "",
-    )
+    found = [pool.estimate(case) for case in parts]
+    if len(found) < 2 or not all(found):
+        return word, ""
+    level = 1 - ALPHA / len(found)
+    own = [pool.alone(case, effect, level) for case in parts]
+    ends = [(np.log(row["ratio"]), float(half_width(row["sd_log"], row["units"], level))) for row in found]
+    apart = [
+        (one, other)
+        for one, other in permutations(range(len(found)), 2)
+        if abs(ends[one][0] - ends[other][0]) > ends[one][1] + ends[other][1]
+    ]
+    if any(own[one] == "confirmed" and own[other] in ("refuted", "no difference") for one, other in apart):
+        return "depends", _extremes(pool, part, effect)
+    none = "confirmed" if effect.says == "same" else "no difference"
+    if word == none or (apart and word != "inconclusive"):
+        for case, tested in zip(effect.cases, parts, strict=True):
+            if pool.alone(tested, effect) != word:
+                return "inconclusive", label(case, effect.cases)
+    return word, ""
 
 
 def _extremes(pool: _Pool, part: Part, effect: Effect) -> str:

@@ -85,7 +85,6 @@ def remarks(row: Row) -> list[str]:
     """Say what is to be known of the runs that a verdict rests on: how many they are, and which do not count."""
     runs, few = len(row["run_ids"]), row["own"] and row["n"] < FEW_BLOCKS
     said = [words.plural(runs, "run")] if runs > 1 else []
-    said += ["runs differ among themselves"] if row["runs_differ"] is True else []
     said += [f"few blocks (under {FEW_BLOCKS})"] if few else []
     for name, text in (("withheld", "left out for noise"), ("withdrawn", "withdrawn")):
         if _known(row[name]) and row[name]:
@@ -122,10 +121,10 @@ def blocks_needed(row: Row) -> str:
     """Write what would decide an effect that is inconclusive, from its spread so far."""
     if row["n"] < LEAST_BLOCKS:
         return f"nothing is decided from fewer than {LEAST_BLOCKS} blocks"
-    if row["runs_differ"] is True:
-        return "runs differ by more than their blocks do, so that each counts as one value: another run would tell more"
     if row["undecided"]:
-        return f"settings differ, and {row['undecided']} is undecided by itself"
+        return f"{row['undecided']} does not say so by itself"
+    if len(row["run_ids"]) > 1:
+        return "another run would tell more than longer ones"
     blocks = row["blocks_needed"]
     more = max(1, math.ceil(blocks - row["n"])) if _known(blocks) else math.inf
     if more > MOST_BLOCKS:

@@ -31,6 +31,10 @@ QUESTION = tuple(axis.name for axis in AXES if axis.name not in _CHOSEN)
 _TRAITS = ("container", "stores", "lossy", "streamed")
 _BYTES_OF_A_FLOAT = 4
 """A batch holds float32 where a packed sample has a byte of a pixel."""
+BUSY_PCT, WAITING_PCT = 80.0, 5.0
+"""The disk limits a cold cell whose CPUs are no busier than the first, and in which some task waits for storage for the
+second share of the time, at least; else it is slow for another reason, and only its cache is cold."""
+_READING = ("read_mb_s", "busy_pct", "io_pressure_pct")
 PROVING = ("cached_before_pct", "read_bytes", "stored_bytes", "cache_bytes", "samples", "n_samples")
 """Columns that tell whether the page cache was as a trial's cell says; a cache on disk stands in for the packed set."""
 
@@ -79,8 +83,9 @@ def format_costs(trials: pd.DataFrame) -> pd.DataFrame:
         medians over trials), ``raw_bytes`` (the pixels of a sample, a byte each) and ``raw_share`` (their quotient),
         ``pack_s`` (one packing: no spread), ``startup_ms`` and ``cpu_us`` (CPU time of main process and workers a
         sample; geometric means over blocks) with their intervals, ``read_us_per_sample`` and so on for every worker
-        stage (medians over trials of the workers' wall clock), ``cached_before_lo``, ``cached_before_hi`` and
-        ``cached_after_hi`` (per cent; NaN where nothing was recorded).
+        stage (medians over trials of the workers' wall clock), ``read_mb_s``, ``busy_pct`` and ``io_pressure_pct``
+        (medians over trials) and whether the disk is what limits a cold cell (``disk_limits``), ``cached_before_lo``,
+        ``cached_before_hi`` and ``cached_after_hi`` (per cent; NaN where nothing was recorded).
     """
     kept = credible(trials)
     table = cells(kept)
@@ -94,7 +99,7 @@ def format_costs(trials: pd.DataFrame) -> pd.DataFrame:
     stages = [f"{stage}_us_per_sample" for stage in WORKER_STAGES]
     found = pd.concat(
         [
-            groups[["sample_bytes", "raw_bytes", "pack_s", *stages]].median(),
+            groups[["sample_bytes", "raw_bytes", "pack_s", *_READING, *stages]].median(),
             groups["cached_before"].agg(["min", "max"]).set_axis(["cached_before_lo", "cached_before_hi"], axis=1),
             groups["cached_after"].max().rename("cached_after_hi"),
             *(
@@ -107,7 +112,10 @@ def format_costs(trials: pd.DataFrame) -> pd.DataFrame:
         axis=1,
     )
     table = table.merge(found.reset_index(), on=KEYS, how="left")
-    return table.assign(raw_share=table["sample_bytes"] / table["raw_bytes"])
+    waits = (table["busy_pct"] <= BUSY_PCT) & (table["io_pressure_pct"] >= WAITING_PCT)
+    return table.assign(
+        raw_share=table["sample_bytes"] / table["raw_bytes"], disk_limits=table["page_cache"].eq("cold") & waits
+    )
 
 
 def _per_trial(ended: pd.DataFrame) -> pd.DataFrame:
@@ -125,6 +133,9 @@ def _per_trial(ended: pd.DataFrame) -> pd.DataFrame:
         "pack_s": floats("pack_ns") / 1e9,
         "startup_ms": floats("startup_ns") / 1e6,
         "cpu_us": (steps["main_cpu"] + workers) / batch / 1e3,
+        "read_mb_s": floats("read_bytes") / floats("wall_ns") * 1e3,
+        "busy_pct": floats("cpu_util_pct"),
+        "io_pressure_pct": floats("io_pressure_pct"),
         "cached_before": floats("cached_before_pct"),
         "cached_after": floats("cached_after_pct"),
         **{f"{stage}_us_per_sample": steps[f"worker_{stage}"] / batch / 1e3 for stage in WORKER_STAGES},

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy.special import fdtrc, stdtr
+from scipy.special import stdtr
 
 from feedrate.analysis.estimate import Floats, blocks_for, half_width
 from feedrate.schema.metrics import CONFIRMED_OVER, REFUTED_UNDER, SAME, least_of
@@ -36,8 +36,6 @@ ALPHA_SAME = 0.025
 """Error of the family of no difference; with half of ``ALPHA``, that of one direction, it adds up to ``ALPHA``."""
 CERTAIN = 0.005
 """Error at which an effect is certain of a difference."""
-HETEROGENEOUS = 0.01
-"""Cases differ when chance would do as much less often than this."""
 COLUMNS = ("p", "p_holm", "level", "lo", "hi", "verdict", "blocks_needed")
 _NULL = {"confirmed": "refuted", "refuted": "refuted", "no difference": "confirmed", "inconclusive": "inconclusive"}
 """What each verdict means for a claim that there is no difference."""
@@ -154,43 +152,3 @@ def single_verdict(row: Mapping[str, Any], level: float = 1 - ALPHA) -> str:
     effect = pd.DataFrame([dict(row)])
     verdict = _alone(_room(effect), half_width(effect["sd_log"], effect["n"], level))
     return _said(effect, verdict)[0]
-
-
-def contradiction(cases: pd.DataFrame) -> float:
-    """Say how likely chance alone would have one case confirm what is said and another contradict it.
-
-    Args:
-        cases: the columns that ``judge`` takes, a row a case.
-
-    Returns:
-        The p-value: that of the clearest case for and the clearest against, the larger of the two, times the number of
-        cases (Bonferroni); to be corrected for the number of claims.
-    """
-    n, sd, room = cases["n"].to_numpy(dtype=np.float64), cases["sd_log"].to_numpy(dtype=np.float64), _room(cases)
-    usable = np.where(n >= 2, n, np.nan)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        same, above, below = (2 * stdtr(usable - 1, -each / (sd / np.sqrt(usable))) for each in room)
-    denies = cases["says"].eq("same").to_numpy()
-    confirms = np.where(denies, same, above)
-    contradicts = np.where(denies, np.fmin(above, below), np.fmin(same, below))
-    return float(min(1.0, len(cases) * max(np.nanmin(confirms, initial=1.0), np.nanmin(contradicts, initial=1.0))))
-
-
-def heterogeneity(values: Floats) -> float:
-    """Say how likely chance alone would have cases differ as much: an F test of cases against cases × blocks.
-
-    Args:
-        values: log ratios, cases × blocks; blocks in which a case is missing (NaN) are left out.
-
-    Returns:
-        The p-value; 1 with fewer than two cases or two whole blocks.
-    """
-    whole = values[:, np.isfinite(values).all(axis=0)]
-    cases, blocks = whole.shape
-    if cases < 2 or blocks < 2:
-        return 1.0
-    means = whole.mean(axis=1, keepdims=True)
-    rest = whole - means - whole.mean(axis=0, keepdims=True) + whole.mean()
-    freedom = (cases - 1) * (blocks - 1)
-    between, within = blocks * ((means - whole.mean()) ** 2).sum() / (cases - 1), (rest**2).sum() / freedom
-    return float(fdtrc(cases - 1, freedom, between / within)) if within else 1.0

@@ -12,5 +12,6 @@ __all__ = [
     "space",
     "terminal",
     "trials",
+    "tune",
     "tune_report",
 ]

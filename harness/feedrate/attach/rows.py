@@ -112,7 +112,7 @@ def save_search(
     def identify(setting: Setting) -> str:
         return cell_id(_search_cell(rows, tuning, setting))
 
-    reason = "target" if found.outcome.settled else "budget"
+    reason, counted = "target" if found.outcome.settled else "budget", found.entry
     return _write(
         rows,
         results,
@@ -123,14 +123,14 @@ def save_search(
         protocol=Protocol(warmup_s=0, window_s=tuning.window_s, min_steps=1, blocks=(1, 100), timeout_s=0),
         budget_s=budget_s if math.isfinite(budget_s) else None,
         seed=tuning.seed,
-        combinations=found.settings,
+        combinations=counted.settings,
         cells=len({trial["cell_id"] for trial in rows.trials}),
         excluded=tuple(Counted(count=count, reason=reason) for reason, count in found.excluded.items()),
         blocks=len(positions),
         stop_reason="interrupted" if tuning.ended == "interrupted" else reason,
         control=identify(found.present),
         tuned=(
-            manifest_entry(found.search, identify, settings=found.settings, trials=found.trials, gain=found.gain_ends),
+            manifest_entry(found.search, identify, settings=counted.settings, trials=counted.trials, gain=counted.gain),
         ),
     )
 

@@ -56,6 +56,10 @@ class Setting(NamedTuple):
     def __str__(self) -> str:
         return " ".join(f"{name}={value}" for name, value in self.given().items())
 
+    def knobs(self) -> Iterator[tuple[str, object]]:
+        """Names and values of what was set."""
+        return ((name, value) for name, value in self._asdict().items() if value is not None)
+
     @property
     def unmodelled(self) -> Setting:
         """What the pipeline model does not know of a setting; its trials tell of those alone that share it."""

@@ -1,7 +1,7 @@
 """Trials of a script's loader settings, and what they tell of those that have not run.
 
 A trial's value is the time that a sample takes: that of its window, and the start of an epoch divided among its steps.
-Workers that live on (``persistent_workers``) leave of that start what preparing the first batch takes.
+With workers that live on (``persistent_workers``) that start is the one that was seen when the loader started over.
 """
 
 from __future__ import annotations
@@ -55,13 +55,21 @@ class Trial:
             setting: the setting.
             epoch_steps: steps of an epoch; 0 where it has no end.
         """
-        told, starts = self.told, self.told["starts_ns"]
-        start = float(np.mean(starts))
-        first = start if self.preparing_ns is None else min(start, self.preparing_ns)
-        pace = float(told["wall_ns"] / told["steps"])
-        if told["whole"]:  # starts lie in the window
-            return pace
-        return pace + (first if setting.persistent_workers else start) / epoch_steps if epoch_steps else pace
+        pace = float(self.told["wall_ns"] / self.told["steps"])
+        if self.told["whole"] or not epoch_steps:  # starts lie in the window, or there are none
+            lived = self.told["whole"] and self.told["restart"] and not setting.persistent_workers
+            more = self.start_ns(lasting=False) - self.start_ns(lasting=True) if lived else 0.0
+            return pace + more * len(self.told["starts_ns"]) / int(self.told["steps"])
+        return pace + self.start_ns(setting.persistent_workers) / epoch_steps
+
+    def start_ns(self, lasting: bool) -> float:
+        """Give what the start of an epoch took, with workers that live on or are started anew."""
+        starts = self.told["starts_ns"]
+        fresh, later = (starts[:1], starts[1:]) if self.told["restart"] else (starts, ())
+        if lasting and later:
+            return float(np.mean(later))
+        start = float(np.mean(fresh))
+        return start if self.preparing_ns is None or not lasting else min(start, self.preparing_ns)
 
 
 class Window(NamedTuple):
@@ -119,7 +127,7 @@ def expected(
             if setting.unmodelled == unmodelled:
                 lost, samples = 0.0, setting.batch_size or 1
                 if machine.epoch_steps and setting.num_workers and not setting.persistent_workers:
-                    lost = float(np.mean(basis.told["starts_ns"])) / machine.epoch_steps
+                    lost = basis.start_ns(lasting=False) / machine.epoch_steps
                 pace = paced(setting.num_workers, setting.prefetch_factor or 2).step_ns
                 predicted[setting] = math.log((pace + lost) / samples)
                 floors[setting] = math.log(least.step_with(setting.num_workers) / samples) - PARTS_ERROR

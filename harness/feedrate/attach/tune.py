@@ -18,6 +18,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import truediv
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +39,17 @@ PILOT_S = 1.0
 WARMUP_S, LEAST_STEPS = 0.1, 12
 SLOW_S, SLOWER = 60.0, 20
 """A trial that lasts longer than this, and so many times what was expected, is ended with its script."""
+HUNG_S, QUIET_S, QUIET = 3.0, 5.0, 0.01
+"""So is one that is so late if for so long none of its processes computed for more than this share, or read."""
+HANGS = 3
+"""Trials that may hang before the search ends."""
+LASTING = 0.003
+"""Share of an epoch from which on its start is worth knowing for workers that live on, too."""
+SLOWLY, HUNG = "took far too long", "hung: its processes neither computed nor read"
 RESTARTS = 3
 """Starts of the script, one after the other, in which no trial ends."""
+FORK, INSTEAD = "fork", "forkserver"
+"""How workers are started that may hang, and how they are started then."""
 ASKED = 4
 """So many times a loader is asked for that computes no gradients before it is taken for the one to tune."""
 
@@ -84,15 +94,17 @@ class Tuning:
         self.tried: list[Trial] = []
         self.window_s = PILOT_S
         self.ended = ""
-        """Why the search ended: ``known``, ``budget``, ``interrupted``, ``short`` (the script ends too soon); empty
-        while it goes on."""
+        """Why the search ended: ``known``, ``budget``, ``interrupted``, ``short`` (the script ends too soon), ``hung``
+        (trials did, again and again); empty while it goes on."""
         self.ranks = 1
         """Processes of a start that train on such a loader."""
         self.deadline = math.inf
         """When the search must end, on the monotonic clock."""
         self._block, self._order = 0, list[Setting]()
         self._answers: list[dict[str, Any]] = []
-        self._until = math.inf
+        self._pulse: Pulse | None = None
+        self._stopped, self._hung = "", 0
+        """Why a trial was ended with its script, and how many hung."""
         self._pid = 0
         self._looked_at: dict[str, int] = {}
         self.refused = ""
@@ -172,7 +184,9 @@ class Tuning:
             return {"do": "stop"}
         setting = self._order[0]
         warm = warm_up_steps(setting.num_workers, setting.prefetch_factor or 0)
-        given = {name: value for name, value in setting._asdict().items() if value is not None}
+        given = dict(setting.knobs())
+        if restart := self._restarts(setting):
+            given["persistent_workers"] = True
         answer = {
             "do": "trial",
             "number": len(self._answers),
@@ -182,23 +196,36 @@ class Tuning:
             "window_ns": int(self.window_s * 1e9),
             "least_steps": LEAST_STEPS,
             "whole": self.machine.short(setting),
+            "restart": restart,
         }
         self._answers.append(answer)
         told = self.folder / "tune.json.new"
         told.write_text(json.dumps(answer), encoding="utf-8")
         told.rename(self.folder / "tune.json")  # what other ranks look at in every step
-        self._until = time.monotonic() + max(SLOW_S, SLOWER * self._expected_s(warm))
+        self._pulse = Pulse(self._expected_s(warm))
         return answer
+
+    def _restarts(self, setting: Setting) -> bool:
+        """Whether a trial is to show how an epoch starts with workers that live on, too."""
+        if not (setting.num_workers and self.machine.epoch_steps) or self.machine.short(setting):
+            return False
+        ran = [trial for trial in self.tried if trial.told and trial.setting.num_workers]
+        epochs = (trial.step_ns(trial.setting, 0) * self.machine.epoch_steps for trial in ran)
+        starts = (trial.start_ns(lasting=False) for trial in ran)
+        return not ran or max(map(truediv, starts, epochs)) > LASTING
 
     def _expected_s(self, warm_steps: int) -> float:
         """Seconds that a trial takes if its steps last as long as those of the slowest that was measured."""
-        slowest = max((each.told["wall_ns"] / each.told["steps"] for each in self.tried if each.told), default=0.0)
-        return self.window_s + (warm_steps + LEAST_STEPS) * float(slowest) / 1e9
+        ran = [trial for trial in self.tried if trial.told]
+        step_ns = max((trial.step_ns(trial.setting, 0) for trial in ran), default=0.0)
+        start_ns = max((trial.start_ns(lasting=False) for trial in ran), default=0.0)
+        return self.window_s + ((warm_steps + LEAST_STEPS) * step_ns + 2 * start_ns) / 1e9
 
-    @property
-    def stuck(self) -> bool:
-        """Whether the running trial lasts far too long."""
-        return self.running is not None and time.monotonic() > self._until
+    def look(self) -> str:
+        """See whether the running trial is to be ended with its script, and why."""
+        if self.running is not None and self._pulse and not self._stopped:
+            self._stopped = self._pulse.stopped()
+        return self._stopped
 
     # ------------------------------------------------------------------------------------------- what a trial said
 
@@ -225,8 +252,8 @@ class Tuning:
     def _trial_of(self, setting: Setting) -> Setting:
         return self.machine.trial_of(setting)
 
-    def script_ended(self, ended: Ended) -> bool:
-        """Note that the script has ended; whether it was because a trial lasted far too long.
+    def script_ended(self, ended: Ended) -> None:
+        """Note that the script has ended.
 
         Raises:
             InputError: its loader cannot be tuned as asked.
@@ -237,18 +264,41 @@ class Tuning:
             self.ended = self.ended or "interrupted"
         if self.refused:
             raise InputError(f"tune: {self.refused}")
-        stuck, self._until, self._pid, self.ranks = self.stuck, math.inf, 0, 1
-        return stuck
+        self._pid, self.ranks = 0, 1
 
-    def died(self, how: str) -> None:
+    def died(self, ended: Ended) -> None:
         """Take over that the script ended while a trial ran: that failed, unless the script just came to its end."""
-        if how and self._order:
-            self._take(Trial(self._block, self._order.pop(0), error=how))
+        how, self._stopped = self._stopped or ended.report.status, ""
+        if not (ended.returncode and self._order):
+            return
+        setting = self._order.pop(0)
+        if how != HUNG or self.search is None:
+            self._take(Trial(self._block, setting, error=how))
+            return
+        self._hung += 1
+        self.ended = self.ended or ("hung" if self._hung == HANGS else "")
+        if setting.num_workers and (setting.start_method or self.loader["start_method"] or FORK) == FORK:
+            self._start_otherwise(self.search)
+        # One that had run before did not fail: a trial before it left the process so that a fork of it hangs.
+        self._take(Trial(self._block, setting, error=how), fails=setting not in self.search.logs)
 
-    def _take(self, tried: Trial) -> None:
+    def _start_otherwise(self, search: Search[Setting]) -> None:
+        """Have workers that have not run started by another method: forked ones hang where threads hold a lock."""
+        found = list[Setting]()
+        for setting in search.settings:
+            forked = setting.num_workers and setting.start_method in (None, FORK)
+            found += [setting, setting._replace(start_method=INSTEAD)] if forked else [setting]
+            if forked and setting not in search.logs and setting not in self.excluded:
+                self.excluded[setting] = "forked workers may hang, as one has"
+                search.failed.add(setting)
+        search.extend(dict.fromkeys(found))
+        self._order = [setting for setting in self._order if setting not in search.failed]
+
+    def _take(self, tried: Trial, *, fails: bool = True) -> None:
         self.tried.append(replace(tried, ended_ns=time.perf_counter_ns()))
         self._on_trial(tried)
-        self._learn(tried)
+        if tried.told or fails:
+            self._learn(tried)
 
     def _learn(self, tried: Trial) -> None:
         """Have the search know of a trial, and lay it out by the first one."""
@@ -276,7 +326,38 @@ class Tuning:
         if pilot.told:
             self.window_s = first_window_s(pilot)
         able = [each for each in every if each not in self.excluded]
-        return Search(able, within=self._within, seed=self.seed, present=present, trial_of=self._trial_of)
+        return Search(
+            able,
+            within=self._within,
+            seed=self.seed,
+            present=present,
+            trial_of=self._trial_of,
+            knobs=Setting.knobs,
+        )
+
+
+class Pulse:
+    """Whether the processes below this one still do something."""
+
+    def __init__(self, expected_s: float) -> None:
+        """Begin; ``expected_s`` is how long they have."""
+        self._began, self._expected_s = time.monotonic(), expected_s
+        self._beat, self._done = self._began, 0.0
+        """When they last did something, and all that they had done by then."""
+
+    def stopped(self) -> str:
+        """Say why nothing more is to be expected of them, if so."""
+        moment = time.monotonic()
+        if moment - self._began > max(SLOW_S, SLOWER * self._expected_s):
+            return SLOWLY
+        if moment - self._began < HUNG_S * self._expected_s:
+            self._beat = moment
+            return ""
+        below = procfs.descendants(os.getpid())
+        done = sum((procfs.cpu_ns(pid) or 0) / 1e9 + (procfs.read_bytes(pid) or 0) for pid in below)
+        if not 0 <= done - self._done < QUIET * (moment - self._beat):
+            self._beat, self._done = moment, done
+        return HUNG if moment - self._beat > QUIET_S else ""
 
 
 class Server:
@@ -381,16 +462,15 @@ def tune(
             server[0].serve(EVERY_S)
             if watched.interrupted:  # a script that goes on after Ctrl-C ends where it next asks
                 tuning.ended = tuning.ended or "interrupted"
-            if tuning.stuck or (tuning.ended and tuning.ranks > 1):  # ranks that wait for others end in no order
+            if tuning.look() or (tuning.ended and tuning.ranks > 1):  # ranks that wait for others end in no order
                 kill(watched.process.pid, *procfs.descendants(watched.process.pid))
 
         starts.append(ended := run(command, lines=False, prepare=prepare, wait=wait))
         server[0].close()
-        stuck = tuning.script_ended(ended)
+        tuning.script_ended(ended)
         if tuning.ended or not tuning.made:
             break
-        if ended.returncode:
-            tuning.died("took far too long" if stuck else ended.report.status)
+        tuning.died(ended)
         idle = idle + 1 if len(tuning.tried) == known else 0
         if idle == RESTARTS:
             tuning.ended = "short"

@@ -14,7 +14,9 @@ from feedrate.attach.space import Setting, gib
 from feedrate.attach.trials import Trial
 from feedrate.attach.tune import Session
 from feedrate.plan.search import GRID_BLOCKS, Outcome, Search
-from feedrate.schema.words import number, per_cent, plural, times
+from feedrate.plan.tuning import manifest_entry, sentences
+from feedrate.schema.words import number, plural, times
+from feedrate.store.manifest import Tuned
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,21 +28,13 @@ class Result:
     present: Setting
     gain: Gain | None
     """Over the present setting; None where that is the recommended one, or no block ran with both."""
-    settings: int
-    trials: int
+    entry: Tuned
+    """What its run says of it, with settings as they are written in place of cells."""
     excluded: dict[str, int]
     """Reason to the number of settings that do not fit the machine for it."""
     failed: dict[Setting, str]
     memory_bytes: int
     shm_bytes: int
-
-    @property
-    def gain_ends(self) -> tuple[float, float, float] | None:
-        """How many times as fast as the present setting, and the ends of the interval; None where it is not known."""
-        if self.gain is None or not self.gain.ratio.known:
-            return None
-        ratio = self.gain.ratio
-        return round(ratio.value, 4), round(ratio.low, 4), round(ratio.high, 4)
 
 
 def result(session: Session) -> Result | None:
@@ -51,13 +45,16 @@ def result(session: Session) -> Result | None:
         return None
     outcome = search.outcome()
     memory, shared = tuning.machine.takes(outcome.recommended)
+    gain = over({each: search.logs[each] for each in search.measured}, present, outcome.recommended)
+    ratio = gain.ratio if gain and gain.ratio.known else None
+    ends = (round(ratio.value, 4), round(ratio.low, 4), round(ratio.high, 4)) if ratio else None
+    settings = len(search.settings) + len(set(tuning.excluded) - set(search.settings))
     return Result(
         search=search,
         outcome=outcome,
         present=present,
-        gain=over({each: search.logs[each] for each in search.measured}, present, outcome.recommended),
-        settings=len(search.settings) + len(set(tuning.excluded) - set(search.settings)),
-        trials=len(tuning.tried),
+        gain=gain,
+        entry=manifest_entry(search, str, settings=settings, trials=len(tuning.tried), gain=ends),
         excluded=dict(Counter(tuning.excluded.values())),
         failed={each.setting: each.error for each in tuning.tried if each.error},
         memory_bytes=memory,
@@ -74,11 +71,12 @@ def text(session: Session, found: Result | None, command: str) -> Iterator[tuple
             yield "note", "no trial ended well" if tuning.made else _untuned(session)
         yield from (("note", note) for note in session.ended.report.notes)
         return
-    grid = f"a grid of {found.settings} settings × {GRID_BLOCKS} blocks takes {found.settings * GRID_BLOCKS}"
-    yield "", f"{command} tuned in {session.took_s:.0f} s by {plural(found.trials, 'trial')}; {grid}"
+    entry = found.entry
+    grid = f"a grid of {entry.settings} settings × {GRID_BLOCKS} blocks takes {entry.settings * GRID_BLOCKS}"
+    yield "", f"{command} tuned in {session.took_s:.0f} s by {plural(entry.trials, 'trial')}; {grid}"
     yield "set", f"{found.outcome.recommended}  at {place(tuning.made)}"
     yield "gain", _said_gain(found)
-    yield "bound", _said_bound(found)
+    yield from (("bound", sentence) for sentence in sentences(entry))
     for reason, count in (dict(found.search.aside()) | found.excluded).items():
         yield "set aside", f"{plural(count, 'setting')}: {reason}"
     if audits := list(found.search.audits()):
@@ -92,11 +90,18 @@ def text(session: Session, found: Result | None, command: str) -> Iterator[tuple
     workers, memory = plural(found.outcome.recommended.num_workers, "worker"), gib(found.memory_bytes)
     yield "takes", f"{workers}, about {memory} of memory, {gib(found.shm_bytes)} of it in /dev/shm"
     yield "paste", snippet(found.outcome.recommended)
-    if tuning.ended == "short":
-        yield "note", "the script ends before a trial has ended: give it more epochs, or a larger set of samples"
-    if tuning.ended == "interrupted":
-        yield "note", "the search was interrupted: this is what the trials said by then"
+    if note := _ENDED.get(tuning.ended):
+        yield "note", note
     yield "note", "batches were repeated and their order changed: do not keep what this run trained"
+
+
+_ENDED = {
+    "budget": "the time was used up: a larger --budget tells more",
+    "short": "the script ends before a trial has ended: give it more epochs, or a larger set of samples",
+    "interrupted": "the search was interrupted: this is what the trials said by then",
+    "hung": "trials hung again and again: this is what the others said by then",
+}
+"""Why a search ended before all was known."""
 
 
 def _untuned(session: Session) -> str:
@@ -104,18 +109,6 @@ def _untuned(session: Session) -> str:
     if session.ended.report.loader is None:
         return "no DataLoader gave batches for two seconds while it ran"
     return "its loader is not PyTorch's own (torchdata's StatefulDataLoader?), or trained for less than two seconds"
-
-
-def _said_bound(found: Result) -> str:
-    if not math.isfinite(found.outcome.bound):
-        return "not known yet: a larger --budget gives one"
-    said = f"the best of all settings is at most {_faster(found.outcome.bound)} faster, with 95 % confidence"
-    more = f"; a larger --budget narrows that to {_faster(found.search.within)}"
-    return said if found.outcome.settled else said + more
-
-
-def _faster(log: float) -> str:
-    return per_cent(100 * math.expm1(log))
 
 
 def _said_gain(found: Result) -> str:
@@ -133,10 +126,9 @@ def _said_gain(found: Result) -> str:
 
 def standing(outcome: Outcome[Setting]) -> str:
     """Say where a search stands."""
-    left = "how much faster the best can be is not known yet"
-    if math.isfinite(outcome.bound):
-        left = f"the best is at most {_faster(outcome.bound)} faster"
-    return f"{outcome.recommended}; {left}"
+    if outcome.settled:
+        return f"{outcome.recommended}; no other setting seems better"
+    return f"{outcome.recommended}; others may still be better"
 
 
 def line(tried: Trial) -> str:
@@ -159,11 +151,14 @@ def as_object(session: Session, found: Result | None) -> dict[str, Any]:
     return {
         "recommended": found.outcome.recommended.given(),
         "present": found.present.given(),
-        "gain": found.gain.ratio.row() if found.gain and found.gain_ends else None,
+        "gain": found.gain.ratio.row() if found.entry.gain and found.gain else None,
         "bound_pct": 100 * math.expm1(found.outcome.bound) if math.isfinite(found.outcome.bound) else None,
         "known": found.outcome.settled,
-        "trials": found.trials,
-        "settings": found.settings,
+        "compared": found.outcome.compared,
+        "unseen": found.entry.unseen,
+        "model_error_pct": found.entry.model_error_pct,
+        "trials": found.entry.trials,
+        "settings": found.entry.settings,
         "took_s": session.took_s,
         "set_aside": dict(found.search.aside()),
         "excluded": found.excluded,

@@ -2,16 +2,18 @@
 
 Times are logs of the time that a sample takes; what a machine does meanwhile cancels in differences within a block.
 
+- **Confidence.** Of two settings that were both measured, the mean difference is bounded by a mixture of t-tests that
+  may be looked at after every block (Robbins 1970; Lai 1976; here with a normal prior of ``PRIOR`` times the spread on
+  the true difference). The spread between trials is estimated from all settings, and for each two weighted with what
+  they show themselves (Smyth 2004). Chances to err are shared among the settings that are measured. This bound alone
+  has a confidence; the other two are reasons not to measure a setting, or not to measure it again.
+- **The model.** The pipeline model says how settings compare. Its error is learnt from settings that it had not seen:
+  what it said of each before that was measured is held against the first trials (``Unseen``). ``MODEL_ERROR`` is what
+  it was off on average on cells of committed runs that were held out; more, the farther from the fastest it predicts.
 - **Floors.** No pipeline is faster than its step, than its workers' preparing divided among them, than its computing
   divided among the cores (``Parts``). The trials of a setting say this best of those that take more of the machine than
-  it does (``rooms``): what disturbs a trial disturbs its parts and the whole alike, and cancels.
-- **The model.** The pipeline model says how settings compare. Its error is that of the settings that were measured
-  (root mean square, at first ``MODEL_ERROR``; more, the farther from the fastest it predicts). Where what is said of
-  some settings rests on trials of their own, what trials vary by is allowed for, in the floors too.
-- **Confidence sequences.** Of two settings that were both measured, the mean difference is bounded by a mixture of
-  t-tests that may be looked at after every block (Robbins 1970; Lai 1976; here with a normal prior of ``PRIOR`` times
-  the spread on the true difference). The spread between trials is estimated from all settings, and for each two
-  weighted with what they show themselves (Smyth 2004). Chances to err are shared among the settings that are measured.
+  it does (``rooms``): what disturbs a trial disturbs its parts and the whole alike, and cancels. A setting that was
+  faster than its floor allowed widens all floors by as much.
 
 Pure Python: the parent of a sweep loads neither pandas nor SciPy.
 """
@@ -22,6 +24,7 @@ import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import mul
 from statistics import fmean, pstdev
 from typing import Generic, NamedTuple, TypeVar
 
@@ -32,15 +35,16 @@ CHANCE = 0.05
 PRIOR = 2.0
 BELIEF = 6
 """Degrees of freedom, at most, with which the spread of all settings counts for any two."""
-MODEL_ERROR, MODEL_BELIEF, LEAST_ERROR = 0.03, 2, 0.005
-"""What the model is off before settings tell, for how many of them that counts, and what it is off at least."""
-SIGMAS = 2.0
-"""So many standard deviations are what model and trials together may be off."""
+MODEL_ERROR, MODEL_BELIEF = 0.07, 2
+"""What the model is off (log sd of 137 held-out cells) before settings tell; for how many of them it counts."""
+SIGMAS, SEEN_SIGMAS = 2.5, 2.0
+"""So many standard deviations are what model and trials together may be off: of a setting that has not run, and of one
+that has, whose own trials would tell."""
 SPREAD, SPREAD_BELIEF = 0.02, 2
 """Standard deviation of a log time between trials that is assumed before they tell, and for how many of them it counts.
 """
-FAR = 0.1
-"""A prediction that differs so much from the leader's (log) may err twice as much as one that does not."""
+FAR = 1.0
+"""A prediction that differs so much from the fastest (log) may err twice as much as one that does not."""
 PARTS_ERROR, ROOM_SD = 0.01, 0.01
 """What the parts that make a floor may be off, and what trials of a setting differ by in what they leave to gain (log).
 """
@@ -88,6 +92,20 @@ class Spread(NamedTuple):
     trials: int
 
 
+@dataclass(frozen=True, slots=True)
+class Unseen(Generic[Setting]):
+    """What was said of a setting before it was measured, against one that had been: logs of times."""
+
+    setting: Setting
+    reference: Setting
+    predicted: float
+    """Its time less the reference's, by the model; NaN where that said nothing."""
+    least: float
+    """The least that this difference may be, by the floors."""
+    aside: bool
+    """Whether it had been set aside."""
+
+
 class _Belief(NamedTuple):
     """A log time, and its standard deviation."""
 
@@ -103,9 +121,12 @@ class Evidence(Generic[Setting]):
         logs: Mapping[Setting, Mapping[int, float]],
         model: Model[Setting],
         trial_of: Callable[[Setting], Setting],
+        unseen: Sequence[Unseen[Setting]] = (),
     ) -> None:
         """Take over what was measured: logs of settings that have run and never failed, cheapest first, by block."""
         self._logs, self._model, self._trial_of = logs, model, trial_of
+        self.unseen = [one for one in unseen if one.setting in logs and one.reference in logs]
+        """What was said of settings before they were measured."""
         self._beliefs: dict[Setting, _Belief] = {}
 
     def leader(self, tied: float) -> Setting:
@@ -115,26 +136,70 @@ class Evidence(Generic[Setting]):
         return next(setting for setting in self._logs if times[setting] <= min(times.values()) + tied)
 
     def bound(self, setting: Setting, other: Setting) -> float:
-        """Bound the log of how many times as fast as a measured setting another one is, by what bounds it lowest."""
+        """How much faster than a measured setting another one may be, as far as anything is known of both (log)."""
+        return min(self.measured(setting, other), self.room(setting, other), self.modelled(setting, other))
+
+    def measured(self, setting: Setting, other: Setting) -> float:
+        """How much faster another one is at most, with confidence: by the blocks in which both ran alone."""
+        pairs = self.differences(setting, other)
+        if not pairs:
+            return math.inf
+        same_trials = self._trial_of(setting) == self._trial_of(other)
+        return fmean(pairs) + (0.0 if same_trials else self._half(pairs))
+
+    def modelled(self, setting: Setting, other: Setting) -> float:
+        """How much faster another one may be by the model and by the trials of both."""
         mine, theirs = self._believed(setting), self._believed(other)
-        bounds = [mine.mean - theirs.mean + SIGMAS * math.hypot(mine.sd, theirs.sd), self.room(setting, other)]
-        if pairs := self.differences(setting, other):
-            same_trials = self._trial_of(setting) == self._trial_of(other)
-            bounds.append(fmean(pairs) + (0.0 if same_trials else self._half(pairs)))
-        return min(bounds)
+        sigmas = SEEN_SIGMAS if other in self._logs else SIGMAS
+        return mine.mean - theirs.mean + sigmas * math.hypot(mine.sd, theirs.sd)
 
     def room(self, setting: Setting, other: Setting) -> float:
-        """How much the floor of another setting leaves to gain over a measured one."""
+        """How much the floor of another setting leaves to gain over a measured one; one that has run needs no floor."""
+        if other in self._logs:
+            return math.inf
         mine = self._believed(setting)
         room = mine.mean + SIGMAS * mine.sd - self._floor(other)
         if logs := self._model.rooms.get((setting, other)):
-            return min(room, fmean(logs) + PARTS_ERROR + SIGMAS * ROOM_SD / math.sqrt(len(logs)))
-        return room
+            room = min(room, fmean(logs) + PARTS_ERROR + SIGMAS * ROOM_SD / math.sqrt(len(logs)))
+        return room + self._under_floor
 
     def least(self, setting: Setting) -> float:
         """The least log time that a setting may take."""
         belief = self._believed(setting)
         return max(self._floor(setting), belief.mean - SIGMAS * belief.sd)
+
+    def foreseen(self, setting: Setting, reference: Setting, aside: bool) -> Unseen[Setting]:
+        """Note what is said of a setting that was not measured, against one that was."""
+        predicted, of_reference = (self._model.predicted.get(one, math.nan) for one in (setting, reference))
+        return Unseen(setting, reference, predicted - of_reference, -self.room(reference, setting), aside)
+
+    def surprise(self, unseen: Unseen[Setting]) -> float:
+        """How much longer a setting took than the model had said (log); NaN where that had said nothing."""
+        return self.means[unseen.setting] - self.means[unseen.reference] - unseen.predicted
+
+    @cached_property
+    def model_error(self) -> float:
+        """What the model is off about settings that it had not seen (log sd), what trials vary by taken out."""
+        squares, count = MODEL_BELIEF * MODEL_ERROR**2, MODEL_BELIEF
+        for unseen in self.unseen:
+            if not math.isnan(off := self.surprise(unseen)):
+                scale = 1 + abs(unseen.predicted) / FAR
+                squares, count = squares + max(0.0, off**2 - self._noise(unseen) ** 2) / scale**2, count + 1
+        return math.sqrt(squares / count)
+
+    @cached_property
+    def _under_floor(self) -> float:
+        """How much faster a setting was than its floor had allowed, beyond what trials vary by; the worst counts."""
+        under = (
+            unseen.least - (self.means[unseen.setting] - self.means[unseen.reference]) - SIGMAS * self._noise(unseen)
+            for unseen in self.unseen
+        )
+        return max(0.0, *under, 0.0)
+
+    def _noise(self, unseen: Unseen[Setting]) -> float:
+        """What the measured difference to the reference varies by (sd)."""
+        counts = (len(self._logs[one]) for one in (unseen.setting, unseen.reference))
+        return self.spread.sd * math.sqrt(sum(1 / count for count in counts))
 
     def _floor(self, setting: Setting) -> float:
         return self._model.floors.get(setting, -math.inf) - SIGMAS * self._basis_error(setting)
@@ -156,11 +221,10 @@ class Evidence(Generic[Setting]):
         means, sources = self.means, []
         if setting in means:
             sources.append(_Belief(means[setting], self.spread.sd / math.sqrt(len(self._logs[setting]))))
-        if setting in self._model.predicted and self._model_error is not None:
-            level, error = self._model_error
+        if setting in self._model.predicted and self._level is not None:
             # Twice: the trials that a prediction rests on may be those of the setting itself.
-            sd = math.hypot(error * self._scale(setting), 2 * self._basis_error(setting))
-            sources.append(_Belief(level + self._model.predicted[setting], sd))
+            sd = math.hypot(self.model_error * self._scale(setting), 2 * self._basis_error(setting))
+            sources.append(_Belief(self._level + self._model.predicted[setting], sd))
         belief = _Belief(0.0, math.inf)
         if sources:
             weight = sum(source.sd**-2 for source in sources)
@@ -174,19 +238,12 @@ class Evidence(Generic[Setting]):
         return 1 + abs(self._model.predicted[setting] - fastest) / FAR
 
     @cached_property
-    def _model_error(self) -> tuple[float, float] | None:
-        """What settings take over what the model says, and by how much that differs between them; None: no model."""
-        means, spread = self.means, self.spread.sd
-        modelled = [setting for setting in means if setting in self._model.predicted]
-        if not modelled:
-            return None
+    def _level(self) -> float | None:
+        """What measured settings take over what the model says of them; None: it says nothing of any."""
+        modelled = [setting for setting in self.means if setting in self._model.predicted]
         weights = [self._scale(setting) ** -2 for setting in modelled]
-        excess = [means[setting] - self._model.predicted[setting] for setting in modelled]
-        level = sum(weight * value for weight, value in zip(weights, excess, strict=True)) / sum(weights)
-        squares = MODEL_BELIEF * MODEL_ERROR**2
-        for setting, weight, value in zip(modelled, weights, excess, strict=True):
-            squares += weight * max(0.0, (value - level) ** 2 - spread**2 / len(self._logs[setting]))
-        return level, max(LEAST_ERROR, math.sqrt(squares / (MODEL_BELIEF + len(modelled) - 1)))
+        excess = [self.means[setting] - self._model.predicted[setting] for setting in modelled]
+        return sum(map(mul, weights, excess)) / sum(weights) if modelled else None
 
     def differences(self, setting: Setting, other: Setting) -> list[float]:
         """Log times of a setting less those of another one in the same blocks."""

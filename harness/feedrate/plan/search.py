@@ -1,12 +1,13 @@
 """Search for the best of many settings: which to measure next, and how far from the best the recommended one can be.
 
 Settings are measured in blocks, each setting once a block. A block holds the leader, whose mean is the lowest, and a
-few settings that might still be better by more than ``within``, the most promising first. A setting is set aside
-unmeasured where its floor is too near to the leader's time, or where it would gain too little should the model err by
-``SIGMAS`` times its error in that setting's favour (``plan.evidence``). ``AUDITS`` of those set aside are measured all
-the same, and count towards the error.
+few settings that might still be better by more than ``within``, the most promising first. A setting is set aside where
+its floor is too near to the leader's time, or where it would gain too little should the model err by ``SIGMAS`` times
+its error in that setting's favour (``plan.evidence``). Of each value of each knob one setting is measured all the same:
+what the model had said of it counts towards the model's error, which widens what may still be better.
 
-The search ends when the bound is within the tolerance. The recommended setting is the cheapest for which it is.
+The search ends when no setting may be better by more than the tolerance. The recommended setting is the cheapest for
+which that holds. Its bound is one of measured settings alone; what was set aside has none.
 
 Settings are cells of a matrix (``plan.tuning``) or arguments of a script's DataLoader (``feedrate tune``). Their source
 runs the trials of ``next_block``, adds what they took (``add``) and what they show of other settings (``expect``).
@@ -14,23 +15,24 @@ runs the trials of ``next_block``, adds what they took (``add``) and what they s
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Generic, NamedTuple
 
-from feedrate.plan.evidence import Evidence, Model, Setting
+from feedrate.plan.evidence import Evidence, Model, Setting, Unseen
 
 TIED = 1 / 3
 """Of the tolerance: settings that differ by less are equal, and the cheaper one leads."""
-AUDITS = 2
-FIRST, WIDTH, OPEN_ONES = 5, 2, 2
-"""Settings of the first block where none is the present one; those that enter a later one, and of those that ran and
-may still be better than the leader."""
+FIRST, WIDTH, OPEN_ONES, COVERED = 5, 2, 2, 2
+"""Settings of the first block where none is the present one; those that enter a later one, of those that ran and may
+still be better than the leader, and of those with values that have not run."""
 FEWEST = 2
 """Blocks of the recommended setting."""
 BY_FLOOR = "their step, their workers' preparing or the cores leave too little to gain"
-BY_MODEL = "by the pipeline model they gain too little, its own error allowed for"
-OPEN = "not measured yet"
+BY_MODEL = "by the pipeline model they gain too little, its error allowed for"
+OPEN = "they may still be better"
 GRID_BLOCKS = 8
 """Blocks of the grid that a search is held against."""
 CONFIRMED = 4
@@ -41,15 +43,22 @@ class Outcome(NamedTuple, Generic[Setting]):
     """Where a search stands."""
 
     recommended: Setting
-    bound: float
-    """The log of how many times the best setting's pace can be the recommended one's; the tolerance at least,
-    as that is what a search stops by."""
     settled: bool
-    """Whether that is within the tolerance."""
+    """Whether no other setting may be better by more than the tolerance, as far as anything is known of it."""
+    compared: int
+    """Settings that were measured beside the recommended one until that was known by their trials alone, or that may
+    still be better."""
+    bound: float
+    """The log of how many times the pace of the best of these can be the recommended one's, with confidence; the
+    tolerance at least, as that is what a search stops by. Infinite where that is not known, or nothing was compared."""
+    unseen: int
+    """Settings of which the model had said something before they were measured."""
+    model_error: float
+    """What it was off about these (log sd)."""
 
 
 class Audit(NamedTuple, Generic[Setting]):
-    """A setting that was set aside and measured all the same: logs of its time over the leader's."""
+    """A setting that was set aside and measured all the same: logs of its time over that of the leader of then."""
 
     setting: Setting
     predicted: float
@@ -67,6 +76,7 @@ class Search(Generic[Setting]):
         seed: int,
         present: Setting | None = None,
         trial_of: Callable[[Setting], Setting] = lambda setting: setting,
+        knobs: Callable[[Setting], Iterable[tuple[str, object]]] = lambda _: (),
     ) -> None:
         """Begin.
 
@@ -76,16 +86,22 @@ class Search(Generic[Setting]):
             seed: orders blocks and draws audits.
             present: the setting that the gain is measured against.
             trial_of: the setting whose trial shows another one's time, too.
+            knobs: names and values of a setting's knobs, of each of which one setting is measured.
         """
-        self.settings, self.within, self.present = tuple(settings), within, present
-        self.trial_of = {setting: trial_of(setting) for setting in self.settings}.__getitem__
+        self.within, self.present = within, present
+        self.trial_of, self._knobs = cache(trial_of), cache(lambda setting: frozenset(knobs(setting)))
+        self.extend(settings)
         self.logs: dict[Setting, dict[int, float]] = {}
         """Setting to block to the log of the time that a sample took."""
         self.failed: set[Setting] = set()
-        self.audited: list[Setting] = []
+        self._unseen: list[Unseen[Setting]] = []
         self._random = random.Random(seed)
         self._model: Model[Setting] = Model()
         self._evidence: Evidence[Setting] | None = None
+
+    def extend(self, settings: Iterable[Setting]) -> None:
+        """Choose among these from now on, cheapest first; what was measured stays known."""
+        self.settings = tuple(settings)
 
     def expect(
         self,
@@ -99,6 +115,11 @@ class Search(Generic[Setting]):
 
     def add(self, block: int, setting: Setting, log_time: float | None) -> None:
         """Take over a trial; None where it failed, and the setting is not tried again."""
+        window = self.trial_of(setting)
+        if log_time is not None and self.measured and window not in map(self.trial_of, self.logs):
+            leader, evidence = self.leader, self.evidence
+            aside = min(evidence.room(leader, setting), evidence.modelled(leader, setting)) <= self.within
+            self._unseen.append(evidence.foreseen(setting, leader, aside))
         self._evidence = None
         if log_time is None:
             self.failed.add(setting)
@@ -118,7 +139,7 @@ class Search(Generic[Setting]):
         """What is known of the settings now."""
         if self._evidence is None:
             logs = {setting: self.logs[setting] for setting in self.measured}
-            self._evidence = Evidence(logs, self._model, self.trial_of)
+            self._evidence = Evidence(logs, self._model, self.trial_of, self._unseen)
         return self._evidence
 
     @property
@@ -141,12 +162,14 @@ class Search(Generic[Setting]):
         return [able[step * len(able) // FIRST] for step in range(FIRST)]
 
     def _following(self, block: int) -> list[Setting]:
-        recommended, _, settled = self.outcome()
-        confirmed = self._confirmed(recommended)
-        if not settled or len(self.logs[recommended]) < FEWEST:
-            wanted = self._contenders(block)
+        outcome = self.outcome()
+        confirmed = self._confirmed(outcome.recommended)
+        if not outcome.settled or len(self.logs[outcome.recommended]) < FEWEST:
+            wanted = self._contenders()
         else:
-            wanted = [] if confirmed else [recommended]
+            wanted = [] if confirmed else [outcome.recommended]
+        if block > 1 and (new := self._uncovered()):
+            wanted = [*dict.fromkeys([self.leader, *wanted]), *new]
         return wanted if confirmed or self.present is None else [*wanted, self.present]
 
     def _confirmed(self, setting: Setting) -> bool:
@@ -155,16 +178,20 @@ class Search(Generic[Setting]):
             return True
         return len(self.evidence.differences(setting, self.present)) >= CONFIRMED
 
-    def _contenders(self, block: int) -> list[Setting]:
-        """The leader, settings that may be better, and an audit."""
-        leader, able, bound = self.leader, self._able(), self.evidence.bound
-        contenders = [rival for rival in able if rival != leader and bound(leader, rival) > self.within]
+    def _contenders(self) -> list[Setting]:
+        """The leader, and settings that may be better."""
+        leader, bound = self.leader, self.evidence.bound
+        contenders = [rival for rival in self._able() if rival != leader and bound(leader, rival) > self.within]
         tried = sorted((rival for rival in contenders if rival in self.logs), key=lambda rival: -bound(leader, rival))
-        wanted = [leader, *tried[:OPEN_ONES], *self._entering(contenders)]
-        aside = [setting for setting in able if setting not in self.logs and setting not in contenders]
-        if len(self.audited) < AUDITS and block > 1 and aside:
-            self.audited.append(self._random.choice(aside))
-            wanted.append(self.audited[-1])
+        return [leader, *tried[:OPEN_ONES], *self._entering(contenders)]
+
+    def _uncovered(self) -> list[Setting]:
+        """Choose settings with values that no measured one has: of each the most promising, the cheapest of equals."""
+        able, wanted = self._able(), list[Setting]()
+        left = set[tuple[str, object]]().union(*map(self._knobs, able)).difference(*map(self._knobs, self.logs))
+        while left and len(wanted) < COVERED:
+            wanted.append(min((setting for setting in able if self._knobs(setting) & left), key=self.evidence.least))
+            left -= self._knobs(wanted[-1])
         return wanted
 
     def _entering(self, contenders: Sequence[Setting]) -> list[Setting]:
@@ -177,30 +204,43 @@ class Search(Generic[Setting]):
         return list(dict.fromkeys(trials))[:WIDTH]
 
     def aside(self) -> Iterator[tuple[str, int]]:
-        """Count the settings that were not measured, by what spoke against them."""
+        """Count the settings that were not compared, by what spoke against them."""
         if not self.measured:
             return
-        leader, reasons = self.leader, {BY_FLOOR: 0, BY_MODEL: 0, OPEN: 0}
+        best, reasons = self.outcome().recommended, {BY_FLOOR: 0, BY_MODEL: 0, OPEN: 0}
         for setting in self._able():
-            if setting not in self.logs:
-                by_floor, by_model = self.evidence.room(leader, setting), self.evidence.bound(leader, setting)
+            if setting != best and not self._compared(best, setting):
+                by_floor, by_model = self.evidence.room(best, setting), self.evidence.modelled(best, setting)
                 reasons[BY_FLOOR if by_floor <= self.within else BY_MODEL if by_model <= self.within else OPEN] += 1
         yield from ((reason, count) for reason, count in reasons.items() if count)
 
     def audits(self) -> Iterator[Audit[Setting]]:
         """Settings that were set aside and measured all the same."""
-        means, leader = self.evidence.means, self.leader
-        for setting in self.audited:
-            if setting in means:
-                yield Audit(setting, self.evidence.gap(setting, leader), means[setting] - means[leader])
+        for unseen in self.evidence.unseen:
+            if unseen.aside and not math.isnan(unseen.predicted):
+                yield Audit(unseen.setting, unseen.predicted, unseen.predicted + self.evidence.surprise(unseen))
+
+    def _compared(self, setting: Setting, other: Setting) -> bool:
+        """Whether trials tell that another setting is not better by more than the tolerance, or nothing tells it."""
+        if other not in self.logs:
+            return False
+        evidence = self.evidence
+        told = evidence.measured(setting, other) <= self.within
+        return told or min(evidence.room(setting, other), evidence.modelled(setting, other)) > self.within
 
     def outcome(self) -> Outcome[Setting]:
-        """Recommend the leader, or the cheapest setting before it that is known to be within the tolerance."""
-        leader, measured, able, bound = self.leader, self.measured, self._able(), self.evidence.bound
-        bounds = {
-            setting: max((bound(setting, other) for other in able if other != setting), default=0.0)
-            for setting in measured[: measured.index(leader) + 1]
-            if len(self.logs[setting]) >= FEWEST or setting == leader
-        }
-        best = next((setting for setting in bounds if bounds[setting] <= self.within), leader)
-        return Outcome(best, max(self.within, bounds[best]), bounds[best] <= self.within)
+        """Recommend the leader, or the cheapest setting before it than which trials show that not to be better."""
+        leader, measured = self.leader, self.measured
+        cheaper = [each for each in measured[: measured.index(leader)] if len(self.logs[each]) >= FEWEST]
+        near = (each for each in cheaper if self.evidence.measured(each, leader) <= self.within and self._best(each))
+        best = next(near, leader)
+        compared = [other for other in measured if other != best and self._compared(best, other)]
+        most = max((self.evidence.measured(best, other) for other in compared), default=math.inf)
+        unseen = sum(not math.isnan(one.predicted) for one in self.evidence.unseen)
+        bound = max(self.within, most)
+        return Outcome(best, self._best(best), len(compared), bound, unseen, self.evidence.model_error)
+
+    def _best(self, setting: Setting) -> bool:
+        """Whether no other setting may be better by more than the tolerance."""
+        bound = self.evidence.bound
+        return all(bound(setting, other) <= self.within for other in self._able() if other != setting)

@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 from feedrate.plan.evidence import Parts, Setting
 from feedrate.plan.schedule import Plan, PlannedCell
 from feedrate.plan.search import Search
+from feedrate.schema import words
 from feedrate.schema.axes import BY_NAME, KNOBS, Value
 from feedrate.schema.columns import WORKER_STAGES
 from feedrate.schema.errors import InputError
@@ -64,6 +65,11 @@ def _changes(cell: PlannedCell, names: Iterable[str]) -> Changes:
     defaults = {name: BY_NAME[name].default for name in names}
     given = {name: cell.axes.get(name, default) for name, default in defaults.items()}
     return frozenset(given.items() - defaults.items())
+
+
+def _knobs(cell: PlannedCell) -> tuple[tuple[str, Value], ...]:
+    """Names and values of a cell's knobs."""
+    return tuple((name, cell.axes[name]) for name in KNOBS if name in cell.axes)
 
 
 def tasks(cells: Iterable[PlannedCell]) -> tuple[Task, ...]:
@@ -116,6 +122,7 @@ class Searches:
                 within=plan.rule.target,
                 seed=random.Random(f"{seed}:{number}:search").getrandbits(32),
                 present=task.present,
+                knobs={cell.cell_id: _knobs(cell) for cell in task.cells}.__getitem__,
             )
             self._tasks[search] = task
         self._cells = {cell.cell_id: (cell, search) for search, task in self._tasks.items() for cell in task.cells}
@@ -181,8 +188,11 @@ def manifest_entry(
         settings=settings,
         trials=trials,
         within_pct=round(100 * math.expm1(search.within), 3),
+        compared=outcome.compared,
         bound_pct=round(100 * math.expm1(outcome.bound), 3) if math.isfinite(outcome.bound) else None,
         known=outcome.settled,
+        unseen=outcome.unseen,
+        model_error_pct=round(100 * math.expm1(outcome.model_error), 3) if outcome.unseen else None,
         gain=gain,
         aside=tuple(Counted(count=count, reason=reason) for reason, count in search.aside()),
         audits=tuple(
@@ -194,6 +204,23 @@ def manifest_entry(
             for audit in search.audits()
         ),
     )
+
+
+def sentences(found: Tuned) -> Iterator[str]:
+    """Say how much faster than the recommended setting another one may be."""
+    others = words.plural(found.compared, "other setting")
+    if not found.compared:
+        yield "no other setting was measured often enough to be compared"
+    elif found.bound_pct is None:
+        yield f"compared with {others}, too seldom to tell how much faster one may be"
+    else:
+        most = words.per_cent(found.bound_pct, 1)
+        yield f"compared with {others}: the best is at most {most} faster, with 95 % confidence"
+    if not found.known:
+        yield f"the search ended too early to rule out settings that are {found.within_pct:g} % faster"
+    if found.model_error_pct is not None:
+        seen = words.plural(found.unseen, "setting")
+        yield f"the model missed {seen} that it had not seen by {words.per_cent(found.model_error_pct, 1)}"
 
 
 class _Batch(NamedTuple):

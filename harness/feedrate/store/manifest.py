@@ -104,11 +104,18 @@ class Tuned(_Frozen):
     """Settings to choose from, those that do not fit included."""
     trials: int
     within_pct: float
-    """By how much the best setting may be faster than the recommended one."""
+    """By how much another setting may be faster than the recommended one."""
+    compared: int
+    """Settings that were measured beside it until trials alone told how much faster they can be."""
     bound_pct: float | None
-    """By how much it can be at most, with 95 % confidence; None where that is not known."""
+    """By how much the best of these can be at most, with 95 % confidence; None where that is not known."""
     known: bool
-    """Whether the bound is within the tolerance; a budget may end a search before."""
+    """Whether no setting may be faster by more than the tolerance, as far as trials, the pipeline model or floors tell;
+    a budget may end a search before."""
+    unseen: int = 0
+    """Settings of which the model had said something before they were measured."""
+    model_error_pct: float | None = None
+    """What it was off about them (standard deviation); None where there are none."""
     gain: tuple[float, float, float] | None = None
     """How many times as fast as the present one, cross-fitted, and the ends of its 95 % interval."""
     aside: tuple[Counted, ...] = ()

@@ -3,7 +3,8 @@
 Every iterator over a DataLoader is wrapped. Once ``feedrate tune``, at the other end of a socket, has named the loader
 to tune, that one's batches come from loaders like it with other settings. Each is a trial: its workers start, what was
 prefetched before is consumed, and a window is timed that ends on a round of the workers. Then the next settings are
-asked for. What the script sees is one long epoch. A trial whose loader fails is told so, and the script goes on.
+asked for. Where it counts how an epoch starts with workers that live on, the loader starts over behind its first batch.
+What the script sees is one long epoch. A trial whose loader fails is told so, and the script goes on.
 
 An iterator may end within a trial, as a set of samples ends, or the script begins another. The window then goes on
 behind the new one's warm-up, or, where an epoch is shorter than that, with whole epochs, starts included.
@@ -103,6 +104,10 @@ class Trial:
             window.foreign = window.foreign if window.steps else 0
         return False
 
+    def starts_over(self) -> bool:
+        """Whether the loader is to start over now: its workers live on, and its first batch has come."""
+        return bool(self.asked["restart"]) and len(self.window.starts_ns) == self.within.taken == 1
+
     def full(self, wall_ns: int, steps: int) -> bool:
         """Whether so much is enough for a window."""
         return bool(wall_ns >= self.asked["window_ns"] and steps >= self.asked["least_steps"])
@@ -134,7 +139,12 @@ class Trial:
 
     def told(self) -> dict[str, Any]:
         """What is sent when the window is full, or an iterator failed."""
-        return {**vars(self.window), "whole": self.whole, "non_blocking": TUNER.non_blocking}
+        return {
+            **vars(self.window),
+            "whole": self.whole,
+            "restart": self.asked["restart"],
+            "non_blocking": TUNER.non_blocking,
+        }
 
 
 def cpu_ns(iterator: Any) -> int | None:
@@ -297,6 +307,8 @@ class Tuned:
             return self._feedrate_untuned(asked)
         if trial is not TUNER.trial:  # another iterator over the same loader has gone on
             self._feedrate_close()
+            self._feedrate_begin()
+        elif trial.starts_over():
             self._feedrate_begin()
         elif trial.ask(asked):
             trial.pause(asked, trial.within.taken)

@@ -22,12 +22,13 @@ from feedrate.analysis import (
     loader,
     noise,
     pipeline,
+    pooling,
     prediction,
     variance,
     verdicts,
 )
 from feedrate.analysis.estimators import ESTIMATORS
-from feedrate.attach import causes, loop, predictions, profiler
+from feedrate.attach import causes, loop, predictions, profiler, tune
 from feedrate.machine.probes import gpu
 from feedrate.machine.probes import noise as probed
 from feedrate.pages import markup
@@ -68,6 +69,7 @@ _MODULES = (
         loop,
         pipeline,
         plugins,
+        pooling,
         prediction,
         predictions,
         profiler,
@@ -76,6 +78,7 @@ _MODULES = (
         search,
         simulations,
         telemetry,
+        tune,
         verdicts,
         window,
     ),

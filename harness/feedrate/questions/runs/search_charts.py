@@ -26,6 +26,7 @@ from feedrate.pages import descriptions, markup
 from feedrate.pages.headlines import task_cell
 from feedrate.pages.runs import RunView
 from feedrate.pages.tasks import kind_of
+from feedrate.plan import tuning
 from feedrate.plan.search import GRID_BLOCKS
 from feedrate.schema import words
 from feedrate.schema.axes import AXES, BY_NAME, KNOBS, cell_id, lives
@@ -74,7 +75,7 @@ def section(view: RunView) -> dict[str, Any] | None:
         "answer": Markup(" ").join((_answer(best, view.manifest.script), _gain(found, settings))),
         "snippet": snippet(best),
         "facts": [
-            ("Bound", _bound(found)),
+            ("Bound", " ".join(map(words.sentence, tuning.sentences(found)))),
             ("Trials", f"{found.trials:,} of {words.plural(view.manifest.cells, 'setting')}. {grid}."),
         ],
         "settings": list(_rows(view, settings, found)),
@@ -149,16 +150,6 @@ def _gain(found: Tuned, settings: Mapping[str, Setting]) -> Markup:
     if lo <= 1 <= hi:
         return Markup("It ties with {}, which the script has: {} as fast.").format(present, ratio)
     return Markup("It is {} as fast as {}, which the script has.").format(ratio, present)
-
-
-def _bound(found: Tuned) -> str:
-    """How far the best setting can be from the recommended one."""
-    if found.bound_pct is None:
-        return "Not known: the search ended before the settings were told apart."
-    most = f"{words.per_cent(found.bound_pct, 1)} faster, with 95\u00a0% confidence"
-    said = f"The best of all {found.settings:,} settings is at most {most}"
-    asked = f"the {found.within_pct:g}\u00a0% that the search was asked for"
-    return f"{said}: within {asked}." if found.known else f"{said}. The time was used up before it was within {asked}."
 
 
 def _rows(view: RunView, settings: Mapping[str, Setting], found: Tuned) -> Iterator[tuple[object, ...]]:

@@ -64,7 +64,7 @@ TONES = {
     "JPEG (lossy)": colour("name-1"),
 }
 MARKS = {"warm": "circle", "cold": "diamond"}
-CACHED = {"warm": "warm: in the page cache", "cold": "cold: from the disk"}
+CACHED = {"warm": "warm: in the page cache", "cold": "cold: not in it"}
 ACCESS = {"random": "random order", "sequential": "in the order of the disk"}
 NAME_WIDE, NAME_HIGH = 0.25, 0.3
 """About what a name takes of a panel: a share of raw pixels, and a step in the logarithm of throughput."""
@@ -254,7 +254,7 @@ def _notes(frame: pd.DataFrame, trials: pd.DataFrame, failed: Iterable[str]) -> 
 
 @chart(
     "Throughput by storage format",
-    "How many samples a second does each format deliver, from the page cache and from the disk?",
+    "How many samples a second does each format deliver, with a warm and with a cold page cache?",
 )
 def storage_throughput(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     """Draw a line a format, sorted by its warm throughput."""

@@ -15,7 +15,7 @@ from markupsafe import Markup
 from feedrate.analysis.contrasts import contrasts
 from feedrate.analysis.estimate import RATIO, Estimate, columns_of
 from feedrate.analysis.estimates import rows_of
-from feedrate.analysis.storage import OWN, count_doubtful, credible, format_costs
+from feedrate.analysis.storage import BUSY_PCT, OWN, WAITING_PCT, count_doubtful, credible, format_costs
 from feedrate.analysis.summary import LOAD
 from feedrate.machine.identity import Storage
 from feedrate.pages import descriptions
@@ -83,6 +83,8 @@ class StorageSection:
             rule=RULE,
             mark=self._run.mark,
             answer=compare_effects(effects) if effects else "",
+            busy=BUSY_PCT,
+            waiting=WAITING_PCT,
             effects=[_effect(row) for row in effects],
             usual=_measured_columns([cells for is_usual, cells in uses if is_usual]),
             other=_measured_columns([cells for is_usual, cells in uses if not is_usual]),
@@ -201,17 +203,31 @@ def _uses(chosen: pd.DataFrame, disk: Storage | None) -> Iterator[tuple[bool, li
             _step(row) if row["step"] in EMULATED_STEPS else "",
             f"{int(row['n_samples']):,} samples" if several else "",
         ]
-        where = "warm, from memory" if row["page_cache"] == "warm" else f"cold, from {disk_words(disk)}"
         spread = Markup('<br><span class="fr-kind fr-whole">{},</span>').format(words.interval(row["lo"], row["hi"]))
         cells = [
             _lines(name, ", ".join(filter(None, kind))),
-            _lines(where, "in any order" if row["access"] == "random" else "in the order of the disk"),
+            _lines(*_where(row, disk)),
             _use(best, batches=batches),
             _lines(words.number(float(row["samples_per_s"])) + spread, f"n\u00a0=\u00a0{row['n']}"),
             Markup("<br>").join(_size(row)),
             *(_compare(purposes.get(purpose), row, batches=batches) for purpose in (SPACE, LOSSY)),
         ]
         yield bool(row["mode"] == LOAD and row["access"] == "random"), cells
+
+
+def _where(row: Row, disk: Storage | None) -> Iterator[str]:
+    """Where samples come from; of a cold cache whether the disk is what limits, and what says so."""
+    ordered = "in any order" if row["access"] == "random" else "in the order of the disk"
+    if row["page_cache"] == "warm":
+        yield from ("warm, from memory", ordered)
+        return
+    yield f"cold, from {disk_words(disk)}" if row["disk_limits"] else "cold cache"
+    yield ordered
+    if words.known(row["read_mb_s"]):
+        yield f"{words.number(row['read_mb_s'])}\u00a0MB/s read"
+    for name, what in (("busy_pct", "CPUs {} busy"), ("io_pressure_pct", "{} waiting for storage")):
+        if words.known(row[name]):
+            yield what.format(words.percent(row[name] / 100))
 
 
 def _measured_columns(rows: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:

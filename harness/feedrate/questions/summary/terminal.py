@@ -19,6 +19,7 @@ from feedrate.pages.tasks import gain_words, headlines, set_words
 from feedrate.plan import suite
 from feedrate.plan.search import GRID_BLOCKS
 from feedrate.plan.suite import CALIBRATION
+from feedrate.plan.tuning import sentences
 from feedrate.questions.calibration import terminal as calibration_terminal
 from feedrate.questions.claims import terminal as claims_terminal
 from feedrate.schema import words
@@ -112,13 +113,10 @@ def _tuned(run: StoredRun, trials: pd.DataFrame, console: Console) -> None:
     for found in run.manifest.tuned:
         row = rows[found.recommended]
         reached = Estimate.of_row(row).with_n(" samples/s")
-        bound = "faster by an unknown factor"
-        if found.bound_pct is not None:
-            bound = f"at most {words.per_cent(found.bound_pct, 1)} faster, with 95 % confidence"
-        more = "" if found.known else f"; more blocks narrow that to {found.within_pct:g} %"
         _say(console, f"\n{task(row)}", "bold")
         _say(console, f"  recommended: {descriptions.knobs(row)}: {reached}")
-        _say(console, f"  the best of {found.settings} settings is {bound}{more}")
+        for sentence in sentences(found):
+            _say(console, f"  {sentence}")
         grid = f"a grid of {found.settings} settings × {GRID_BLOCKS} blocks takes {found.settings * GRID_BLOCKS}"
         _say(console, f"  {words.plural(found.trials, 'trial')}; {grid}")
         for counted in found.aside:

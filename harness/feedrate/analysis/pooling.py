@@ -1,0 +1,113 @@
+"""Several runs of one machine → one estimate of an effect: random effects of runs.
+
+A run is one afternoon: its heat, its neighbours and where its memory lies move all of its blocks alike. So an effect of
+a run differs from the machine's by more than blocks tell. By how much is estimated from all effects of a machine that
+several runs measured (``between_runs``), since two or three runs of a single one say hardly anything of it.
+
+Runs count by what they know: weights are 1 ÷ (variance between runs + variance of the run's own mean). A run whose
+standard error is over ``VAGUE`` times that of the best one is left out of an effect: whatever it found it could only
+blur what is known. The spread between blocks of a run is weighted with that of all its effect's runs (Smyth 2004). The
+interval is Student's t; its degrees of freedom are those of both variances (Satterthwaite 1946).
+
+Hartung and Knapp (2001) estimate the variance of the mean from the same few runs; pooled over effects it needs no
+correction for that. What this covers is simulated (``tests/simulations.py``). Of a single run nothing is known of other
+runs: its interval is that of its blocks, and speaks of that run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from feedrate.analysis.estimate import Floats, Moments, moments
+
+ASSUMED, BELIEF = 0.0125, 5
+"""Standard deviation between runs (log ratio) that is assumed before runs tell, and for how many that counts: effects
+of two virtual machines differed by 1.0 to 1.5 % from run to run."""
+VAGUE = 2.0
+SPREAD_BELIEF = 6
+"""For how many blocks the spread of all runs of an effect counts in that of one."""
+
+
+class Between(NamedTuple):
+    """How much an effect differs from run to run."""
+
+    variance: float
+    freedom: float
+
+
+def between_runs(effects: Iterable[Sequence[Floats]]) -> Between:
+    """Estimate the variance between runs from effects that several runs measured.
+
+    Args:
+        effects: for each effect its log ratios, an array a run, of one value a block; runs with fewer than two values
+            do not count.
+    """
+    squares, freedom = BELIEF * ASSUMED**2, float(BELIEF)
+    for runs in effects:
+        known = _known(runs)
+        if (more := len(known.mean) - 1) > 0:
+            squares += more * (known.mean.var(ddof=1) - known.variance.mean())
+            freedom += more
+    return Between(max(0.0, squares / freedom), freedom)
+
+
+class Pooled(NamedTuple):
+    """An effect over runs."""
+
+    spread: Moments
+    """Mean, standard deviation and number of as many independent values as would give the same interval."""
+    blocks: int
+    """Of the runs that count."""
+
+
+def pooled(runs: Sequence[Floats], between: Between) -> Pooled:
+    """Pool the values of an effect over runs.
+
+    Args:
+        runs: its log ratios, an array a run, of one value a block.
+        between: how much effects differ from run to run.
+
+    Returns:
+        The effect of the machine; that of the run where one alone has two values or more.
+    """
+    known = _known(runs)
+    if not known.several:
+        alone = moments(max(runs, key=len, default=np.empty(0)))
+        return Pooled(alone, int(alone.n))
+    weights = 1 / np.maximum(between.variance + known.variance, np.finfo(float).tiny)
+    share = weights / weights.sum()
+    of_runs, of_blocks = (share**2).sum() * between.variance, share**2 * known.variance
+    variance = of_runs + of_blocks.sum()
+    doubts = of_runs**2 / between.freedom + of_blocks.sum() ** 2 / known.freedom
+    units = 1 + (variance**2 / doubts if doubts else between.freedom)
+    spread = Moments(float(share @ known.mean), float(np.sqrt(variance * units)), float(units))
+    return Pooled(spread, known.blocks)
+
+
+class _Known(NamedTuple):
+    """What the runs know of an effect that count."""
+
+    mean: Floats
+    variance: Floats
+    """Of the mean, by the run's blocks."""
+    blocks: int
+    freedom: float
+    """Degrees of freedom of these variances, together."""
+    several: bool
+    """Whether there are others, that count or not."""
+
+
+def _known(runs: Sequence[Floats]) -> _Known:
+    own = [moments(values) for values in runs if np.isfinite(values).sum() > 1]
+    if not own:
+        return _Known(*np.empty((2, 0)), 0, 0.0, False)
+    mean, sd, count = (np.array(column, dtype=np.float64) for column in zip(*own, strict=True))
+    freedom, variance, tells = count - 1, sd**2 / count, np.ones(len(own), dtype=bool)
+    for _ in range(2):  # the spread that is usual is that of the runs that count
+        usual = (freedom * sd**2)[tells].sum() / freedom[tells].sum()
+        variance = (SPREAD_BELIEF * usual + freedom * sd**2) / (SPREAD_BELIEF + freedom) / count
+        tells = variance <= VAGUE**2 * variance.min()
+    return _Known(mean[tells], variance[tells], int(count[tells].sum()), float(freedom[tells].sum()), len(own) > 1)
