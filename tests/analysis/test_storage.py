@@ -35,6 +35,19 @@ def test_only_what_was_verified_is_cold() -> None:
     assert table.loc["cold", "cached_before_hi"] == 0
 
 
+@pytest.mark.parametrize(
+    ("busy", "waiting", "limits"),
+    [(50.0, 20.0, True), (95.0, 20.0, False), (50.0, 1.0, False), (None, 20.0, False), (50.0, None, False)],
+)
+def test_the_disk_limits_only_where_it_is_waited_for(busy: float | None, waiting: float | None, limits: bool) -> None:
+    """A cold cell with idle CPUs and tasks that wait for storage; what was not recorded names none."""
+    frame = make_format_trials([*format_cells({"png": 100}, page_cache="cold"), *format_cells({"png": 200})])
+    frame = frame.assign(cpu_util_pct=busy, io_pressure_pct=waiting)
+    table = format_costs(frame).set_index("page_cache")
+    assert bool(table.loc["cold", "disk_limits"]) is limits
+    assert not table.loc["warm", "disk_limits"]
+
+
 def test_a_failure_is_not_overlooked() -> None:
     """A cell of which every trial failed stays, without an estimate, though it counted no pages."""
     frame = make_format_trials([({"mode": "load", "storage_format": "zarr", "page_cache": "cold"}, [None, None])])

@@ -26,7 +26,7 @@ from feedrate.analysis.estimate import Floats, Moments, moments
 ASSUMED, BELIEF = 0.0125, 5
 """Standard deviation between runs (log ratio) that is assumed before runs tell, and for how many that counts: effects
 of two virtual machines differed by 1.0 to 1.5 % from run to run."""
-VAGUE = 2.0
+VAGUE = 1.75
 SPREAD_BELIEF = 6
 """For how many blocks the spread of all runs of an effect counts in that of one."""
 

@@ -113,7 +113,7 @@ def _untuned(session: Session) -> str:
 
 def _said_gain(found: Result) -> str:
     if found.present == found.outcome.recommended:
-        return "the present setting is the one"
+        return "the present setting is " + ("the one" if found.outcome.settled else "the best that was tried")
     if found.present not in found.search.measured:
         return f"not known: the present {found.present} never ended well"
     if found.gain is None or not found.gain.ratio.known:

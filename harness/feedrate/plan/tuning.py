@@ -219,8 +219,9 @@ def sentences(found: Tuned) -> Iterator[str]:
     if not found.known:
         yield f"the search ended too early to rule out settings that are {found.within_pct:g} % faster"
     if found.model_error_pct is not None:
-        seen = words.plural(found.unseen, "setting")
-        yield f"the model missed {seen} that it had not seen by {words.per_cent(found.model_error_pct, 1)}"
+        seen, factor = words.plural(found.unseen, "setting"), 1 + found.model_error_pct / 100
+        missed = words.per_cent(found.model_error_pct, 1) if factor < 2 else f"a factor of {words.number(factor, 2)}"
+        yield f"the model missed {seen} that it had not seen by {missed}"
 
 
 class _Batch(NamedTuple):
