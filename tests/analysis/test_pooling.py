@@ -53,7 +53,7 @@ def test_the_variance_between_runs_is_that_of_all_effects() -> None:
     ]
     found = between_runs(effects)
     assert np.sqrt(found.variance) == pytest.approx(0.04, rel=0.1)
-    assert found.freedom == BELIEF + 400
+    assert BELIEF < found.freedom < BELIEF + 400  # blocks blur it
 
 
 @pytest.mark.slow

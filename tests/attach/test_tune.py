@@ -122,7 +122,7 @@ def test_a_trial_that_hangs_is_ended_soon_and_started_otherwise(tmp_path: Path) 
 @pytest.mark.slow
 @pytest.mark.parametrize("anew", [False, True], ids=["workers start slowly", "so does each epoch of theirs"])
 def test_workers_that_live_on_are_tried(tmp_path: Path, anew: bool) -> None:
-    """They are recommended where they save the start of an epoch, and not where an epoch starts as slowly with them."""
+    """They gain the start of an epoch where they save it, and hardly a fork where they do not."""
     place = Place(tmp_path)
     text = """
 class Stream(torch.utils.data.IterableDataset):
@@ -147,7 +147,8 @@ if __name__ == "__main__":
 """.replace("ANEW", str(anew))
     done = tune(place, sys.executable, place.script(text), options=("--max-workers", "1", "--budget", "60s"))
     assert done.status == 0, done.err
-    assert told(place)["recommended"].get("persistent_workers", False) is not anew, done.err
+    gain = told(place)["gain"]["ratio"] if told(place)["recommended"].get("persistent_workers") else 1.0
+    assert gain < 1.1 if anew else gain > 1.2, done.err
 
 
 @pytest.mark.slow

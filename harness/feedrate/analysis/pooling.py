@@ -20,12 +20,13 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from feedrate.analysis.estimate import Floats, Moments, moments
 
-ASSUMED, BELIEF = 0.0125, 5
-"""Standard deviation between runs (log ratio) that is assumed before runs tell, and for how many that counts: effects
-of two virtual machines differed by 1.0 to 1.5 % from run to run."""
+ASSUMED, MOST, BELIEF = 0.0125, 0.03, 3
+"""Standard deviation between runs (log ratio) that is assumed before runs tell, and that a noisy machine may have; for
+how many runs the first counts. Effects of two virtual machines differed by 1.0 to 1.5 % from run to run."""
 VAGUE = 1.75
 SPREAD_BELIEF = 6
 """For how many blocks the spread of all runs of an effect counts in that of one."""
@@ -48,9 +49,13 @@ def between_runs(effects: Iterable[Sequence[Floats]]) -> Between:
     squares, freedom = BELIEF * ASSUMED**2, float(BELIEF)
     for runs in effects:
         known = _known(runs)
-        if (more := len(known.mean) - 1) > 0:
-            squares += more * (known.mean.var(ddof=1) - known.variance.mean())
-            freedom += more
+        if known.tells.sum() == 1:  # better those that are vague than none
+            known = known._replace(tells=np.ones_like(known.tells))
+        mean, own = known.mean[known.tells], known.variance[known.tells]
+        if (more := len(mean) - 1) > 0:
+            counts = more / (1 + own.mean() / MOST**2) ** 2  # as precisely as it is known
+            squares += counts * (mean.var(ddof=1) - own.mean())
+            freedom += counts
     return Between(max(0.0, squares / freedom), freedom)
 
 
@@ -74,40 +79,36 @@ def pooled(runs: Sequence[Floats], between: Between) -> Pooled:
         The effect of the machine; that of the run where one alone has two values or more.
     """
     known = _known(runs)
-    if not known.several:
+    if len(known.mean) < 2:
         alone = moments(max(runs, key=len, default=np.empty(0)))
         return Pooled(alone, int(alone.n))
-    weights = 1 / np.maximum(between.variance + known.variance, np.finfo(float).tiny)
+    weights = known.tells / np.maximum(between.variance + known.variance, np.finfo(float).tiny)
     share = weights / weights.sum()
-    of_runs, of_blocks = (share**2).sum() * between.variance, share**2 * known.variance
-    variance = of_runs + of_blocks.sum()
-    doubts = of_runs**2 / between.freedom + of_blocks.sum() ** 2 / known.freedom
+    of_runs, of_blocks = (share**2).sum() * between.variance, (share**2 * known.variance).sum()
+    variance, blocks = of_runs + of_blocks, known.blocks[known.tells]
+    doubts = of_runs**2 / between.freedom + of_blocks**2 / (blocks - 1).sum()
     units = 1 + (variance**2 / doubts if doubts else between.freedom)
     spread = Moments(float(share @ known.mean), float(np.sqrt(variance * units)), float(units))
-    return Pooled(spread, known.blocks)
+    return Pooled(spread, int(blocks.sum()))
 
 
 class _Known(NamedTuple):
-    """What the runs know of an effect that count."""
+    """What each run with two values knows of an effect."""
 
     mean: Floats
     variance: Floats
     """Of the mean, by the run's blocks."""
-    blocks: int
-    freedom: float
-    """Degrees of freedom of these variances, together."""
-    several: bool
-    """Whether there are others, that count or not."""
+    blocks: Floats
+    tells: npt.NDArray[np.bool_]
+    """Whether it knows enough to count."""
 
 
 def _known(runs: Sequence[Floats]) -> _Known:
     own = [moments(values) for values in runs if np.isfinite(values).sum() > 1]
-    if not own:
-        return _Known(*np.empty((2, 0)), 0, 0.0, False)
-    mean, sd, count = (np.array(column, dtype=np.float64) for column in zip(*own, strict=True))
-    freedom, variance, tells = count - 1, sd**2 / count, np.ones(len(own), dtype=bool)
-    for _ in range(2):  # the spread that is usual is that of the runs that count
+    mean, sd, count = (np.array([each[column] for each in own], dtype=np.float64) for column in range(3))
+    freedom, variance, tells = count - 1, sd**2, np.ones(len(own), dtype=bool)
+    for _ in range(2 if own else 0):  # the usual spread is that of the runs that count
         usual = (freedom * sd**2)[tells].sum() / freedom[tells].sum()
         variance = (SPREAD_BELIEF * usual + freedom * sd**2) / (SPREAD_BELIEF + freedom) / count
         tells = variance <= VAGUE**2 * variance.min()
-    return _Known(mean[tells], variance[tells], int(count[tells].sum()), float(freedom[tells].sum()), len(own) > 1)
+    return _Known(mean, variance, count, tells)

@@ -33,6 +33,8 @@ FEWEST = 2
 BY_FLOOR = "their step, their workers' preparing or the cores leave too little to gain"
 BY_MODEL = "by the pipeline model they gain too little, its error allowed for"
 OPEN = "they may still be better"
+NEAR = 0.85
+"""Of the tolerance: the most that model and floors may leave of a setting that they set aside; trials are surer."""
 GRID_BLOCKS = 8
 """Blocks of the grid that a search is held against."""
 CONFIRMED = 4
@@ -118,8 +120,7 @@ class Search(Generic[Setting]):
         window = self.trial_of(setting)
         if log_time is not None and self.measured and window not in map(self.trial_of, self.logs):
             leader, evidence = self.leader, self.evidence
-            aside = min(evidence.room(leader, setting), evidence.modelled(leader, setting)) <= self.within
-            self._unseen.append(evidence.foreseen(setting, leader, aside))
+            self._unseen.append(evidence.foreseen(setting, leader, not self._open(leader, setting)))
         self._evidence = None
         if log_time is None:
             self.failed.add(setting)
@@ -181,7 +182,7 @@ class Search(Generic[Setting]):
     def _contenders(self) -> list[Setting]:
         """The leader, and settings that may be better."""
         leader, bound = self.leader, self.evidence.bound
-        contenders = [rival for rival in self._able() if rival != leader and bound(leader, rival) > self.within]
+        contenders = [rival for rival in self._able() if rival != leader and self._open(leader, rival)]
         tried = sorted((rival for rival in contenders if rival in self.logs), key=lambda rival: -bound(leader, rival))
         return [leader, *tried[:OPEN_ONES], *self._entering(contenders)]
 
@@ -204,14 +205,15 @@ class Search(Generic[Setting]):
         return list(dict.fromkeys(trials))[:WIDTH]
 
     def aside(self) -> Iterator[tuple[str, int]]:
-        """Count the settings that were not compared, by what spoke against them."""
+        """Count the settings that were not measured, by what spoke against them."""
         if not self.measured:
             return
         best, reasons = self.outcome().recommended, {BY_FLOOR: 0, BY_MODEL: 0, OPEN: 0}
         for setting in self._able():
-            if setting != best and not self._compared(best, setting):
+            if setting not in self.logs:
                 by_floor, by_model = self.evidence.room(best, setting), self.evidence.modelled(best, setting)
-                reasons[BY_FLOOR if by_floor <= self.within else BY_MODEL if by_model <= self.within else OPEN] += 1
+                near = NEAR * self.within
+                reasons[BY_FLOOR if by_floor <= near else BY_MODEL if by_model <= near else OPEN] += 1
         yield from ((reason, count) for reason, count in reasons.items() if count)
 
     def audits(self) -> Iterator[Audit[Setting]]:
@@ -220,13 +222,17 @@ class Search(Generic[Setting]):
             if unseen.aside and not math.isnan(unseen.predicted):
                 yield Audit(unseen.setting, unseen.predicted, unseen.predicted + self.evidence.surprise(unseen))
 
-    def _compared(self, setting: Setting, other: Setting) -> bool:
-        """Whether trials tell that another setting is not better by more than the tolerance, or nothing tells it."""
-        if other not in self.logs:
-            return False
+    def _open(self, setting: Setting, other: Setting) -> bool:
+        """Whether another setting may be better than a measured one by more than the tolerance."""
         evidence = self.evidence
-        told = evidence.measured(setting, other) <= self.within
-        return told or min(evidence.room(setting, other), evidence.modelled(setting, other)) > self.within
+        if evidence.measured(setting, other) <= self.within:
+            return False
+        return min(evidence.room(setting, other), evidence.modelled(setting, other)) > NEAR * self.within
+
+    def _compared(self, setting: Setting, other: Setting) -> bool:
+        """Whether trials alone tell how much better another setting can be, or nothing else does."""
+        told = self.evidence.measured(setting, other) <= self.within
+        return told or (other in self.logs and self._open(setting, other))
 
     def outcome(self) -> Outcome[Setting]:
         """Recommend the leader, or the cheapest setting before it than which trials show that not to be better."""
@@ -242,5 +248,4 @@ class Search(Generic[Setting]):
 
     def _best(self, setting: Setting) -> bool:
         """Whether no other setting may be better by more than the tolerance."""
-        bound = self.evidence.bound
-        return all(bound(setting, other) <= self.within for other in self._able() if other != setting)
+        return not any(self._open(setting, other) for other in self._able() if other != setting)
