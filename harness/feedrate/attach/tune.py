@@ -41,6 +41,8 @@ SLOW_S, SLOWER = 60.0, 20
 """A trial that lasts longer than this, and so many times what was expected, is ended with its script."""
 HUNG_S, QUIET_S, QUIET = 3.0, 5.0, 0.01
 """So is one that is so late if for so long none of its processes computed for more than this share, or read."""
+CLOSING = 0.7
+"""Share of the time after which no other setting is tried."""
 HANGS = 3
 """Trials that may hang before the search ends."""
 LASTING = 0.003
@@ -98,8 +100,8 @@ class Tuning:
         (trials did, again and again); empty while it goes on."""
         self.ranks = 1
         """Processes of a start that train on such a loader."""
-        self.deadline = math.inf
-        """When the search must end, on the monotonic clock."""
+        self.deadline = self.closes = math.inf
+        """When the search must end, on the monotonic clock; and when it tries no other setting."""
         self._block, self._order = 0, list[Setting]()
         self._answers: list[dict[str, Any]] = []
         self._pulse: Pulse | None = None
@@ -175,9 +177,10 @@ class Tuning:
             self.window_s = lengthened(self.window_s, self.search)
             if self.search.measured:
                 self._on_block(self.search.outcome())
+            self.search.closing = time.monotonic() > self.closes
             self._order = self.search.next_block(self._block)
             if not self._order:
-                self.ended = self.ended or "known"
+                self.ended = self.ended or ("budget" if self.search.closing else "known")
         if time.monotonic() > self.deadline and not self.ended:
             self.ended = "budget"
         if self.ended:
@@ -447,7 +450,7 @@ def tune(
     """
     linux.adopt_orphans()
     began, idle, starts = time.monotonic(), 0, list[Ended]()
-    tuning.deadline = began + budget_s
+    tuning.deadline, tuning.closes = began + budget_s, began + CLOSING * budget_s
     while True:
         known = len(tuning.tried)
         server: list[Server] = []

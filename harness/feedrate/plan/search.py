@@ -96,6 +96,8 @@ class Search(Generic[Setting]):
         self.logs: dict[Setting, dict[int, float]] = {}
         """Setting to block to the log of the time that a sample took."""
         self.failed: set[Setting] = set()
+        self.closing = False
+        """Whether no other setting is tried any more: what is left of the time tells what the recommended one gains."""
         self._unseen: list[Unseen[Setting]] = []
         self._random = random.Random(seed)
         self._model: Model[Setting] = Model()
@@ -165,11 +167,11 @@ class Search(Generic[Setting]):
     def _following(self, block: int) -> list[Setting]:
         outcome = self.outcome()
         confirmed = self._confirmed(outcome.recommended)
-        if not outcome.settled or len(self.logs[outcome.recommended]) < FEWEST:
+        if not self.closing and (not outcome.settled or len(self.logs[outcome.recommended]) < FEWEST):
             wanted = self._contenders()
         else:
             wanted = [] if confirmed else [outcome.recommended]
-        if block > 1 and (new := self._uncovered()):
+        if block > 1 and not self.closing and (new := self._uncovered()):
             wanted = [*dict.fromkeys([self.leader, *wanted]), *new]
         return wanted if confirmed or self.present is None else [*wanted, self.present]
 
