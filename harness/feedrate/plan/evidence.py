@@ -140,7 +140,7 @@ class Evidence(Generic[Setting]):
         return min(self.measured(setting, other), self.room(setting, other), self.modelled(setting, other))
 
     def measured(self, setting: Setting, other: Setting) -> float:
-        """How much faster another one is at most, with confidence: by the blocks in which both ran alone."""
+        """How much faster another one is at most, with confidence: by their common blocks, and nothing else."""
         pairs = self.differences(setting, other)
         if not pairs:
             return math.inf
@@ -194,7 +194,7 @@ class Evidence(Generic[Setting]):
             unseen.least - (self.means[unseen.setting] - self.means[unseen.reference]) - SIGMAS * self._noise(unseen)
             for unseen in self.unseen
         )
-        return max(0.0, *under, 0.0)
+        return max([0.0, *under])
 
     def _noise(self, unseen: Unseen[Setting]) -> float:
         """What the measured difference to the reference varies by (sd)."""
