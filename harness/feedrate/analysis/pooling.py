@@ -28,7 +28,8 @@ ASSUMED, MOST, BELIEF = 0.0125, 0.03, 3
 """Standard deviation between runs (log ratio) that is assumed before runs tell, and that a noisy machine may have; for
 how many runs the first counts. Effects of two virtual machines differed by 1.0 to 1.5 % from run to run."""
 VAGUE, SPREAD_BELIEF = 1.75, 6
-"""How many times the least standard error a run may have that counts; for how many blocks the spread of all runs of an effect counts in that of one."""
+"""How many times the least standard error a run may have that counts; for how many blocks the spread of all runs of an
+effect counts in that of one."""
 
 
 class Between(NamedTuple):
