@@ -30,7 +30,7 @@ from feedrate.plan.search import GRID_BLOCKS, Search
 from feedrate.schema.plugins import ROOT
 from feedrate.store import runs
 
-SEARCHES = 5
+SEARCHES = 3
 """Of each workload."""
 WITHIN = math.log(1.03)
 CORES = 2.0
@@ -233,4 +233,4 @@ def test_searches_keep_their_promises(name: str) -> None:
     variants = [list(cases(pipeline, LANDSCAPES[name])) for pipeline in WORKLOADS.values()]
     found = [searched(own[seed % len(own)], recorded(), seed) for own in variants for seed in range(SEARCHES)]
     assert np.mean([each.of_compared <= max(each.bound, WITHIN) + 1e-9 for each in found]) >= 0.95
-    assert np.mean([each.regret <= WITHIN or not each.settled for each in found]) >= 0.85  # nine of ten, as 60 tell
+    assert np.mean([each.regret <= WITHIN or not each.settled for each in found]) >= 0.85  # nine of ten, as 36 tell

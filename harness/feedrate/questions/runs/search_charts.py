@@ -72,7 +72,7 @@ def section(view: RunView) -> dict[str, Any] | None:
     best = settings[found.recommended]
     grid = f"A grid of {found.settings:,} settings × {GRID_BLOCKS} blocks takes {found.settings * GRID_BLOCKS:,}"
     return {
-        "answer": Markup(" ").join((_answer(best, view.manifest.script), _gain(found, settings))),
+        "answer": Markup(" ").join((_answer(best, view.manifest.script, found.known), _gain(found, settings))),
         "snippet": snippet(best),
         "facts": [
             ("Bound", " ".join(map(words.sentence, tuning.sentences(found)))),
@@ -132,8 +132,11 @@ def _alike_in_all_but_knobs(trials: pd.DataFrame, cell: str) -> set[str]:
     return {each for each, key in keys.items() if key == keys[cell]}
 
 
-def _answer(best: Setting, name: str) -> Markup:
-    return Markup("Of the settings that were searched, {} is the one for {}.").format(markup.code(str(best)), name)
+def _answer(best: Setting, name: str, known: bool) -> Markup:
+    said = Markup("Of the settings that were searched, {} is the one for {}.")
+    return (said if known else Markup("Of those that were tried, {} is the best for {}.")).format(
+        markup.code(str(best)), name
+    )
 
 
 def _gain(found: Tuned, settings: Mapping[str, Setting]) -> Markup:
