@@ -61,7 +61,9 @@ class Landscape(NamedTuple):
     """How much faster than their floor settings with four workers or more are."""
 
 
+USUAL = "settings differ by little"
 LANDSCAPES = {
+    USUAL: Landscape(),
     "settings alike": Landscape(own=0.0),
     "settings differ by 2 %": Landscape(own=0.02),
     "settings differ by 4 %": Landscape(own=0.04),
@@ -229,8 +231,14 @@ def test_a_search_without_noise_keeps_its_promises() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LANDSCAPES)
 def test_searches_keep_their_promises(name: str) -> None:
-    """In 95 % the stated bound holds; in nine of ten no setting at all is better by more than 3 %, or that is said."""
+    """In 95 % the stated bound holds; in nine of ten no setting at all is better by more than 3 %, or that is said.
+
+    Half take at most 12 % of a grid's trials; where settings differ by little, 95 % end within 3 % of the best.
+    """
     variants = [list(cases(pipeline, LANDSCAPES[name])) for pipeline in WORKLOADS.values()]
     found = [searched(own[seed % len(own)], recorded(), seed) for own in variants for seed in range(SEARCHES)]
     assert np.mean([each.of_compared <= max(each.bound, WITHIN) + 1e-9 for each in found]) >= 0.95
+    assert np.median([each.share for each in found]) <= 0.12
+    if name == USUAL:
+        assert np.mean([each.regret <= WITHIN for each in found]) >= 0.95
     assert np.mean([each.regret <= WITHIN or not each.settled for each in found]) >= 0.85  # nine of ten, as 36 tell

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from reading import plain, table_rows
 
+from feedrate.analysis.estimates import rows_of
 from feedrate.pages.runs import RunView
 from feedrate.plan.suite import Suite
 from feedrate.questions.storage import page as storage_page
@@ -66,6 +67,11 @@ def test_what_to_use_is_what_the_analysis_chose(compared: RunView, answers: str)
             row["storage_format"]
         )
     assert any("cold cache" in line[1] for line in rows)
+    waiting = choices(compared.trials.assign(cpu_util_pct=50.0, io_pressure_pct=20.0))
+    (where, *_), *_ = (
+        storage_page._where(row, compared.manifest.machine.storage) for row in rows_of(waiting) if row["disk_limits"]
+    )
+    assert where == "cold, from an NVMe disk (ext4)"
     assert any("warm, from memory" in line[1] for line in rows)
 
 

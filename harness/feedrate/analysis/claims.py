@@ -69,6 +69,7 @@ class _Pool:
         self.withdrawn = Counter(each.claim for run in gone for each in run.claims)
         parts = dict.fromkeys(part for run in runs for part in run.effects if part[1] in ("effect", "also"))
         self.between = between_runs([seen.known for _, seen in self.seen(part)] for part in parts)
+        self._estimates: dict[Part, Row] = {}
 
     def tests(self, name: str, claim: Claim) -> bool:
         """Whether a run has all that decides a claim."""
@@ -89,6 +90,11 @@ class _Pool:
 
     def estimate(self, part: Part) -> Row:
         """Exponential of the mean over all runs, with its 95 % interval; empty where no run has it."""
+        if part not in self._estimates:
+            self._estimates[part] = self._estimated(part)
+        return self._estimates[part]
+
+    def _estimated(self, part: Part) -> Row:
         if not (found := self.seen(part)):
             return {}
         own = [seen.known for _, seen in found]
@@ -195,8 +201,8 @@ def _judge_place(
     verdicts: dict[Part, Row] = {}
     if effects:
         judged = judge(pd.DataFrame(list(effects.values())))[[*COLUMNS]]
-        judged = judged.assign(units=[row["n"] for row in effects.values()])
-        judged = judged.assign(n=[pool.estimate(part)["n"] for part in effects])
+        pooled_by = {column: [pool.estimate(part)[column] for part in effects] for column in ("n", "units")}
+        judged = judged.assign(**pooled_by)
         verdicts = dict(zip(effects, rows_of(judged), strict=True))
     for row in rows:
         claim = claims[row["claim"]][1].on(row["device"])

@@ -137,10 +137,9 @@ def save_search(
 
 def _search_cell(rows: Rows, tuning: Tuning, setting: Setting) -> Cell:
     """The axes of the script with the settings of a trial."""
-    given = {name: value for name, value in setting._asdict().items() if value is not None}
     method = (tuning.loader.get("start_method") or "fork") if setting.num_workers else None
     size = setting.batch_size or int(tuning.loader.get("batch_size") or 1)
-    return rows.cell({"start_method": method, "ranks": 1, **given}, size)
+    return rows.cell({"start_method": method, "ranks": 1, **dict(setting.knobs())}, size)
 
 
 def _add_tried(rows: Rows, tried: Trial, cell: Cell, position: int) -> None:
