@@ -30,7 +30,7 @@ from feedrate.schema.redaction import names_someone
 from feedrate.store import runs
 from feedrate.trial import device_probe
 
-HAS = ("torch", "torchvision", "pandas", "pyarrow", "psutil", "pydantic", "pytest", "pyyaml", "rich", "scipy", "typer")
+HAS = ("torch", "torchvision", "pandas", "pyarrow", "psutil", "pydantic", "pytest", "pyyaml", "rich", "typer")
 """What a machine for training has besides Python: no h5py, no altair, no mkdocs, no browser; pynvml with a driver."""
 MATRIX = """
 version: 1

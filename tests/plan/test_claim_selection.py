@@ -21,7 +21,8 @@ from feedrate.plan.claim_selection import (
     claims_of,
     plan_claims,
 )
-from feedrate.plan.stopping import Rule, t_quantile
+from feedrate.plan.stopping import Rule
+from feedrate.plan.student import t_quantile
 
 RULE = Rule(fewest=8, most=30, target=math.log1p(0.03))
 WORKERS = pair({"num_workers": 0}, {"num_workers": 2}, {"mode": "load", "workload": "synthetic"})

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import special
 from scipy.stats import t as student
 
 from feedrate.analysis import contrasts as frames
@@ -22,8 +23,8 @@ from feedrate.plan.stopping import (
     contrasts,
     half_width,
     side_by_side,
-    t_quantile,
 )
+from feedrate.plan.student import t_quantile, tail
 from feedrate.schema.axes import AXES, applicable, cell_id
 
 RULE = Rule(fewest=8, most=30, target=math.log1p(0.03))
@@ -111,6 +112,23 @@ def test_a_block_is_compared_with_itself() -> None:
         found.logs.add(b, block, 110 * math.exp(drift))
     assert found.values(Contrast("num_workers", a, b)) == pytest.approx([math.log(1.1)] * 10)
     assert found.values(Contrast("num_workers", a, b), before=3) == pytest.approx([math.log(1.1)] * 3)
+
+
+@given(st.floats(0.5, 1e5), st.floats(0.01, 0.99999))
+def test_quantiles_and_tails_are_students(df: float, level: float) -> None:
+    """For any degrees of freedom, as SciPy has them to nine digits; the quantile is where the tails begin."""
+    quantile = t_quantile(df, level)
+    assert quantile == pytest.approx(float(special.stdtrit(df, 0.5 + level / 2)), rel=1e-9)
+    assert tail(quantile, df) == pytest.approx((1 - level) / 2, rel=1e-8)
+    assert tail(-quantile, df) + tail(quantile, df) == pytest.approx(1)
+
+
+def test_nothing_is_said_without_degrees_of_freedom() -> None:
+    """Neither of a single value nor of what is not a number; far out the tail is none, with many it is normal."""
+    assert all(math.isnan(value) for value in (t_quantile(0), t_quantile(math.nan), tail(1, -1), tail(math.nan, 3)))
+    assert (tail(math.inf, 3), tail(-math.inf, 3)) == (0, 1)
+    assert (t_quantile(3, 1), t_quantile(3, 0)) == (math.inf, 0)
+    assert t_quantile(1e9) == pytest.approx(special.ndtri(0.975), rel=1e-8)
 
 
 @given(st.floats(0.001, 0.5), st.integers(2, 20))

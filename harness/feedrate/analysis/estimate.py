@@ -14,8 +14,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import stdtrit
 
+from feedrate.plan.student import t_quantile
 from feedrate.schema import words
 
 Floats = npt.NDArray[np.float64]
@@ -29,11 +29,16 @@ RATIO = ("ratio", "lo", "hi", "n")
 RATE = ("samples_per_s", "lo", "hi", "n")
 
 
+def elementwise(function: Callable[..., float], *values: Any) -> Floats:
+    """Apply a function of numbers to arrays that are broadcast together."""
+    arrays = np.broadcast_arrays(*(np.asarray(value, dtype=np.float64) for value in values))
+    results = [function(*numbers) for numbers in zip(*(array.ravel().tolist() for array in arrays), strict=True)]
+    return np.reshape(np.array(results, dtype=np.float64), arrays[0].shape)
+
+
 def t_half_width(error: Any, df: Any, level: Any = CONFIDENCE) -> Floats:
     """Half-width of a Student-t interval from a standard error and its degrees of freedom; NaN without any."""
-    freedom = np.asarray(df, dtype=np.float64)
-    quantile = stdtrit(np.where(freedom > 0, freedom, np.nan), 0.5 + np.asarray(level, dtype=np.float64) / 2)
-    return np.asarray(quantile * np.asarray(error, dtype=np.float64))
+    return np.asarray(elementwise(t_quantile, df, level) * np.asarray(error, dtype=np.float64))
 
 
 def half_width(sd: Any, n: Any, level: Any = CONFIDENCE) -> Floats:

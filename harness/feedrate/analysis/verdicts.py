@@ -25,9 +25,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy.special import stdtr
 
-from feedrate.analysis.estimate import Floats, blocks_for, half_width
+from feedrate.analysis.estimate import Floats, blocks_for, elementwise, half_width
+from feedrate.plan.student import tail
 from feedrate.schema.metrics import CONFIRMED_OVER, REFUTED_UNDER, SAME, least_of
 
 ALPHA = 0.05
@@ -109,7 +109,7 @@ def judge(effects: pd.DataFrame) -> pd.DataFrame:
     half = half_width(sd, n)
     alone = _alone(room, half)
     with np.errstate(divide="ignore", invalid="ignore"):
-        tails = [stdtr(usable - 1, -each / (sd / np.sqrt(usable))) for each in (room.same, room.differ)]
+        tails = [elementwise(tail, each / (sd / np.sqrt(usable)), usable - 1) for each in (room.same, room.differ)]
     differ = np.minimum(1.0, 2 * tails[1])
     certain = (holm(differ) <= CERTAIN) & (alone != "no difference")
     families = [np.where(certain, np.nan, tails[0]), differ]

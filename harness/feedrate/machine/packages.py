@@ -21,7 +21,7 @@ COMMAND = {"typer": "typer", "rich": "rich", "pydantic": "pydantic", "psutil": "
 """What every command imports: import name → name that pip installs."""
 SWEEPING = {"torch": "torch", "torchvision": "torchvision", "PIL": "pillow"}
 """What sweeping imports, which ``run``, ``tune`` and ``compare`` do without: they must not replace a script's torch."""
-MEASURING = SWEEPING | {"numpy": "numpy", "pandas": "pandas", "pyarrow": "pyarrow", "scipy": "scipy"}
+MEASURING = SWEEPING | {"numpy": "numpy", "pandas": "pandas", "pyarrow": "pyarrow"}
 """What measuring and checking import besides."""
 EXTRAS = dict.fromkeys(("torch", "torchvision", "PIL", "lmdb", "pooch"), "sweep") | {"submitit": "slurm"}
 """Import name → the extra that brings it; of those that are not named, ``site``."""

@@ -11,6 +11,7 @@ __all__ = [
     "schedule",
     "search",
     "stopping",
+    "student",
     "suite",
     "tuning",
 ]

@@ -18,7 +18,7 @@ Where a budget cannot decide all that is open, time goes to the claims that it c
 first; only when none is in reach, to the least certain. What is in reach is predicted anew before every block. A claim
 that has a verdict but is not certain of it stays in reach, so that none is left alone just when it crossed a margin.
 
-Pure Python: the parent of a sweep loads neither pandas nor SciPy.
+Pure Python: the parent of a sweep loads no pandas.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ Times are logs of the time that a sample takes; what a machine does meanwhile ca
   it does (``rooms``): what disturbs a trial disturbs its parts and the whole alike, and cancels. A setting that was
   faster than its floor allowed widens all floors by as much.
 
-Pure Python: the parent of a sweep loads neither pandas nor SciPy.
+Pure Python: the parent of a sweep loads no pandas.
 """
 
 from __future__ import annotations

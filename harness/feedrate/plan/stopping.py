@@ -15,7 +15,7 @@ deviation from its cell's mean correlated with that of a trial 3 s away by 0.26 
 claims). Which side comes first is left to chance in every block. Where the sides leave different things behind for the
 next trial, half of that difference stays in their ratio.
 
-Pure Python: the parent of a sweep loads neither pandas nor SciPy.
+Pure Python: the parent of a sweep loads no pandas.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ import random
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import combinations, product
 from statistics import fmean
 
+from feedrate.plan.student import t_quantile
 from feedrate.schema.axes import ACTIVITIES, AXES, Axis, Cell, Value
 
 
@@ -73,31 +73,6 @@ def _rank(axis: Axis, value: Value) -> tuple[float, str]:
         return float(value), ""
     names = axis.choices() if axis.choices else ()
     return (float(names.index(value)) if value in names else math.inf), value
-
-
-@lru_cache(maxsize=1024)
-def t_quantile(df: int, level: float = 0.95) -> float:
-    """Two-sided quantile of Student's t for a whole number of degrees of freedom.
-
-    The distribution function has a closed form there (Abramowitz and Stegun, 26.7.3 and 26.7.4); it is inverted by
-    bisection.
-    """
-    low, high = 0.0, 1e6
-    for _ in range(80):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _inside(middle, df) < level else (low, middle)
-    return high
-
-
-def _inside(t: float, df: int) -> float:
-    """Probability that Student's t lies within ±t."""
-    angle = math.atan(t / math.sqrt(df))
-    sine, cosine = math.sin(angle), math.cos(angle)
-    term, total = (1.0, 1.0) if df % 2 == 0 else (cosine, cosine if df > 1 else 0.0)
-    for k in range(2 if df % 2 == 0 else 3, df - 1, 2):
-        term *= cosine * cosine * (k - 1) / k
-        total += term
-    return sine * total if df % 2 == 0 else 2 / math.pi * (angle + sine * total)
 
 
 def half_width(values: Sequence[float], level: float = 0.95) -> float:

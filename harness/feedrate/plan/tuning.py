@@ -11,7 +11,7 @@ With workers a step takes max(step, preparing ÷ num_workers, CPU ÷ cores), wit
 that of the least values. The prediction takes them from trials with workers for settings with workers, from those
 without for those without: the same batch costs a worker more, as it is handed over through shared memory.
 
-Pure Python: the parent of a sweep loads neither pandas nor SciPy.
+Pure Python: the parent of a sweep loads no pandas.
 """
 
 from __future__ import annotations
