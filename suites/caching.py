@@ -30,13 +30,14 @@ _CLAIMS = (
             "A disk: caches lie in memory after they were written, and decoding PNG is dear, so that the sentence’s "
             "condition is true by construction. What is tested is that nothing else takes the gain away."
         ),
+        by_construction=True,
         effect=pair(_NONE, _SAMPLE, PNG, {**PNG, **PAIRS}),
         asides=(Aside("raw pixels from LMDB", pair(_NONE, _SAMPLE, LMDB)),),
     ),
     Claim(
         id="batch-cache",
         says="Caching whole batches beats caching samples.",
-        sources=("field",),
+        sources=("AIDA",),
         design=(
             "A reads prepared samples and makes batches of them, B reads prepared batches; the same samples in an "
             "epoch, without workers and with two. B gives up shuffling within batches: every epoch has the same ones "

@@ -101,6 +101,47 @@ SUITE = Suite(
             ),
         ),
         Claim(
+            id="data-share-by-batch",
+            says="The larger the batch, the smaller the share of the training time that data take.",
+            sources=("IO",),
+            design=(
+                "Batches of 8 to 128 of 16-pixel patches from PNG files, SRCNN really trained, without workers: then "
+                "nothing hides the wait for data. The wait's share of the wall clock is fitted over the batch size: "
+                "with every doubling it must become less."
+            ),
+            not_shown=(
+                "A GPU, whose step hardly grows with the batch: there the share can grow where it falls on a CPU."
+            ),
+            figures="No figure is given.",
+            effect=slope("batch_size", _BATCHES, _ALONE, metric="data_share", says="less"),
+            on_cuda=slope("batch_size", _BATCHES, _SOURCE, metric="data_share", says="less"),
+        ),
+        Claim(
+            id="balanced-workers",
+            says="DataLoader shares the work among its workers as they become free, so that none is overloaded.",
+            sources=("IO",),
+            design=(
+                "A check: of two workers one takes four times as long for every sample. Who becomes free takes the "
+                "next batch, if the sentence holds, and the fast worker prepares about four times as many batches. "
+                "Twice as many or more count as seen. Beside it the same where batches may come out of order "
+                "(in_order=False). No time is measured."
+            ),
+            not_shown="Samples that are slow at random: there both workers are as slow on average.",
+            facts=({"check": "balance", "in_order": True}, {"check": "balance", "in_order": False}),
+        ),
+        Claim(
+            id="batches-ahead",
+            says="The loader has prefetch_factor × num_workers batches prepared before the first is used.",
+            sources=("API",),
+            design=(
+                "A check: a DataLoader is started and nothing is taken from it until its workers have stopped reading. "
+                "The samples that they have read by then are counted, with three workers and a prefetch factor of "
+                "four. No time is measured."
+            ),
+            not_shown="What is held in pinned memory, which has room for further batches.",
+            facts=({"check": "batches_ahead"},),
+        ),
+        Claim(
             id="forward-flat",
             says="The forward pass of a batch takes nearly the same time on a GPU, however large the batch is.",
             sources=("IO",),
@@ -138,8 +179,9 @@ SUITE = Suite(
                 "slower than two for batches of 8, and faster for batches of 128. The loader alone, 64-pixel patches "
                 "from PNG files."
             ),
-            not_shown="Training, of which the source speaks; the best number on machines with many cores.",
+            not_shown="Training, of which the source speaks; machines of fewer cores than workers.",
             figures=f"Measured with 16 workers. {_EPOCHS}",
+            least_cores=8,
             effect=pair(PAIRS, _EIGHT, {**PNG, **_LARGEST}, against=[{**PNG, **_SMALLEST}]),
             also=(
                 Part("for batches of 8, eight are slower", pair(PAIRS, _EIGHT, {**PNG, **_SMALLEST}, says="less")),

@@ -37,9 +37,10 @@ _CLAIMS = (
         design=(
             "A trains in one process, B in two, each with batches of 32 of its own; gradients are averaged in every "
             "step. SRCNN on 16-pixel patches from PNG files. Without a CUDA device both share the same cores, so that "
-            "B can win only by using them better, and loses what the exchange costs."
+            "B can win only by using them better, and loses what the exchange costs. Two cores leave it none to use."
         ),
         not_shown="A second device, unless the machine has one for each process.",
+        least_cores=4,
         effect=pair(_ONE, _TWO, REAL),
     ),
     Claim(
@@ -50,9 +51,10 @@ _CLAIMS = (
             "A exchanges all gradients as one bucket, which is full when the backward pass has ended, B in PyTorch's "
             "buckets of 25 MB, each as soon as it is full. Two processes train a perceptron of large layers, whose "
             "gradients are 46 MB, on batches of 32 patches of 16 pixels. Without a CUDA device both processes and the "
-            "exchange share the same cores, so that little can be hidden."
+            "exchange share the same cores: with fewer than four nothing can be hidden."
         ),
         not_shown="Several machines, whose network is what there is to hide; devices, unless there are two.",
+        least_cores=4,
         effect=change("ddp_buckets", "one", "many", {**REAL, **_TWO, "model": "mlp"}),
     ),
 )

@@ -206,12 +206,12 @@ _CLAIMS = (
         says="Under CUDA_LAUNCH_BLOCKING=1 moving the next batch ahead gains nothing.",
         sources=("AIDA",),
         design=(
-            "A moves a batch when its step begins, B the next one on a stream of its own, both with the variable set; "
-            "pinned memory, non_blocking, patches of 64 pixels, batches of 128."
+            "A moves a batch when its step begins, B the next one while this one is computed, on the same stream as in "
+            "the source, both with the variable set; pinned memory, non_blocking, patches of 64 pixels, batches of 128."
         ),
         not_shown="Why: every launch waits for its kernel, so that nothing runs beside a copy.",
         needs="cuda",
-        effect=change("prefetcher", "none", "stream", {**_OVERLAP, "launch_blocking": True}, says="same"),
+        effect=change("prefetcher", "none", "next_batch", {**_OVERLAP, "launch_blocking": True}, says="same"),
     ),
     Claim(
         id="pinned-is-gpu-memory",

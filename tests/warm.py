@@ -6,7 +6,7 @@ Every test file loads this module, so it imports no part of the harness before i
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,10 +39,10 @@ class Runner:
         watch: Any = lambda *_: None,
         timeout_s: float = 240,
         window_s: float = LIMITS["window_s"],
-        memory_group: str | None = None,
+        groups: Sequence[str] = (),
         meeting: Mapping[str, Any] | None = None,
         **cell: Any,
     ) -> Answer:
         job = {**self._job, "kind": kind, "cell": self._cell | cell, "window_s": window_s}
-        job |= {"memory_group": memory_group, "meeting": meeting}
+        job |= {"groups": list(groups), "meeting": meeting}
         return self.template.run(json.dumps(job), timeout_s=timeout_s, watch=watch)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 
 from feedrate.analysis.claim_values import observe
 from feedrate.analysis.claims import Findings, judge_claims
-from feedrate.analysis.sentences import estimate, power, remarks, sentence
+from feedrate.analysis.sentences import estimate, origins, power, remarks, sentence
 from feedrate.plan.claim import Claim, Effect, Part, pair, slope
 from feedrate.schema.axes import Value
 from feedrate.schema.columns import PROTOCOL_VERSION
@@ -210,8 +211,21 @@ def test_a_fact_shows_its_evidence() -> None:
         "It holds with ends_by=sigterm. It does not hold with ends_by=return."
     )
     alone = [{"case": "", "evidence": "Stale.", "verdict": "inconclusive"}]
-    said = sentence({**row, "n": 1, "verdict": "inconclusive"}, alone, asked)
-    assert said == "Seen on this machine in 1 check: Stale: the checks do not agree: inconclusive."
+    for fact, why in ((None, "the checks do not agree"), (False, "nothing went wrong, which decides nothing")):
+        said = sentence({**row, "n": 1, "verdict": "inconclusive", "fact": fact}, alone, asked)
+        assert said == f"Seen on this machine in 1 check: Stale: {why}: inconclusive."
+
+
+def test_what_holds_by_construction_is_said_to(trials_of: Trials) -> None:
+    """Beside a verdict that could hardly be another, and in the tally of what holds, by who says it."""
+    plain = claim(pair(*WORKERS, {**LOAD, "batch_size": 32}))
+    built = replace(plain, by_construction=True)
+    for ratio, asked, said in ((1.62, built, True), (1.62, plain, False), (0.5, built, False)):
+        assert ("It holds by construction" in told(loading(trials_of, {32: ratio}), asked)) == said
+    advice = replace(plain, sources=("field",))
+    assert origins([plain, advice]) == "Of the 2 that hold, 1 come from a document and 1 from common advice."
+    assert origins([built]).endswith("; 1 hold by construction.")
+    assert origins([]) == ""
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,9 @@ from feedrate.formats import Reader, Stream
 from feedrate.loaders import StampedCollate
 from feedrate.schema.plugins import traits
 
-OWN_WRITERS = [name for name in FORMATS if name not in {"folder", "hdf5_chunks", "jpeg", "lmdb_lz4", "tfrecord"}]
+OWN_WRITERS = [
+    name for name in FORMATS if name not in {"folder", "hdf5_chunks", "hdf5_plain", "jpeg", "lmdb_lz4", "tfrecord"}
+]
 """All but those that pack as png, hdf5, lmdb and webdataset do, with another codec, chunk or shard."""
 
 

@@ -96,8 +96,10 @@ def test_a_suite_of_claims_measures_their_cells_alone(name: str) -> None:
 
 
 ALL = suite.claims()
-LIMITED = {"lmdb-readahead", "chunking-under-shuffle"}
+LIMITED = {"lmdb-readahead", "lmdb-beyond-memory", "chunking-under-shuffle"}
 """They need a memory cgroup."""
+CORES = {"twelve-workers", "fewer-workers-small-batch", "ddp-scaling", "ddp-overlap"}
+"""They need more cores than two."""
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
@@ -111,7 +113,7 @@ def test_every_claim_is_asked_or_its_reason_is_known(device: str) -> None:
     needs = ("cpu",) if device == "cpu" else ("cpu", "cuda")
     able = {name for name, (_, claim) in ALL.items() if claim.needs in needs}
     assert asked <= able | {"ddp-over-dp"}
-    assert able - asked <= {"jit-script", "fuse-pointwise", "ddp-scaling", "twelve-workers", *LIMITED}, (
+    assert able - asked <= {"jit-script", "fuse-pointwise", *CORES, *LIMITED}, (
         "what may lack a library, a second device, cores or a memory cgroup"
     )
 
@@ -119,7 +121,7 @@ def test_every_claim_is_asked_or_its_reason_is_known(device: str) -> None:
 def test_a_block_of_claims_is_short() -> None:
     """Seven in half an hour of two cores: few cells, shared between claims, nearly all of them done in 1.4 s."""
     found = expanded("cpu", suite.CLAIMS)
-    assert len(found.cells) <= 172
+    assert len(found.cells) <= 190
     assert not found.ceilings
     assert found.block_s <= 30 * 60 / 7
     slow = [cell for cell in found.cells if found.cell_s(cell) > 1.4]

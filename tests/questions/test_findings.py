@@ -179,7 +179,7 @@ def test_verdicts_are_counted_in_good_english(show: Show, found: list[str], text
     [
         (
             "lz4-in-lmdb",
-            f"lmdb_lz4 is {RATIO} as fast as storage_format=lmdb, averaged over 2 settings, at worst 0.50×)",
+            f"lmdb_lz4 is {RATIO} as fast as storage_format=lmdb, averaged over 4 settings, at worst 0.50×)",
         ),
         ("fewer-workers-small-batch", f"with batch_size=128 is {RATIO} that with batch_size=8, at worst 0.50×)"),
         ("totensor-transpose", "the source’s figure of 0.800, averaged over 3 settings, at worst 0.50×)"),

@@ -12,7 +12,7 @@ from beside import tried
 from sweeping import Place, printed_by
 from warm import Runner
 
-from feedrate.machine import memory_limit, read_ahead
+from feedrate.machine import limits, read_ahead
 from feedrate.machine.probes.host import HostProbe
 from feedrate.machine.probes.procfs import descendants
 from feedrate.schema.window import READ_LEAST, UNREAD_MOST, consumed_samples, needed_bytes, unread_in_memory
@@ -49,7 +49,7 @@ suites:
     - {mode: load, page_cache: full, n_samples: 5504, batch_size: 8, storage_format: lmdb, memory_limit_mib: 128}
 profiles: {quick: {}}
 """
-possible = pytest.mark.skipif((missing := memory_limit.missing()) is not None, reason=str(missing))
+possible = pytest.mark.skipif((missing := limits.missing()) is not None, reason=str(missing))
 
 
 def observed(runner: Runner, **cell: Any) -> dict[str, Any]:
@@ -183,8 +183,8 @@ def test_workers_share_the_limit_and_the_template_does_not(runner: Runner) -> No
             seen.append({pid, *descendants(pid)})
             seen.append(set(map(int, group.entry.read_text().split())))
 
-    with memory_limit.group(512) as group:
-        answer = runner.run(watch=watch, readahead=False, memory_group=str(group.entry))
+    with limits.group(512) as group:
+        answer = runner.run(watch=watch, readahead=False, groups=group.entries)
     assert answer.outcome == "ok", answer.message
     assert seen[0] == seen[1]
     assert len(seen[0]) == 1 + CELL["num_workers"]

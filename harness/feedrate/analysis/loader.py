@@ -134,6 +134,7 @@ def terminations(trials: pd.DataFrame) -> pd.DataFrame:
     by = ["ends_by", "guarded"]
     checks = trials[trials["check"].eq("termination").fillna(False) & trials["outcome"].eq("ok").fillna(False)]
     checks = checks[checks["fact"].notna() & checks["fact_value"].notna()]
+    checks = checks[filled(checks, BY_NAME["first_process"]).eq("reaps")]
     checks = checks.assign(**{name: filled(checks, BY_NAME[name]) for name in by})
     checks = checks.assign(fact=checks["fact"].astype(bool), fact_value=checks["fact_value"].astype("float64"))
     groups = checks.sort_values("fact_value", kind="stable").groupby(by, sort=False)

@@ -69,7 +69,22 @@ def sentence(row: Row, cases: Sequence[Row], claim: Claim) -> str:
         parts.append(_where(known))
     if besides := [also(case) for case in cases if case["role"] == "also"]:
         parts.append(f"It says besides: {'; '.join(besides)}. Together: {row['verdict']}.")
+    if claim.by_construction and row["verdict"] == "confirmed":
+        parts.append("It holds by construction: the test gives A the cost that B is without.")
     return " ".join(parts)
+
+
+def origins(holding: Sequence[Claim]) -> str:
+    """Say of the claims that hold how many a document says, and how many hold by construction."""
+    if not holding:
+        return ""
+    advice, built = (
+        sum(told)
+        for told in zip(*((each.sources == ("field",), each.by_construction) for each in holding), strict=True)
+    )
+    of_documents = len(holding) - advice
+    found = f"Of the {len(holding)} that hold, {of_documents} come from a document and {advice} from common advice"
+    return f"{found}; {built} hold by construction." if built else f"{found}."
 
 
 def also(case: Row) -> str:
@@ -254,7 +269,10 @@ def _fact(row: Row, cases: Sequence[Row], here: str) -> str:
     first, *others = cases
     evidence = str(first["evidence"]).rstrip(". ")
     setting = f" with {first['case']}" if first["case"] else ""
-    end = "the checks do not agree: inconclusive" if row["verdict"] == "inconclusive" else str(row["verdict"])
+    end = str(row["verdict"])
+    if end == "inconclusive":
+        unseen = "nothing went wrong, which decides nothing" if row["fact"] is False else "the checks do not agree"
+        end = f"{unseen}: inconclusive"
     checks = "1 check" if row["n"] == 1 else f"{row['n']:.0f} checks"
     parts = [f"Seen {here} in {checks}{setting}: {evidence}: {end}."]
     for word, start in (("confirmed", "It holds with"), ("refuted", "It does not hold with")):

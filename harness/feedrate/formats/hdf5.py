@@ -47,7 +47,7 @@ from feedrate.formats import (
 REQUIRES: dict[str, str] = {"h5py": "h5py", "numpy": "numpy"}
 VERSION: int = 1
 TRAITS: dict[str, object] = {"container": "hdf5", "stores": "pixels", "knobs": ("swmr",)}
-_NAME = "pixels.h5"
+NAME = "pixels.h5"
 _LIBVER = ("v110", "v110")
 """The oldest layout that ``swmr`` can read, so that no newer HDF5 is asked for than must be."""
 _SUPERBLOCK_BYTES = 48
@@ -55,7 +55,7 @@ _END_OF_FILE = slice(28, 36)
 """Where a superblock of version 2 or 3 has it (HDF5 file format specification 3.0, section II.A)."""
 _GROW_CHUNKS = 1024
 """The data set is extended by so many chunks at a time: each extension rewrites its header."""
-_FAILURES = (OSError, RuntimeError, ValueError, KeyError)
+FAILURES = (OSError, RuntimeError, ValueError, KeyError)
 """What h5py raises on files that are damaged."""
 
 
@@ -77,7 +77,7 @@ def pack_chunks(
         return count, compress(pixels) if compress else pixels
 
     chunks = (map_on_all_cores if compress else map)(chunk, batches(values, per_chunk))
-    path = root / _NAME
+    path = root / NAME
     try:
         with h5py.File(path, "w", libver=_LIBVER, locking=False) as file:
             shapes = {"shape": (0, size), "maxshape": (None, size), "chunks": (per_chunk, size)}
@@ -102,15 +102,15 @@ pack = partial(pack_chunks, per_chunk=1)
 
 class _Opened:
     def __init__(self, root: Path, count: int, size: int, swmr: bool, cache_bytes: int) -> None:
-        path = root / _NAME
+        path = root / NAME
         try:
-            _check_length(path)
+            check_length(path)
             self._file = h5py.File(path, "r", swmr=swmr, locking=False, rdcc_nbytes=cache_bytes)
             pixels = self._file["pixels"]
             stored = (pixels.shape, pixels.dtype)
         except FileNotFoundError as error:
             raise damaged(path, error, root) from error
-        except _FAILURES as error:
+        except FAILURES as error:
             raise damaged(path, f"not readable ({error})", root) from error
         if stored != ((count, size), np.uint8):
             raise damaged(path, f"holds {stored[1]} {stored[0]}, expected uint8 {(count, size)}", root)
@@ -124,7 +124,7 @@ class _Opened:
         self._pixels.read(self._memory, self._stored, pixels, h5py.h5t.NATIVE_UINT8)
 
 
-def _check_length(path: Path) -> None:
+def check_length(path: Path) -> None:
     """Compare a file's length with what its superblock says."""
     with path.open("rb") as file:
         head = file.read(_SUPERBLOCK_BYTES)
@@ -148,8 +148,8 @@ class Hdf5Reader(PixelReader):
             if len(buffer) != self.size:
                 raise ValueError(f"{self.size} bytes, expected {len(buffer)}")
             opened.read(index, np.asarray(buffer))
-        except _FAILURES as error:
-            raise damaged(self.root / _NAME, str(error), self.root, index) from error
+        except FAILURES as error:
+            raise damaged(self.root / NAME, str(error), self.root, index) from error
 
 
 open = partial(Hdf5Reader, cached_samples=0)

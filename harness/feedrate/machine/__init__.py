@@ -3,8 +3,8 @@
 __all__ = [
     "accelerators",
     "identity",
+    "limits",
     "linux",
-    "memory_limit",
     "packages",
     "probes.gpu",
     "probes.host",

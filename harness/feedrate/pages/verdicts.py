@@ -96,6 +96,10 @@ class Verdicts:
         words = [part[place].verdict for part in self.results.values()]
         return {verdict: words.count(verdict) for verdict in VERDICTS if verdict in words}
 
+    def holding(self, place: int) -> list[Claim]:
+        """The claims that a place confirms."""
+        return [self.claims[name][1] for name, part in self.results.items() if part[place].verdict == "confirmed"]
+
 
 def load_verdicts(
     runs: Sequence[RunView], asked: Claims | None = None, each: Each = map, withdrawn: Sequence[RunView] = ()

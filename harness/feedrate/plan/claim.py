@@ -26,14 +26,18 @@ from feedrate.schema.metrics import METRICS
 Values = Mapping[str, Value]
 """Axis to its value; other axes stand at their defaults."""
 Says = Literal["more", "less", "same"]
-Needs = Literal["cpu", "cuda", "gpus", "disks", "machines"]
-"""What it takes to test a claim: any machine, a CUDA device, two of them, two storage devices, several machines."""
+Needs = Literal["cpu", "cuda", "gpus", "disks", "machines", "caffe"]
+"""What it takes to test a claim: any machine, a CUDA device, two of them, two storage devices, several machines, or
+another framework, whose reader it speaks of."""
+NEVER: tuple[Needs, ...] = ("disks", "machines", "caffe")
+"""What no single run of feedrate has."""
 NEEDS: Mapping[str, str] = {
     "cpu": "",
     "cuda": "needs a CUDA device",
     "gpus": "needs two CUDA devices",
     "disks": "needs runs on two storage devices (--data-root), held against each other with feedrate compare",
     "machines": "needs several machines that differ in it, which is recorded, never changed: feedrate compare shows it",
+    "caffe": "speaks of Caffe's reader, which feedrate does not run",
 }
 
 
@@ -182,6 +186,8 @@ class Claim:
     """Cores beyond which its sides are not what it speaks of; None where that does not matter."""
     least_cores: int = 1
     """Cores below which they are not."""
+    by_construction: bool = False
+    """Whether the test gives A the cost that B is without, so that only a broken loader could refute it."""
     figures: str = ""
     """What the source measured, where it gives figures; with its contradictions."""
 
@@ -267,7 +273,7 @@ def validate(claim: Claim, where: str) -> None:
     for source in claim.sources:
         if source not in SOURCES:
             raise InputError(f"{where}: unknown source '{source}'; {expected_one_of(source, SOURCES)}")
-    if bool(claim.effect) == bool(claim.facts):
+    if bool(claim.effect) == bool(claim.facts) and claim.needs != "caffe":
         raise InputError(f"{where}: expected either an effect or facts")
     for values in claim.facts:
         _validate_values({"mode": "check", **values}, where)

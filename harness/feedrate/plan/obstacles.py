@@ -39,6 +39,8 @@ _PLUGINS = {
 """Axes whose values are plug-ins, with their packages."""
 _CUDA_ONLY = (("mode", "copy"), ("step", "spin"), ("amp", "fp16"), ("debug", "nvtx"), ("fusion", "cuda_graphs"))
 
+_OF_PAIRS = ("strided", "numpy", "loop")
+
 
 def impossible(cell: Cell, host: Host, protocol: Protocol) -> str | None:
     """Why a cell cannot run here, or None."""
@@ -65,6 +67,8 @@ def _obstacles(cell: Cell, host: Host, protocol: Protocol) -> Iterator[str]:
         yield f"read_ahead_kib: {host.no_read_ahead}"
     if cell.get("memory_limit_mib") and host.no_memory_limit:
         yield f"memory_limit_mib: {host.no_memory_limit}"
+    if cell.get("disk_mib_s") and host.no_disk_limit:
+        yield f"disk_mib_s: {host.no_disk_limit}"
     if cell.get("page_cache") == "full":
         yield from _full_limits(cell, host)
 
@@ -95,12 +99,19 @@ def _mismatches(cell: Cell) -> Iterator[str]:
         yield f"model {model} is for {able}, workload {workload} for {task}"
     if cell.get("normalize_on") == "none" and cell["mode"] != "load":
         yield "normalize_on none is for loading alone (mode load)"
+    if cell.get("collate") in _OF_PAIRS and task != "super-resolution":
+        yield f"collate {cell['collate']} converts pairs of images, workload {workload} has none"
     if storage_format and cell["access"] not in traits(storage_format).access:
         yield f"storage_format {storage_format} is streamed from shards: it has no {cell['access']} access"
     if storage_format and samples not in (holds := traits(storage_format).holds):
         yield f"storage_format {storage_format} holds {' and '.join(holds)}, workload {workload} has {samples}"
-    if not (decoder := str(cell.get("decoder", ""))):
-        return
+    if decoder := str(cell.get("decoder", "")):
+        yield from _decoder_mismatches(cell, decoder, samples)
+
+
+def _decoder_mismatches(cell: Cell, decoder: str, samples: str) -> Iterator[str]:
+    """What a decoder cannot decode, or not so."""
+    storage_format = str(cell.get("storage_format", ""))
     stores = "jpeg" if samples == "files" else traits(storage_format).stores
     if stores not in _declared(cell, "decoder", "CODECS"):
         yield f"decoder {decoder} cannot decode {stores} (storage_format {storage_format})"

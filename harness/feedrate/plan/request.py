@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from feedrate import __version__
-from feedrate.machine import accelerators, memory_limit, read_ahead
+from feedrate.machine import accelerators, limits, read_ahead
 from feedrate.machine.identity import Machine, Software, describe, environment, software
 from feedrate.machine.linux import NONE, images
 from feedrate.machine.probes import gpu, procfs
@@ -117,7 +117,8 @@ def make(options: SweepOptions, part: NodePart | None = None) -> LocalPlan:
         in_memory=machine.storage is not None and machine.storage.device_class == "memory",
         read_ahead_bytes=machine.storage.read_ahead_bytes if machine.storage else None,
         no_read_ahead=read_ahead.problem(nearest) if "read_ahead_kib" in asked else None,
-        no_memory_limit=memory_limit.missing() if "memory_limit_mib" in asked else None,
+        no_memory_limit=limits.missing() if "memory_limit_mib" in asked else None,
+        no_disk_limit=limits.missing(nearest) if "disk_mib_s" in asked else None,
         shm_bytes=procfs.free_shared_memory(),
         seconds=seconds,
         spread=spread,

@@ -67,6 +67,8 @@ class Host:
     """Why the disk's read-ahead cannot be set; None where it can, or no cell asks for it."""
     no_memory_limit: str | None = None
     """Why no trial's memory can be limited; None where it can, or no cell asks for it."""
+    no_disk_limit: str | None = None
+    """Why no trial's reads from the disk can be limited; None where they can, or no cell asks for it."""
     shm_bytes: int | None = None
     """Free shared memory; None where it is not known."""
     seconds: Mapping[str, float] = field(default_factory=dict)

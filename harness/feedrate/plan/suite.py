@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from feedrate.plan.claim import Claim, Needs, validate
+from feedrate.plan.claim import NEVER, Claim, Needs, validate
 from feedrate.schema import plugins
 from feedrate.schema.axes import SCRIPT, TUNE
 from feedrate.schema.errors import InputError, expected_one_of
@@ -103,7 +103,7 @@ def slices_of(claims: Iterable[Claim]) -> tuple[dict[str, Any], ...]:
     """The cells of claims as slices of a suite, one value an axis."""
     slices: list[dict[str, Any]] = []
     for claim in claims:
-        if claim.needs in ("disks", "machines"):
+        if claim.needs in NEVER:
             continue
         slices += [{**_device(claim.needs), "mode": "check", **values} for values in claim.facts]
         for effect, needs in claim.effects():

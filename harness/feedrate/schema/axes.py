@@ -102,15 +102,27 @@ TASK = named(
     ),
     ends_by=condition(
         "return",
-        "How the training process of the check `termination` ends.",
+        "How the training process of the checks `termination` and `worker_signal` ends.",
         choices=one_of("return", "exception", "sigint", "sigterm", "sigkill"),
-        idle=only("check", "termination"),
+        idle=only("check", "termination", "worker_signal"),
     ),
     guarded=condition(
         True,
         "Whether a check's processes guard against what it looks for. `termination`: workers die with their parent, "
         "SIGTERM ends the training process in order. `hdf5_fork`: each opens the file for itself.",
         idle=only("check", "termination", "hdf5_fork"),
+    ),
+    in_order=condition(
+        True,
+        "Whether the DataLoader of the check `balance` delivers batches in the order of the sampler.",
+        idle=only("check", "balance"),
+    ),
+    first_process=condition(
+        "reaps",
+        "What process 1 does with orphans of the check `termination`: asks for their status, as an init does, or "
+        "never, as a container whose first process is a shell or a script.",
+        choices=one_of("reaps", "never_waits"),
+        idle=only("check", "termination"),
     ),
     step=activity(
         "real",
@@ -173,6 +185,14 @@ STORED = named(
         0,
         "Memory that a trial may use, page cache included: it runs in a memory cgroup of that size; 0: no limit.",
         unit="MiB",
+        least=0,
+        idle=only("page_cache", "cold", "full"),
+    ),
+    disk_mib_s=condition(
+        0,
+        "How fast a trial may read from the disk: the kernel delays its reads beyond that (a control group), as a "
+        "slower disk would; 0: as fast as the disk is.",
+        unit="MiB/s",
         least=0,
         idle=only("page_cache", "cold", "full"),
     ),
@@ -278,8 +298,9 @@ LOADING = named(
     collate=knob(
         "totensor",
         "How samples become a batch: each to float tensors by torchvision's ToTensor and then stacked, or all at once "
-        "from uint8 (fast).",
-        choices=one_of("totensor", "fast"),
+        "from uint8 (fast). Each in other ways, to the same numbers: as ToTensor without its contiguous copy "
+        "(strided), by NumPy (numpy), or value by value in a Python loop (loop).",
+        choices=one_of("totensor", "strided", "numpy", "loop", "fast"),
         idle=only("mode", "train", "load", "copy"),
     ),
     normalize_on=knob(

@@ -13,9 +13,9 @@ from typing import Literal
 
 from feedrate.schema.axes import AXES
 
-SCHEMA_VERSION = 10
+SCHEMA_VERSION = 11
 """Of the files: columns, names, types, fields of the manifest. Files of another version are refused."""
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 """Of the semantics of a measurement: records of two versions are never compared, and those of another are refused."""
 STEPS_KEPT = 256
 """Steps of a window whose single times are stored; the sums in ``trials`` are over all of them."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from feedrate.machine import memory_limit
+from feedrate.machine import limits
 from feedrate.machine.probes import gpu, noise
 from feedrate.machine.probes.host import HostProbe, TrialCounters, difference
 from feedrate.machine.probes.procfs import descendants, memory, workers_uss
@@ -48,7 +48,7 @@ class Observer:
         self._columns: dict[str, Any] = {}
         self._growth = growth
         self._memory_used = 0.0
-        self.group: memory_limit.Group | None = None
+        self.group: limits.Group | None = None
         """The group that limits the trial's memory."""
         self._read_ns = 0
         """When the workers' memory had been read at the first batch."""

@@ -14,7 +14,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from feedrate.machine import memory_limit, quiet, read_ahead
+from feedrate.machine import limits, quiet, read_ahead
 from feedrate.plan.request import LocalPlan
 from feedrate.plan.schedule import PlannedCell
 from feedrate.schema import words
@@ -219,15 +219,18 @@ def _run_trial(
     observer: Observer,
     meeting: Meeting | None,
 ) -> Answer:
-    """Run a trial, in a memory group of its own and with another read-ahead of the disk where its cell says so."""
-    limit_mib, ahead_kib = (int(cell.axes.get(axis, 0)) for axis in ("memory_limit_mib", "read_ahead_kib"))
+    """Run a trial, in a control group of its own and with another read-ahead of the disk where its cell says so."""
+    axes = ("memory_limit_mib", "disk_mib_s", "read_ahead_kib")
+    limit_mib, disk_mib_s, ahead_kib = (int(cell.axes.get(axis, 0)) for axis in axes)
+    data_root = active.local.options.data_root
     with contextlib.ExitStack() as stack:
-        group = observer.group = stack.enter_context(memory_limit.group(limit_mib)) if limit_mib else None
+        group = stack.enter_context(limits.group(limit_mib, disk_mib_s, data_root))
+        observer.group = group if limit_mib else None
         if ahead_kib:
-            stack.enter_context(read_ahead.limit(active.local.options.data_root, ahead_kib))
-        job = active.job("trial", cell, block, meeting) | {"memory_group": str(group.entry) if group else None}
+            stack.enter_context(read_ahead.limit(data_root, ahead_kib))
+        job = active.job("trial", cell, block, meeting) | {"groups": group.entries}
         answer = template.run(json.dumps(job), timeout_s=active.durations.timeout_s(cell, block), watch=observer)
-        if group and answer.outcome != "ok" and group.killed():
+        if limit_mib and answer.outcome != "ok" and group.killed():
             full = f"the kernel killed a process of the trial, whose memory is limited to {limit_mib} MiB"
             answer = replace(answer, outcome="oom", kind="MemoryLimit", message=full)
     return answer

@@ -73,8 +73,8 @@ def _set_blocking(job: Job, text: str, descriptor: int) -> None:
 
 def _run_trial(job: Job, reporter: Reporter) -> None:
     """Run a trial in this process, or in ranks that it starts, in the memory group that is there for it."""
-    if job.memory_group:
-        Path(job.memory_group).write_text("0", encoding="ascii")
+    for entry in job.groups:
+        Path(entry).write_text("0", encoding="ascii")
     if job.value("mode") == "check":
         run_check(job, reporter)
     elif job.value("parallel") == "ddp":

@@ -1,7 +1,8 @@
 """How samples become a batch (``collate``), and where its pixels become floating-point numbers (``normalize_on``).
 
 - ``totensor``: every sample by itself through the workload's transform (torchvision's ``ToTensor``: transpose, copy,
-  convert, divide), then PyTorch's ``default_collate`` stacks the floats.
+  convert, divide), then PyTorch's ``default_collate`` stacks the floats. ``strided``, ``numpy`` and ``loop`` convert
+  a pair of images to the same numbers without ToTensor's contiguous copy, with NumPy alone, and value by value.
 - ``fast``: samples stay the uint8 arrays that were decoded. The worker copies each, transposed, into its place of one
   uint8 batch, as ``fast_collate`` of NVIDIA's apex does (examples/imagenet/main_amp.py). The workload's ``normalize``
   turns the whole batch into what ``totensor`` makes, in the worker or on the device: a quarter of the bytes is copied.
@@ -23,6 +24,7 @@ import numpy as np
 import torch
 from torch.utils.data import default_collate, get_worker_info
 
+from feedrate.formats import Image, Sample
 from feedrate.loaders import Collate, Fields, Transform
 from feedrate.schema import plugins
 from feedrate.trial import visits
@@ -89,6 +91,32 @@ def identity(sample: Any) -> Any:
     return sample
 
 
+def _strided(image: Image) -> torch.Tensor:
+    return torch.from_numpy(image.transpose(2, 0, 1)).to(torch.float32).div(255)
+
+
+def _by_numpy(image: Image) -> torch.Tensor:
+    return torch.from_numpy(np.ascontiguousarray(image.transpose(2, 0, 1), np.float32) / np.float32(255))
+
+
+def _in_a_loop(image: Image) -> torch.Tensor:
+    rows = image.tolist()
+    channels = range(image.shape[2])
+    return torch.tensor([[[pixel[channel] / 255 for pixel in row] for row in rows] for channel in channels])
+
+
+CONVERSIONS: dict[str, Callable[[Image], torch.Tensor]] = {
+    "strided": _strided,
+    "numpy": _by_numpy,
+    "loop": _in_a_loop,
+}
+"""Value of ``collate`` to how it makes floats in 0..1, channels first, of an image: uint8, channels last."""
+
+
+def _convert(convert: Callable[[Image], torch.Tensor], sample: Sample) -> Fields:
+    return tuple(convert(field) for field in sample)
+
+
 def build(job: Job) -> tuple[Transform, Collate]:
     """Choose what is done to every sample, and what makes a batch of them."""
     if plugins.on_device(job.value("decoder")):
@@ -98,6 +126,8 @@ def build(job: Job) -> tuple[Transform, Collate]:
     if job.value("collate") == "fast":
         return crop, FastCollate(_extra_fields(job), normalizer(job, "worker"))
     transform: Transform = plugins.load("feedrate.workloads", job.value("workload")).transform
+    if convert := CONVERSIONS.get(job.value("collate")):
+        transform = partial(_convert, convert)
     return partial(_in_turn, crop, transform) if files else transform, default_collate
 
 

@@ -33,8 +33,8 @@ class Job:
     """Folder of the cell's packed samples, as ``prepare`` reported it (``trial``)."""
     seed: int = 0
     """Of sampler, weights and planted costs."""
-    memory_group: str | None = None
-    """The file through which the trial enters the group that limits its memory (``machine.memory_limit``)."""
+    groups: tuple[str, ...] = ()
+    """The files through which the trial enters the control groups that limit it (``machine.limits``)."""
     meeting: Meeting | None = None
     """Where the nodes of a trial that runs on several meet."""
     warmup_s: float = 0.3

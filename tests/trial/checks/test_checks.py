@@ -12,13 +12,24 @@ from typing import Any
 import h5py
 import pytest
 import torch
+from beside import tried
 
 from feedrate.schema import plugins
 from feedrate.schema.axes import BY_NAME
 from feedrate.schema.columns import MEASURED
 from feedrate.schema.errors import InputError, TrialError
 from feedrate.sweep.launcher import Template
-from feedrate.trial.checks import Finding, hdf5_fork, hdf5_memory, next_epoch, pin_custom, run_check
+from feedrate.trial.checks import (
+    Finding,
+    balance,
+    batches_ahead,
+    hdf5_fork,
+    hdf5_resize,
+    next_epoch,
+    pin_custom,
+    run_check,
+    worker_signal,
+)
 from feedrate.trial.checks.next_epoch import SAMPLES
 from feedrate.trial.checks.pin_custom import Custom, Pinnable
 from feedrate.trial.job import Job, Reporter
@@ -98,19 +109,34 @@ def test_persistent_workers_keep_the_old_state_and_fresh_ones_see_the_new(
     assert words in finding.evidence
 
 
-SMALL = 208
-"""Samples: 41 MB; up to 32 MB the C library may hand out memory that was resident already."""
-
-
-def test_hdf5_reads_what_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One sample of a file leaves nearly all of it on disk, and the file is removed afterwards."""
-    monkeypatch.setattr(hdf5_memory, "SAMPLES", SMALL)
-    finding = hdf5_memory.check(Job("trial", cell={"mode": "check"}, data_root=str(tmp_path / "data")))
-    assert not finding.fact
-    assert finding.value < 0.25
-    assert "from the middle of an HDF5 file of 41 MB" in finding.evidence
-    assert str(tmp_path) not in finding.evidence
+def test_a_data_set_is_enlarged_and_the_file_is_removed(tmp_path: Path) -> None:
+    """One made with room grows and keeps its values, one without cannot; nothing stays in the folder of the data."""
+    finding = hdf5_resize.check(Job("trial", cell={"mode": "check"}, data_root=str(tmp_path / "data")))
+    assert (finding.fact, finding.value) == (True, 1.0)
+    assert "made without maxshape could not be (" in finding.evidence
     assert list((tmp_path / "data").iterdir()) == []
+
+
+@pytest.mark.parametrize(("in_order", "least", "most"), [(True, 1.0, 1.0), (False, balance.SHARED, balance.SLOWER + 1)])
+def test_who_is_free_takes_the_next_batch_only_out_of_order(in_order: bool, least: float, most: float) -> None:
+    """In order both workers prepare as many batches, one of them four times as slowly; else the fast one does more."""
+    finding = balance.check(Job("trial", cell={"mode": "check", "in_order": in_order}))
+    assert least <= finding.value <= most
+    assert finding.fact != in_order
+
+
+def test_batches_that_lie_ready_are_counted() -> None:
+    """As many as workers times their prefetch factor, whoever waits for them."""
+    finding = batches_ahead.check(Job("trial", cell={"mode": "check"}))
+    assert (finding.fact, finding.value) == (True, batches_ahead.WORKERS * batches_ahead.PREFETCH)
+
+
+@tried
+def test_workers_of_a_script_that_ends_get_a_signal() -> None:
+    """PyTorch's workers end with status 0 on SIGTERM: that it came is seen all the same."""
+    finding = worker_signal.check(Job("trial", cell={"mode": "check", "ends_by": "return"}))
+    assert (finding.fact, finding.value) == (True, 1.0)
+    assert "2 of its 2 workers got SIGTERM" in finding.evidence
 
 
 @pytest.fixture

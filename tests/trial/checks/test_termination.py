@@ -106,6 +106,17 @@ def test_a_script_that_does_not_end_is_killed() -> None:
     assert not [p for p in young if p.status() != psutil.STATUS_ZOMBIE]
 
 
+@tried
+def test_a_first_process_that_never_waits_keeps_them() -> None:
+    """Real workers of a killed training process end within seconds, and lie defunct for good; they go with it here."""
+    cell = {"mode": "check", "ends_by": "sigkill", "guarded": False, "first_process": "never_waits"}
+    begun = time.time()
+    finding = termination.check(Job("trial", cell=cell))
+    assert finding.fact
+    assert "2 of its 2 workers were still there 10 s later, 2 lay defunct" in finding.evidence
+    assert not [p for p in psutil.Process().children(recursive=True) if p.create_time() > begun]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("ends_by", "guarded"),

@@ -16,7 +16,7 @@ from markupsafe import Markup, escape
 
 from feedrate.analysis.claim_values import settings_text
 from feedrate.analysis.claims import NOT_TESTABLE, VERDICTS
-from feedrate.analysis.sentences import estimate, power, remarks, worst
+from feedrate.analysis.sentences import estimate, origins, power, remarks, worst
 from feedrate.charts.citation import together
 from feedrate.charts.embed import swatch
 from feedrate.charts.figure import Key
@@ -68,7 +68,11 @@ def page(verdicts: Verdicts) -> Page:
         same=_margin(),
         of_documents=sum(claim.sources != ("field",) for _, claim in verdicts.claims.values()),
         tallies=[
-            (each, [f"{count} {verdict}" for verdict, count in verdicts.tally(at).items()])
+            (
+                each,
+                [f"{count} {verdict}" for verdict, count in verdicts.tally(at).items()],
+                origins(verdicts.holding(at)),
+            )
             for at, each in enumerate(verdicts.places)
         ],
         substitutions=_substitutions(verdicts),

@@ -15,7 +15,7 @@ from rich.text import Text
 from feedrate.analysis.claim_values import observe
 from feedrate.analysis.claims import NOT_TESTABLE, VERDICTS, Findings, judge_claims
 from feedrate.analysis.estimates import rows_of
-from feedrate.analysis.sentences import blocks_needed, estimate, remarks, sentence, worst
+from feedrate.analysis.sentences import blocks_needed, estimate, origins, remarks, sentence, worst
 from feedrate.plan import suite
 from feedrate.plan.claim import Claims
 from feedrate.schema import words
@@ -45,6 +45,8 @@ def show(found: Findings, claims: Claims, console: Console, *, whole: bool = Fal
         counts = rows["verdict"].value_counts()
         tally = ", ".join(f"{counts[word]} {word}" for word in VERDICTS if word in counts)
         _say(console, f"\nClaims of the sources on {machine}, {str(device).upper()}: {tally}", "bold")
+        if holding := origins([claims[row["claim"]][1] for row in tested if row["verdict"] == "confirmed"]):
+            _say(console, f"  {holding}", "dim")
         if tested:
             console.print(_table(tested))
             _say(console, _BARS)

@@ -9,8 +9,8 @@ or lay defunct, after ``LIMIT_S``. PyTorch's workers look for their parent every
 that they outlive it by that much: the evidence says so, and it is no leaving behind.
 
 A worker is defunct once it has ended, until its parent asks for its status. Orphans are adopted here, as by init: each
-is looked at, and then asked at once. How many there were is said: in a container whose first process asks nobody they
-would stay defunct for good.
+is looked at, and then asked at once. How many there were is said. With ``first_process=never_waits`` the script runs in
+a process namespace of its own, whose process 1 asks nobody, as in many containers.
 
 Run as ``python -m feedrate.trial.checks.termination ENDS_BY plain|guarded`` this file is that script, as its user might
 have written it. It prints ``ready`` when its workers deliver. Then it trains until a signal ends it, or waits for a
@@ -56,6 +56,20 @@ _BY_ITSELF = {
     "return": "After the training script returned in the middle of an epoch",
     "exception": "After an exception in the training process",
 }
+NEVER_WAITS = """
+import ctypes, os, signal, subprocess, sys
+NEWPID, NEWUSER, PDEATHSIG = 0x20000000, 0x10000000, 1
+libc = ctypes.CDLL(None, use_errno=True)
+if libc.unshare(NEWPID) and libc.unshare(NEWPID | NEWUSER):
+    sys.exit("a process namespace cannot be made: " + os.strerror(ctypes.get_errno()))
+if os.fork() == 0:
+    libc.prctl(PDEATHSIG, signal.SIGKILL)
+    script = subprocess.Popen(sys.argv[1:])
+    while True:
+        signal.pause()
+os.wait()
+"""
+"""Starts a script below a process 1 that waits for nobody; all of them go when this goes."""
 _GUARDS = {False: "plain PyTorch", True: "workers die with their parent, SIGTERM ends in order"}
 
 
@@ -107,9 +121,11 @@ class Ending:
 
 def check(job: Job) -> Finding:
     """End a training script as the axis ``ends_by`` says and see what becomes of its workers."""
-    ends_by, guarded = job.value("ends_by"), job.value("guarded")
+    ends_by, guarded, nested = job.value("ends_by"), job.value("guarded"), job.value("first_process") == "never_waits"
     script = [sys.executable, "-P", "-m", __name__, ends_by, "guarded" if guarded else "plain"]
-    return conclude(watch(script, ends_by), ends_by, guarded=guarded)
+    if nested:
+        script = [sys.executable, "-c", NEVER_WAITS, *script]
+    return conclude(watch(script, ends_by, nested=nested), ends_by, guarded=guarded)
 
 
 def conclude(ending: Ending, ends_by: str, *, guarded: bool) -> Finding:
@@ -136,10 +152,11 @@ def conclude(ending: Ending, ends_by: str, *, guarded: bool) -> Finding:
     )
 
 
-def watch(script: Sequence[str], ends_by: str, limit_s: float = LIMIT_S) -> Ending:
+def watch(script: Sequence[str], ends_by: str, limit_s: float = LIMIT_S, *, nested: bool = False) -> Ending:
     """Start a script, have it end, and watch its workers until they are gone, or for ``limit_s``.
 
     The script prints ``ready`` when its workers work. A line on stdin has it return or raise; else it gets a signal.
+    Where it is nested, it is the grandchild of what is started.
     """
     adopt_orphans()
     before = shm_segments()
@@ -148,14 +165,17 @@ def watch(script: Sequence[str], ends_by: str, limit_s: float = LIMIT_S) -> Endi
     with subprocess.Popen(script, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, bufsize=0) as main:
         try:
             _await_ready(main)
-            workers += map(Worker, psutil.Process(main.pid).children(recursive=True))
+            training = psutil.Process(main.pid)
+            if nested:
+                training = training.children()[0].children()[0]
+            workers += map(Worker, training.children(recursive=True))
             ordered = time.monotonic()
             if ends_by in _BY_ITSELF and main.stdin:
                 main.stdin.write(b"\n")
             else:
-                main.send_signal(signal.Signals[ends_by.upper()])
-            ended = _look_until(lambda: main.poll() is not None, workers, ordered + limit_s)
-            if main.poll() is None:
+                training.send_signal(signal.Signals[ends_by.upper()])
+            ended = _look_until(lambda: _has_ended(training), workers, ordered + limit_s)
+            if not _has_ended(training):
                 raise TrialError(f"the training script had not ended after {limit_s:g} s; it was killed")
             now = _look_until(lambda: all(worker.gone for worker in workers), workers, ended + limit_s)
             outlived = tuple(worker.gone and worker.gone - ended for worker in workers)
@@ -182,6 +202,14 @@ def _await_ready(main: subprocess.Popen[bytes]) -> None:
             last_line = output.decode(errors="replace").strip().rpartition("\n")[2]
             raise TrialError(f"the training script did not begin to train within {START_S:g} s: {last_line}")
         output += more
+
+
+def _has_ended(process: psutil.Process) -> bool:
+    """Whether a process runs no more; one that nobody has asked for its status is defunct."""
+    try:
+        return bool(process.status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
 
 
 def _look_until(ended: Callable[[], bool], workers: Sequence[Worker], deadline: float) -> float:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from feedrate.machine import memory_limit
+from feedrate.machine import limits
 from feedrate.schema.errors import EnvironmentFault
 
 MIB = 1 << 20
@@ -28,7 +28,22 @@ with open(path, "rb") as file:
 print(read(), read())
 """
 """Reads a file of which nothing is cached twice, and says how much came from storage each time."""
-possible = pytest.mark.skipif((missing := memory_limit.missing()) is not None, reason=str(missing))
+TIMES = """
+import os, sys, time
+path, *entries = sys.argv[1:]
+for entry in entries:
+    open(entry, "w").write("0")
+with open(path, "rb", buffering=0) as file:
+    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    for _ in range(2):
+        start = time.monotonic()
+        file.seek(0)
+        while file.read(1 << 20):
+            pass
+        print(time.monotonic() - start)
+"""
+"""Reads a file that is not cached, and then from the cache; says how long each took."""
+possible = pytest.mark.skipif((missing := limits.missing()) is not None, reason=str(missing))
 
 
 @possible
@@ -40,12 +55,12 @@ def test_what_does_not_fit_is_read_again(tmp_path: Path) -> None:
             file.write(bytes(MIB))
         file.flush()
         subprocess.run(["sync", str(path)], check=True)
-    with memory_limit.group(32) as group:
+    with limits.group(32) as group:
         assert group.used() < 0.5
         command = [sys.executable, "-c", READS]
         free, limited = (
             list(map(int, subprocess.check_output([*command, entry, str(path)], text=True).split()))
-            for entry in ("", str(group.entry))
+            for entry in ("", group.entries[0])
         )
         assert not group.killed()
         assert 0.9 <= group.used() <= 1
@@ -56,21 +71,36 @@ def test_what_does_not_fit_is_read_again(tmp_path: Path) -> None:
 @possible
 def test_who_needs_more_is_killed_and_the_group_is_gone() -> None:
     """The kernel's kill is told from others; the group is removed with whatever was in it."""
-    with memory_limit.group(32) as group:
-        told = f"open({str(group.entry)!r}, 'w').write('0'); bytearray({64 * MIB})[::4096] = bytes({64 * MIB // 4096})"
+    with limits.group(32) as group:
+        told = f"open({group.entries[0]!r}, 'w').write('0'); bytearray({64 * MIB})[::4096] = bytes({64 * MIB // 4096})"
         assert subprocess.run([sys.executable, "-c", told], check=False).returncode == -9
         assert group.killed()
-        assert group.folder.is_dir()
-    assert not group.folder.exists()
+        assert group.folders[0].is_dir()
+    assert not group.folders[0].exists()
+
+
+@pytest.mark.skipif((slow := limits.missing(Path())) is not None, reason=str(slow))
+def test_a_limited_disk_is_as_slow_as_it_says(tmp_path: Path) -> None:
+    """A file that is not cached takes its bytes ÷ the limit, from the cache it does not; both limits hold together."""
+    path = tmp_path / "file"
+    path.write_bytes(bytes(24 * MIB))
+    subprocess.run(["sync", str(path)], check=True)
+    with limits.group(256, 8, tmp_path) as group:
+        command = [sys.executable, "-c", TIMES, str(path), *group.entries]
+        cold, warm = map(float, subprocess.check_output(command, text=True).split())
+        assert group.memory_bytes == 256 * MIB
+        assert 0 < group.used() < 0.5
+    assert 2 <= cold <= 8
+    assert warm < 1
 
 
 def test_where_no_group_can_be_made_it_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     """No cgroup of memory, or a folder that is not ours to fill: a reason, and an error for who asks all the same."""
-    monkeypatch.setattr(memory_limit, "_home", lambda: None)
-    assert memory_limit.missing() == "no memory cgroup is mounted here"
-    monkeypatch.setattr(memory_limit, "_home", lambda: (Path("/proc/self"), "memory.max"))
+    monkeypatch.setattr(limits, "_home", lambda _: None)
+    assert limits.missing() == "no memory cgroup is mounted here"
+    monkeypatch.setattr(limits, "_home", lambda _: (Path("/proc/self"), "memory.max"))
     with (
         pytest.raises(EnvironmentFault, match=r"no memory cgroup can be made \(.*\); run as root"),
-        memory_limit.group(8),
+        limits.group(8),
     ):
         pass
