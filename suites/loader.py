@@ -135,7 +135,7 @@ SUITE = Suite(
             sources=("API",),
             design=(
                 "A check: a DataLoader is started and nothing is taken from it until its workers have stopped reading. "
-                "The samples that they have read by then are counted, with three workers and a prefetch factor of "
+                "The samples that they have read by then are counted, with two workers and a prefetch factor of "
                 "four. No time is measured."
             ),
             not_shown="What is held in pinned memory, which has room for further batches.",

@@ -16,7 +16,7 @@ from feedrate.schema.errors import TrialError
 from feedrate.trial.checks import Finding
 from feedrate.trial.job import Job
 
-WORKERS, PREFETCH, BATCH = 3, 4, 8
+WORKERS, PREFETCH, BATCH = 2, 4, 8
 STILL_S, MOST_S = 1.0, 30.0
 """Workers that read nothing for so long have stopped; most time to wait for that."""
 
