@@ -182,6 +182,16 @@ def test_a_claim_holds_only_if_all_holds_that_it_says(
     assert (row["blocks_needed"] > BLOCKS) == (verdict == "inconclusive")
 
 
+def test_a_part_has_one_verdict_wherever_it_stands(trials_of: Trials) -> None:
+    """A part whose cases differ is open, in its own row as in the whole: never refuted here and open there."""
+    trials = workers(trials_of, 0.5, 1.0)
+    small = pair(*(values for _, values in WORKERS.steps), WORKERS.cases[0], says="less")
+    found = judged(trials, of=claim(small, also=(Part("two are faster", WORKERS),)))
+    (besides,) = found.cases[found.cases["role"].eq("also")].to_dict("records")
+    assert besides["ratio"] == pytest.approx(0.5**0.5, rel=0.01)
+    assert (first(found.claims)["verdict"], besides["verdict"]) == ("inconclusive", "inconclusive")
+
+
 def test_runs_of_a_machine_are_pooled(trials_of: Trials) -> None:
     """Two runs have the blocks of both and a narrower interval; pairs lie within a run, however fast its day was."""
     old = workers(trials_of, 1.5, 1.5, run_id="old")

@@ -113,37 +113,6 @@ def noisy(factor: float, place: int, blocks: int = 8) -> list[float]:
     return list(100 * factor * np.exp(0.03 * np.random.default_rng(place).standard_normal(blocks)))
 
 
-def test_what_the_best_reaches_is_not_what_it_was_chosen_by(trials_of: Trials) -> None:
-    """Of many equal settings the best has the highest estimate; what is told of it is measured on other blocks."""
-    found = best_cells(trials_of([({"num_workers": count}, noisy(1.0, count)) for count in range(20)]))
-    (best,) = found[found["is_best"]].to_dict("records")
-    assert best["samples_per_s"] > 101.5
-    assert best["fitted"] < best["samples_per_s"] - 1
-    assert best["fitted_lo"] < 100 < best["fitted_hi"]
-    assert best["fitted_n"] == 8
-    assert found["fitted"].nunique() == 1
-
-
-def test_one_setting_alone_is_told_as_it_was_measured(trials_of: Trials) -> None:
-    """Where nothing was chosen, nothing is corrected; with few blocks nothing is."""
-    (alone,) = best_cells(trials_of([({}, noisy(1.0, 0))])).to_dict("records")
-    assert [alone["fitted"], alone["fitted_lo"], alone["fitted_hi"]] == pytest.approx(
-        [alone["samples_per_s"], alone["lo"], alone["hi"]]
-    )
-    few = best_cells(trials_of([({}, noisy(1.0, 0, 3)), ({"num_workers": 1}, noisy(1.0, 1, 3))]))
-    assert few["fitted"].isna().all()
-
-
-def test_the_weather_of_blocks_chooses_no_setting(trials_of: Trials) -> None:
-    """A setting that ran in good blocks alone is not the best for that: blocks that all have are compared."""
-    weather = [1.0, 1.0, 1.0, 1.0, 1.5, 1.5, 1.5, 1.5]
-    lucky: list[float | None] = [None, None, None, *(98 * factor for factor in weather[3:])]
-    found = best_cells(
-        trials_of([({}, [100 * factor for factor in weather]), ({"num_workers": 1}, lucky)]),
-    )
-    assert found["fitted"].iloc[0] == pytest.approx(100 * 1.5**0.5, rel=1e-6)
-
-
 def test_defaults_are_compared_with_settings_of_the_same_format_and_batch(trials_of: Trials, cell_of: CellOf) -> None:
     """A ratio with its interval; what no default has in common its format and batch with is left out."""
     cells: list[tuple[dict[str, Any], list[float]]] = [

@@ -15,6 +15,7 @@ from feedrate.plan.claim_selection import (
     ERROR,
     FACT_TRIALS,
     GROWS_AFTER,
+    LEAST_BLOCKS,
     ClaimTracker,
     PlannedClaim,
     PlannedEffect,
@@ -182,6 +183,17 @@ def test_time_goes_to_what_it_can_decide_the_quickest_first() -> None:
     tracker, rest_s = told(near=(0.1, 0.06, 8), far=(0.015, 0.05, 8)), 3.0 * (RULE.most - 8)
     assert reach(tracker, 8, 3.0 + rest_s) == ["near", "far"]
     assert reach(tracker, 8, 2.9 + rest_s) == ["near"]
+
+
+def test_time_that_is_short_goes_to_what_can_have_enough_blocks() -> None:
+    """After one block: of claims that still need five, those that take least first, and no more than the time holds."""
+    tracker = told(cheap=(0.1, 0.05, 1), dear=(0.1, 0.05, 1))
+    more = LEAST_BLOCKS - 1
+    assert reach(tracker, 1, more * 23.0, dear=10.0) == ["cheap", "dear"]
+    assert reach(tracker, 1, more * 22.9, dear=10.0) == ["cheap"]
+    assert reach(tracker, 1, more * 2.9, dear=10.0) == []
+    costs = {cell: 1.5 for one in tracker.claims for cell in one.cells}
+    assert tracker.all_s(tracker.claims, 1, costs) == more * 9.0  # with the cell that stands beside each
 
 
 def test_a_fact_is_checked_twice() -> None:

@@ -55,6 +55,7 @@ def told(*places: dict[str, ClaimResult]) -> Verdicts:
             )
             for name, each in everything.items()
         },
+        {},
     )
 
 

@@ -104,7 +104,7 @@ def observe(trials: pd.DataFrame, claims: Claims, why_not: Mapping[str, str] | N
         claim = general.on(device)
         if untestable(claim, device) or name in why_not:
             continue
-        for (role, place), effect, cases in _parts(claim):
+        for (role, place), effect, cases in parts(claim):
             if seen := cells.observe(effect, cases):
                 effects[name, role, place] = seen
         for place, values in enumerate(claim.facts):
@@ -113,7 +113,7 @@ def observe(trials: pd.DataFrame, claims: Claims, why_not: Mapping[str, str] | N
     return RunValues(run_id, machine, device, why_not, diagnose(trials).reason, effects, checks)
 
 
-def _parts(claim: Claim) -> Iterator[tuple[tuple[str, int], Effect, Sequence[tuple[float, Values]] | None]]:
+def parts(claim: Claim) -> Iterator[tuple[tuple[str, int], Effect, Sequence[tuple[float, Values]] | None]]:
     """All effects of a claim with their role and place, and the weighted cases where not all of them count."""
     if claim.effect:
         yield ("effect", 0), claim.effect, None

@@ -40,23 +40,36 @@ FEW_BLOCKS = 8
 """A verdict from fewer is marked."""
 _FIRST = ("refuted", "no difference", "depends", "inconclusive", "confirmed")
 """Of a claim that says several things the first of these is its verdict."""
-_ESTIMATE = ("ratio", "lo", "hi", "n", "dropped", "sd_log", "units")
+_ESTIMATE = ("ratio", "lo", "hi", "n", "dropped", "sd_log", "units", "run_ids", "photographs")
 _WHO = ("claim", "suite", "run_id", "machine_id", "device")
 CLAIM_COLUMNS = (
     *_WHO,
     *("verdict", "own", *_ESTIMATE, "p_holm", "level", "blocks_needed"),
-    *("run_ids", "withheld", "withdrawn", "worst", "worst_case", "depends_on", "undecided"),
+    *("withheld", "withdrawn", "worst", "worst_case", "depends_on", "undecided"),
     *("fact", "fact_value", "reason"),
 )
 """Of ``Findings.claims``: ``own`` is the verdict on the effect alone, without what a claim says besides; ``n`` counts
 blocks and ``units`` as many independent values as give the same interval (``pooling``); ``run_ids`` are the pooled
-runs, newest first, and ``run_id`` the first of them; ``withheld`` and ``withdrawn`` count runs that tested the claim
-and are left out; ``worst`` is the ratio of the case that is least in the direction that is claimed; ``depends_on``
-names the cases that contradict each other, ``undecided`` the first case that does not say by itself what the mean says;
-``reason`` says why a claim is not testable here, or why no run's intervals hold. Text that does not apply is empty."""
+runs, newest first, ``run_id`` the first of them and ``photographs`` the workload that they read; ``withheld`` and
+``withdrawn`` count runs that tested the claim and are left out; ``worst`` is the ratio of the case that is least in the
+direction that is claimed; ``depends_on`` names the cases that contradict each other, ``undecided`` the first case that
+does not say by itself what the mean says; ``reason`` says why a claim is not testable here, or why no run's intervals
+hold. Text that does not apply is empty."""
 _NOTHING = {"own": "", "run_ids": (), "worst_case": "", "depends_on": "", "undecided": "", "reason": ""}
-_CASE_COLUMNS = (*_WHO, "role", "case", *_ESTIMATE, "verdict", "a_value", "b_value", "fact", "fact_value", "evidence")
-_ASIDE_COLUMNS = (*_WHO, "label", "along", *_ESTIMATE, "verdict")
+_CASE_COLUMNS = (
+    *_WHO,
+    "role",
+    "place",
+    "case",
+    *_ESTIMATE,
+    "verdict",
+    "a_value",
+    "b_value",
+    "fact",
+    "fact_value",
+    "evidence",
+)
+_ASIDE_COLUMNS = (*_WHO, "place", "label", "along", *_ESTIMATE, "verdict")
 
 
 class _Pool:
@@ -104,14 +117,16 @@ class _Pool:
             "dropped": sum(seen.dropped for _, seen in found),
             "sd_log": float(spread.sd),
             "units": float(spread.n),
+            "run_ids": tuple(run.run_id for run, _ in found),
+            "photographs": found[0][1].photographs,
         }
 
     def basis(self, part: Part) -> Row:
         """Which runs an effect comes from, and which are left out."""
-        ids = tuple(run.run_id for run, _ in self.seen(part))
+        ids = self.estimate(part)["run_ids"]
         tested = [(run, run.effects[part]) for run in self.runs if part in run.effects and run.run_id not in ids]
         withheld = sum(bool(_withheld(*each)) for each in tested)
-        return {"run_id": ids[0], "run_ids": ids} | self.left_out(part[0], withheld)
+        return {"run_id": ids[0]} | self.left_out(part[0], withheld)
 
     def left_out(self, claim: str, withheld: int = 0) -> Row:
         """How many runs of a claim do not count."""
@@ -185,7 +200,7 @@ def _judge_place(
     pool = _Pool(runs, withdrawn)
     machine, device = pool.newest.place
     rows, cases, asides = [], [], []
-    effects: dict[Part, Row] = {}
+    deciding: dict[Part, Effect] = {}
     for name, (suite, general) in claims.items():
         claim = general.on(device)
         ids: Row = {"claim": name, "suite": suite, "run_id": pool.newest.run_id, "machine_id": machine}
@@ -195,23 +210,30 @@ def _judge_place(
         cases += [who | case for case in own]
         asides += [who | aside for aside in _asides(pool, name, claim)]
         if row["verdict"] != NOT_TESTABLE and not row["reason"]:
-            for part, effect in _deciding(name, claim):
-                if (found := pool.estimate(part))["n"] >= LEAST_BLOCKS:
-                    effects[part] = asked(found, effect)
-    verdicts: dict[Part, Row] = {}
-    if effects:
-        judged = judge(pd.DataFrame(list(effects.values())))[[*COLUMNS]]
-        pooled_by = {column: [pool.estimate(part)[column] for part in effects] for column in ("n", "units")}
-        judged = judged.assign(**pooled_by)
-        verdicts = dict(zip(effects, rows_of(judged), strict=True))
+            decide = _deciding(name, claim)
+            deciding |= {part: effect for part, effect in decide if pool.estimate(part)["n"] >= LEAST_BLOCKS}
+    verdicts = _judged(pool, deciding)
     for row in rows:
         claim = claims[row["claim"]][1].on(row["device"])
         if all(part in verdicts for part, _ in _deciding(row["claim"], claim)) and claim.effect:
-            _conclude(row, claim, verdicts, pool)
+            _conclude(row, claim, verdicts)
     for case in cases:
-        if judged_case := verdicts.get((case["claim"], case["role"], int(case.get("place", 0)))):
+        if judged_case := verdicts.get((case["claim"], case["role"], int(case["place"]))):
             case["verdict"] = judged_case["verdict"]
     return rows, cases, asides
+
+
+def _judged(pool: _Pool, deciding: Mapping[Part, Effect]) -> dict[Part, Row]:
+    """Judge effects together, each with what its cases leave of its verdict."""
+    if not deciding:
+        return {}
+    found = [asked(pool.estimate(part), effect) for part, effect in deciding.items()]
+    verdicts = dict(zip(deciding, rows_of(judge(pd.DataFrame(found))[[*COLUMNS]]), strict=True))
+    for part, effect in deciding.items():
+        word, of_cases = _by_cases(pool, part, effect, verdicts[part]["verdict"])
+        counts = {column: pool.estimate(part)[column] for column in ("n", "units")}
+        verdicts[part] = {**verdicts[part], **counts, "verdict": word, "of_cases": of_cases}
+    return verdicts
 
 
 def _deciding(name: str, claim: Claim) -> Iterator[tuple[Part, Effect]]:
@@ -275,7 +297,7 @@ def _listed_cases(pool: _Pool, of: str, parts: Sequence[Part], effect: Effect) -
         if found := pool.case(part):
             case = (effect.against if role == "against" else effect.cases)[place]
             named = of + label(case, [*effect.cases, *effect.against])
-            yield {"role": role, "case": named, **found, "verdict": pool.alone(part, effect)}
+            yield {"role": role, "place": place, "case": named, **found, "verdict": pool.alone(part, effect)}
 
 
 def _worst(effect: Effect, cases: Sequence[Row]) -> Row:
@@ -297,7 +319,7 @@ def _asides(pool: _Pool, name: str, claim: Claim) -> Iterator[Row]:
     for place, aside in enumerate(claim.asides):
         if found := pool.estimate(part := (name, "aside", place)):
             verdict = pool.alone(part, aside.effect)
-            yield {"label": aside.label, "along": aside.effect.along, **found, "verdict": verdict}
+            yield {"place": place, "label": aside.label, "along": aside.effect.along, **found, "verdict": verdict}
 
 
 def _facts(pool: _Pool, name: str, claim: Claim) -> tuple[Row, list[Row]]:
@@ -315,7 +337,7 @@ def _facts(pool: _Pool, name: str, claim: Claim) -> tuple[Row, list[Row]]:
                 "evidence": str(rows[0]["evidence"]),
                 "verdict": {None: "inconclusive", True: "confirmed", False: claim.unseen}[fact],
             }
-            parts.append({"role": "check", "case": label(values, claim.facts), **seen})
+            parts.append({"role": "check", "place": place, "case": label(values, claim.facts), **seen})
     ids = tuple(run.run_id for run in pool.runs if (name, "check", 0) in run.checks)
     if not ids:
         return {"verdict": NOT_TESTABLE, "reason": _why_not(pool, name, claim)}, parts
@@ -323,12 +345,12 @@ def _facts(pool: _Pool, name: str, claim: Claim) -> tuple[Row, list[Row]]:
     return found | {"run_id": ids[0], "run_ids": ids} | pool.left_out(name), parts
 
 
-def _conclude(row: Row, claim: Claim, verdicts: Mapping[Part, Row], pool: _Pool) -> None:
-    """Put a claim's verdict together: its effect's, what it says besides, and what cases say of it."""
+def _conclude(row: Row, claim: Claim, verdicts: Mapping[Part, Row]) -> None:
+    """Put a claim's verdict together: its effect's, and what it says besides."""
     words, undecided = [], []
-    for part, effect in _deciding(row["claim"], claim):
+    for part, _ in _deciding(row["claim"], claim):
         found = verdicts[part]
-        word, of_cases = _by_cases(pool, part, effect, found["verdict"])
+        word, of_cases = found["verdict"], found["of_cases"]
         if of_cases:
             column = "depends_on" if word == "depends" else "undecided"
             row[column] = row[column] or of_cases

@@ -2,8 +2,8 @@
 
 A question is a set of given conditions (workload, what a step does, size of samples …); everything else can be chosen.
 Cells of different conditions are never compared. The best of many cells is picked by its estimate, so its own estimate
-is a little too good; that is why the best is a set, and why what it reaches and gains is cross-fitted
-(``analysis.crossfit``): chosen on one half of the blocks, measured on the other.
+is a little too good; that is why the best is a set, and why what it gains is cross-fitted (``analysis.crossfit``):
+chosen on one half of the blocks, measured on the other.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ TRAIN, EMULATED, LOAD = "train", "emulated", "load"
 _STEP_SETTINGS = tuple(axis.name for axis in TRAINING if axis.name in SETTINGS)
 _LOADER_SETTINGS = tuple(name for name in SETTINGS if name not in ("storage_format", "batch_size", *_STEP_SETTINGS))
 _CEILINGS = ("load_ceiling", "copy_ceiling", "compute_ceiling", "limit", "efficiency_n")
-_FITTED = ("fitted", "fitted_lo", "fitted_hi", "fitted_n")
 _IN_SET = ("place", "is_best", "ratio_to_best", "ratio_lo", "ratio_hi", "pairs", "members", "candidates")
 MEMORY_STEP = 16 * 2**20
 """Memory that differs by less than this is the same when cells are ordered by what they cost, in bytes."""
@@ -59,10 +58,7 @@ def _best_set(group: pd.DataFrame, blocks: Blocks) -> pd.DataFrame:
     ratios = blocks.ratios(list(group["run_id"]), [ids[best]] * len(ids), ids)
     named = ratios.rename(columns={"ratio": "ratio_to_best", "lo": "ratio_lo", "hi": "ratio_hi", "n": "pairs"})
     own = named[["ratio_to_best", "ratio_lo", "ratio_hi", "pairs"]]
-    logs = blocks.logs(list(group["run_id"]), ids)
-    # Cells need not have all blocks in common: those are compared in which one that has most of them ended well, too.
-    fitted = cross_fitted(logs - logs[np.isfinite(logs).sum(axis=1).argmax()], of=logs).ratio.row(_FITTED)
-    compared = group.assign(is_best=np.arange(len(ids)) == best, **own, **fitted, candidates=len(ids))
+    compared = group.assign(is_best=np.arange(len(ids)) == best, **own, candidates=len(ids))
     cost = pd.DataFrame(
         {
             "workers": group["num_workers"].astype("float64").fillna(0),
@@ -89,12 +85,11 @@ def best_cells(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> p
     Returns:
         A row a cell of a set, questions in order of appearance: all columns of ``cells``; ``au``, ``efficiency`` with
         its interval, and ``bottleneck`` as in ``cells_with_ceilings``; then ``place`` (0 is the cheapest), ``is_best``,
-        ``ratio_to_best``, ``ratio_lo``, ``ratio_hi``, ``pairs``, ``members`` (cells of the set), ``candidates`` (cells
-        of the question that have an estimate), and of the whole set ``fitted`` (samples/s of the best, cross-fitted;
-        NaN with fewer than ``LEAST_BLOCKS`` blocks), ``fitted_lo``, ``fitted_hi`` and ``fitted_n``.
+        ``ratio_to_best``, ``ratio_lo``, ``ratio_hi``, ``pairs``, ``members`` (cells of the set) and ``candidates``
+        (cells of the question that have an estimate).
     """
     estimates, blocks = cells_with_ceilings(trials) if estimates is None else estimates, blocks_of(trials)
-    columns = [name for name in estimates if name not in _CEILINGS] + [*_IN_SET, *_FITTED]
+    columns = [name for name in estimates if name not in _CEILINGS] + [*_IN_SET]
     groups = _questions(_candidates(trials, estimates))
     found = [_best_set(group.reset_index(drop=True), blocks) for group in groups]
     return pd.concat(found, ignore_index=True)[columns] if found else estimates.iloc[:0].reindex(columns=columns)

@@ -30,10 +30,9 @@ _COMPARED_AT = ("storage_format", "batch_size", "num_workers")
 def headlines(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> pd.DataFrame:
     """Take the best cell of each task, and where loader settings gained most over PyTorch's defaults.
 
-    Samples/s, their interval and n are cross-fitted over all settings of the task (``fitted`` of ``best_cells``) where
-    there are blocks enough (``cross_fitted``); ``cheapest`` names the first of the set, empty where that is the best.
-    ``gain`` is the task's row of ``most_gained``, or None. Cells that are timed by anything but events (``timing``) are
-    there to check the others and are no task.
+    Samples/s are the best cell's own; ``cheapest`` names the first of the set, empty where that is the best. ``gain``
+    is the task's row of ``most_gained``, or None. Cells that are timed by anything but events (``timing``) are there to
+    check the others and are no task.
     """
     sets = best_cells(trials, estimates)
     tasks = sets["mode"].isin(["train", "load"]) & sets["timing"].eq("events").fillna(True)
@@ -41,14 +40,11 @@ def headlines(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> pd
     best, first = (sets[sets[which].eq(value)] for which, value in (("is_best", True), ("place", 0)))
     best = best.reset_index(drop=True)
     if not len(best):
-        return best.assign(gain=[], kind=[], bound=[], cheapest=[], cross_fitted=[])
+        return best.assign(gain=[], kind=[], bound=[], cheapest=[])
     gains, rows = {_key(row): row for row in rows_of(most_gained(trials, estimates))}, rows_of(best)
     found = pd.Series([gains.get(_key(row)) for row in rows], dtype=object)
     best = best.assign(gain=found, kind=list(map(kind_of, rows)), bound=best["bottleneck"])
     best["cheapest"] = ["" if row["is_best"] else descriptions.knobs(row) for row in rows_of(first)]
-    best["cross_fitted"] = best["fitted"].notna()
-    for name, fitted in (("samples_per_s", "fitted"), ("lo", "fitted_lo"), ("hi", "fitted_hi"), ("n", "fitted_n")):
-        best[name] = best[fitted].where(best["cross_fitted"], best[name]).astype(best[name].dtype)
     order = pd.DataFrame(
         {
             "kind": best["kind"].map(KINDS.index),
@@ -89,7 +85,7 @@ def set_words(row: Mapping[Any, Any]) -> str:
         text += f"; the cheapest is {row['cheapest']}" if row["cheapest"] else ", and the cheapest of them"
     else:
         text = f"clearly the best of {every}" if words.known(row["lo"]) else f"the best of {every} in one block"
-    return text if row["cross_fitted"] else f"{text}; its samples/s are those that it was chosen by"
+    return text
 
 
 def what_ran(row: Mapping[Any, Any]) -> str:

@@ -85,6 +85,8 @@ class Verdicts:
     places: tuple[Place, ...]
     results: Mapping[str, tuple[ClaimResult, ...]]
     """Claim to what is known of it, in the order of the places."""
+    views: Mapping[str, RunView]
+    """The runs that were asked, by id."""
 
     def frame(self) -> pd.DataFrame:
         """Rows of ``Findings.claims`` of what was tested, a row a claim and place."""
@@ -126,7 +128,7 @@ def load_verdicts(
             views = tuple(by_id[run_id] for run_id in row["run_ids"]) or (place.view,)
             own.append(ClaimResult(claim.on(key[1]), views, key[1], row, cases.get(at, ()), asides.get(at, ())))
         results[name] = tuple(own)
-    return Verdicts(asked, places, results)
+    return Verdicts(asked, places, results, by_id)
 
 
 def _by_claim(frame: pd.DataFrame) -> dict[tuple[str, str, str], list[Row]]:

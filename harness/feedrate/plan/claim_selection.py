@@ -15,8 +15,9 @@ their effect would let expect look too large: of effects of 5 % at a spread of 3
 intervals of half of these miss the truth.
 
 Where a budget cannot decide all that is open, time goes to the claims that it can decide, those that take least of it
-first; only when none is in reach, to the least certain. What is in reach is predicted anew before every block. A claim
-that has a verdict but is not certain of it stays in reach, so that none is left alone just when it crossed a margin.
+first; only when none is in reach, to the least certain. What is in reach is predicted anew before every block: after
+the first one, which claims could have the six blocks before which nothing is decided. A claim that has a verdict but is
+not certain of it stays in reach, so that none is left alone just when it crossed a margin.
 
 Pure Python: the parent of a sweep loads no pandas.
 """
@@ -231,9 +232,16 @@ class ClaimTracker:
         left = [claim for claim in self.claims if gone.isdisjoint(claim.deciding) and not self.done(claim, before)]
         return sorted(left, key=lambda claim: (self.certainty(claim, before), claim.id))
 
-    def cells(self, claim: PlannedClaim, before: int) -> AbstractSet[str]:
-        """What a claim wants of a block that has no room for everything: later ones leave out what stands beside it."""
-        return claim.cells if before < LEAST_BLOCKS else claim.deciding
+    def all_s(self, claims: Iterable[PlannedClaim], before: int, seconds: Mapping[str, float]) -> float:
+        """Say how long all cells of open claims take until they have the fewest blocks that decide anything."""
+        blocks: dict[str, int] = {}
+        for claim in claims:
+            blocks |= {cell: max(blocks.get(cell, 0), self._least(claim, before)) for cell in claim.cells}
+        return sum(count * seconds.get(cell, 0.0) for cell, count in blocks.items())
+
+    def _least(self, claim: PlannedClaim, before: int) -> int:
+        """How many blocks an open claim lacks before anything can be decided, at least one."""
+        return max(1, (FACT_TRIALS if claim.fact else LEAST_BLOCKS) - self.tried(claim, before))
 
     def grown(self, before: int) -> set[str]:
         """The cells whose windows are longer from now on: of open claims that lie near no difference.
@@ -255,14 +263,14 @@ class ClaimTracker:
     ) -> list[PlannedClaim]:
         """The open claims that the time left would bring to a verdict, those that take least of it first.
 
-        What else fits into the time with all of its blocks follows; everything that is open is named while too few
-        blocks are there to tell. ``seconds`` are those of a cell's trial.
+        What else fits into the time with all of its blocks follows. While too few blocks are there to tell, those are
+        in reach that can still have enough of them. ``seconds`` are those of a cell's trial.
         """
         claims = self.open(before, dropped)
         if before < LEAST_BLOCKS:
-            return claims
+            return self._with_enough_blocks(claims, before, seconds, left_s)
         level = 1 - VERDICT_ERROR / max(1, len(claims))
-        block_s = {claim.id: sum(seconds.get(cell, 0.0) for cell in self.cells(claim, before)) for claim in claims}
+        block_s = {claim.id: sum(seconds.get(cell, 0.0) for cell in claim.deciding) for claim in claims}
         verdict_s = {claim.id: self._missing(claim, before, level) * block_s[claim.id] for claim in claims}
         all_s = {claim.id: (self.rule.most - self.tried(claim, before)) * block_s[claim.id] for claim in claims}
         quickest = sorted(claims, key=lambda claim: (verdict_s[claim.id], claim.id))
@@ -272,6 +280,19 @@ class ClaimTracker:
                 if claim not in chosen and takes_s[claim.id] <= left_s:
                     chosen.append(claim)
                     left_s -= takes_s[claim.id]
+        return chosen
+
+    def _with_enough_blocks(
+        self, claims: list[PlannedClaim], before: int, seconds: Mapping[str, float], left_s: float
+    ) -> list[PlannedClaim]:
+        """The open claims that can have the fewest blocks, those that take least first; cells that they share once."""
+        chosen, paid = list[PlannedClaim](), set[str]()
+        for claim in sorted(claims, key=lambda one: (sum(seconds.get(cell, 0.0) for cell in one.deciding), one.id)):
+            takes_s = self._least(claim, before) * sum(seconds.get(cell, 0.0) for cell in claim.deciding - paid)
+            if takes_s <= left_s:
+                chosen.append(claim)
+                paid |= claim.deciding
+                left_s -= takes_s
         return chosen
 
     def _missing(self, claim: PlannedClaim, before: int, level: float) -> float:

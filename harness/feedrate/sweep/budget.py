@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from feedrate.plan.claim_selection import GROWN, ClaimTracker
+from feedrate.plan.claim_selection import GROWN, LEAST_BLOCKS, ClaimTracker
 from feedrate.plan.duration import TEMPLATE_S
 from feedrate.plan.schedule import Plan, PlannedCell
 
@@ -77,20 +77,22 @@ def affordable(
 ) -> set[str]:
     """Where the budget has no room for all that is open, choose the cells of the claims that it can still decide.
 
-    Without such claims, those of the least certain. Cells that a comparison still wants stay; ``costs`` are seconds of
-    a trial of every cell that is open, ``gone`` the cells that only ever failed.
+    Without such claims, those of the least certain. What stands beside a claim is left out then. Cells that a
+    comparison still wants stay; ``costs`` are seconds of a trial of every cell that is open, ``gone`` the cells that
+    only ever failed.
     """
     open_claims = claims.open(block, gone)
     chosen = claims.in_reach(block, gone, costs, left_s) or open_claims
-    if not open_claims or (len(chosen) == len(open_claims) and sum(costs.values()) <= left_s):
+    needed_s = claims.all_s(open_claims, block, costs) if block < LEAST_BLOCKS else 0.0
+    if not open_claims or (len(chosen) == len(open_claims) and max(needed_s, sum(costs.values())) <= left_s):
         return set(costs)
-    wanted = compared.union(*(claims.cells(claim, block) for claim in chosen))
+    wanted = compared.union(*(claim.deciding for claim in chosen))
     live = set(costs) - (set[str]().union(*(claim.cells for claim in open_claims)) - wanted)
     if sum(costs[cell] for cell in live) <= left_s:
         return live
     fitting: set[str] = set()
     for claim in chosen:  # each with all of its cells or left out
-        more = (claims.cells(claim, block) & costs.keys()) - fitting
+        more = (claim.deciding & costs.keys()) - fitting
         takes_s = sum(costs[cell] for cell in more)
         if takes_s <= left_s:
             fitting |= more

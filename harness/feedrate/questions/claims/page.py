@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup, escape
@@ -28,6 +29,7 @@ from feedrate.pages.verdicts import ClaimResult, Row, Verdicts
 from feedrate.plan import suite as suites
 from feedrate.plan.claim import SOURCES, Claim
 from feedrate.questions.claims.charts import MARKS, TONES, forest
+from feedrate.questions.claims.numbers import RECOMPUTE, numbers
 from feedrate.questions.runs import facts as runs_facts
 from feedrate.questions.workers import page as workers_page
 from feedrate.schema import words
@@ -87,7 +89,8 @@ def page(verdicts: Verdicts) -> Page:
         untested=_untested(verdicts),
         sources=[(key.format(name), each.title, each.about, _count(verdicts, name)) for name, each in SOURCES.items()],
     )
-    return Page(PATH, "Claims", body, figures, hide=("navigation",))
+    files: dict[str, str | Path] = {"claims/numbers.json": numbers(verdicts), "claims/recompute.py": RECOMPUTE}
+    return Page(PATH, "Claims", body, figures, files, hide=("navigation",))
 
 
 def _margin() -> str:

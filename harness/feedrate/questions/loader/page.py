@@ -225,8 +225,7 @@ def _sentence(task: Task, best: Row | None) -> str:
     rate = f"{words.number(float(cell['samples_per_s']))} samples a second"
     if best and best["cell_id"] == cell["cell_id"]:
         setting = ": ".join(filter(None, (setting, set_words(best))))
-        if best["cross_fitted"]:
-            rate = f"{Estimate.of_row(best).with_n(' samples a second')}, cross-fitted"
+        rate = Estimate.of_row(best).with_n(" samples a second")
     text = f"{what[:1].upper()}{what[1:]}: the fastest setting ({setting}) does {rate}"
     if words.known(cell["efficiency"]) and isinstance(cell["limit"], str):
         turns = cell["limit"] != "load" and words.known(cell["device_ceiling"])

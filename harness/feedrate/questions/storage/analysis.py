@@ -158,9 +158,8 @@ def choices(trials: pd.DataFrame) -> pd.DataFrame:
 
     For each purpose the best has the highest estimate; a cell belongs to its set if the 95 % interval of its throughput
     ÷ the best's, paired by block, does not lie wholly under 1. With fewer than two pairs nothing can be told: such a
-    cell is left out. Order within a set: fewest workers, then fewest bytes on disk, then the higher estimate. The
-    best's throughput is cross-fitted where there are blocks enough, and so is ``ratio_to_best``: each cell's throughput
-    ÷ that of the best without loss (NaN with fewer).
+    cell is left out. Order within a set: fewest workers, then fewest bytes on disk, then the higher estimate.
+    ``ratio_to_best``, each cell's throughput ÷ that of the best without loss, is cross-fitted (NaN with few blocks).
     """
     table = format_costs(trials)
     blocks = blocks_of(credible(trials))
@@ -177,8 +176,7 @@ def choices(trials: pd.DataFrame) -> pd.DataFrame:
     if not found:
         return table.iloc[:0].reindex(columns=[*table.columns, *CHOICE_COLUMNS])
     every = pd.concat(found, ignore_index=True)
-    chosen = table.loc[every["at"]].reset_index(drop=True).assign(**{name: every[name] for name in RATE})
-    return pd.concat([chosen, every[list(CHOICE_COLUMNS)]], axis=1)
+    return pd.concat([table.loc[every["at"]].reset_index(drop=True), every[list(CHOICE_COLUMNS)]], axis=1)
 
 
 def _best_set(part: pd.DataFrame, against: pd.DataFrame, blocks: Blocks) -> pd.DataFrame:
@@ -198,10 +196,6 @@ def _best_set(part: pd.DataFrame, against: pd.DataFrame, blocks: Blocks) -> pd.D
     own, others = (blocks.logs(list(cells["run_id"]), list(cells["cell_id"])) for cells in (part, against))
     ratios = [_to_best(own if row == best else own[[row]], others) for row in ordered.index]
     to_best = pd.DataFrame([gain.ratio.row() for gain in ratios], ordered.index)
-    fitted = cross_fitted(own - _most_known(own), of=own).ratio
-    if np.isfinite(fitted.value):
-        rate = fitted.row(RATE)
-        ordered = ordered.assign(**{name: ordered[name].mask(ordered["is_best"], rate[name]) for name in RATE})
     return ordered.assign(
         place=range(len(ordered)),
         ratio_to_best=to_best["ratio"],

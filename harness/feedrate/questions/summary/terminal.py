@@ -100,8 +100,7 @@ def _tasks(trials: pd.DataFrame, console: Console) -> None:
         gain = ", ".join(filter(None, gain_words(row["gain"])))
         _say(console, f"\n{task(row)}", "bold")
         best = Estimate.of_row(row).with_n(" samples/s")
-        fitted = ", cross-fitted" if row["cross_fitted"] else ""
-        _say(console, f"  best: {descriptions.knobs(row)}: {best}{fitted}{bound}")
+        _say(console, f"  best: {descriptions.knobs(row)}: {best}{bound}")
         if others := set_words(row):
             _say(console, f"  {others}")
         _say(console, f"  most gained over PyTorch's defaults, at one format and batch size (cross-fitted): {gain}")

@@ -1,0 +1,79 @@
+"""Every number of the Claims page, computed anew from the runs' files by a script that knows nothing of feedrate."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from feedrate.pages.runs import RunView
+from feedrate.pages.verdicts import Verdicts, load_verdicts
+from feedrate.questions.claims.numbers import RECOMPUTE, numbers
+from feedrate.schema.plugins import ROOT
+from feedrate.store import runs
+
+RESULTS = ROOT / "results"
+
+
+@pytest.fixture(scope="module")
+def committed() -> Verdicts:
+    newest_first = sorted(runs.runs(RESULTS), key=lambda run: run.manifest.started_at, reverse=True)
+    return load_verdicts([RunView(run) for run in newest_first])
+
+
+def recomputed(text: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """What the script prints of such a file; it finds no feedrate beside it."""
+    file = folder / "numbers.json"
+    file.write_text(text, encoding="utf-8")
+    command = [sys.executable, "-I", str(RECOMPUTE), str(file), str(RESULTS)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_every_number_is_found_again(committed: Verdicts, tmp_path: Path) -> None:
+    """Ratios, intervals, sides and counts of all effects, cases, parts and asides of committed runs, to nine digits."""
+    text = numbers(committed)
+    done = recomputed(text, tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    tested = sum(len(place["effects"]) + len(place["facts"]) for place in json.loads(text))
+    compared = int(done.stdout.split()[0])
+    assert tested > 100
+    assert compared > 4 * tested
+    assert done.stdout.endswith("0 differ\n")
+
+
+@pytest.mark.parametrize(("kind", "key"), [("effects", "ratio"), ("effects", "hi"), ("effects", "n"), ("facts", "n")])
+def test_a_number_that_is_not_the_runs_is_named(committed: Verdicts, kind: str, key: str, tmp_path: Path) -> None:
+    """One of them changed by a thousandth, or a count by one: the script says which, and fails."""
+    places: list[dict[str, Any]] = json.loads(numbers(committed))
+    changed = places[0][kind][3]
+    changed[key] = changed[key] + 1 if key == "n" else changed[key] * 1.001
+    done = recomputed(json.dumps(places), tmp_path)
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[0].endswith(" 1 differ")
+    assert f"{changed['name']}: {key}" in done.stdout
+
+
+def test_it_is_short_and_stands_alone() -> None:
+    """At most 100 lines, and nothing is imported but the standard library, NumPy, pandas and SciPy."""
+    text = RECOMPUTE.read_text(encoding="utf-8")
+    imports = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Import | ast.ImportFrom)]
+    names = {
+        name
+        for node in imports
+        for name in ([node.module] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names])
+    }
+    assert {str(name).split(".")[0] for name in names} <= {
+        "json",
+        "sys",
+        "pathlib",
+        "typing",
+        "numpy",
+        "pandas",
+        "scipy",
+    }
+    assert len(text.splitlines()) <= 100
