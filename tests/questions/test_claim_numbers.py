@@ -42,7 +42,7 @@ def test_every_number_is_found_again(committed: Verdicts, tmp_path: Path) -> Non
     tested = sum(len(place["effects"]) + len(place["facts"]) for place in json.loads(text))
     compared = int(done.stdout.split()[0])
     assert tested > 100
-    assert compared > 4 * tested
+    assert compared > 3 * tested  # of a case alone in its block there is no interval
     assert done.stdout.endswith("0 differ\n")
 
 
@@ -50,7 +50,7 @@ def test_every_number_is_found_again(committed: Verdicts, tmp_path: Path) -> Non
 def test_a_number_that_is_not_the_runs_is_named(committed: Verdicts, kind: str, key: str, tmp_path: Path) -> None:
     """One of them changed by a thousandth, or a count by one: the script says which, and fails."""
     places: list[dict[str, Any]] = json.loads(numbers(committed))
-    changed = places[0][kind][3]
+    changed = next(each for each in places[0][kind] if key in each)
     changed[key] = changed[key] + 1 if key == "n" else changed[key] * 1.001
     done = recomputed(json.dumps(places), tmp_path)
     assert done.returncode == 1

@@ -15,7 +15,7 @@ import yaml
 from feedrate.pages.runs import RunView
 from feedrate.pages.verdicts import load_verdicts
 from feedrate.plan import suite
-from feedrate.plan.claim import untestable
+from feedrate.plan.claim import NEVER, untestable
 from feedrate.questions.home import page as home_page
 from feedrate.schema.errors import InputError
 from feedrate.schema.plugins import ROOT
@@ -51,7 +51,7 @@ def test_what_is_said_of_all_claims_holds() -> None:
     assert f"{len(claims)} sentences of five widely read documents and common advice" in text
     without = [claim for claim in claims if untestable(claim.on("cpu"), "cpu") is None]
     assert f"{len(without)} of them can be tested without a GPU" in text
-    apart = [claim for claim in claims if claim.needs in ("disks", "machines")]
+    apart = [claim for claim in claims if claim.needs in NEVER]
     assert f"{len(apart)} on no single machine" in text
 
 
