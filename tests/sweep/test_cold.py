@@ -181,7 +181,7 @@ def test_workers_share_the_limit_and_the_template_does_not(runner: Runner) -> No
     def watch(event: str, pid: int, _: dict[str, Any]) -> None:
         if event == "first_batch":
             seen.append({pid, *descendants(pid)})
-            seen.append(set(map(int, group.entry.read_text().split())))
+            seen.append(set(map(int, Path(group.entries[0]).read_text().split())))
 
     with limits.group(512) as group:
         answer = runner.run(watch=watch, readahead=False, groups=group.entries)
