@@ -95,8 +95,8 @@ _CLAIMS = (
         sources=("BOT",),
         design=(
             "A check: a training process with two workers returns in the middle of an epoch, and says as its last act "
-            "how each worker ended. It is seen if all were ended by SIGTERM. Beside it the same after an exception. "
-            "No time is measured."
+            "how many of them got SIGTERM. It is seen if all did. Beside it the same after an exception. No time is "
+            "measured."
         ),
         not_shown="Workers that hang in a read: those are terminated after 5 s.",
         facts=({"check": "worker_signal", "ends_by": "return"}, {"check": "worker_signal", "ends_by": "exception"}),

@@ -57,17 +57,8 @@ does not say by itself what the mean says; ``reason`` says why a claim is not te
 hold. Text that does not apply is empty."""
 _NOTHING = {"own": "", "run_ids": (), "worst_case": "", "depends_on": "", "undecided": "", "reason": ""}
 _CASE_COLUMNS = (
-    *_WHO,
-    "role",
-    "place",
-    "case",
-    *_ESTIMATE,
-    "verdict",
-    "a_value",
-    "b_value",
-    "fact",
-    "fact_value",
-    "evidence",
+    *(*_WHO, "role", "place", "case", *_ESTIMATE),
+    *("verdict", "a_value", "b_value", "fact", "fact_value", "evidence"),
 )
 _ASIDE_COLUMNS = (*_WHO, "place", "label", "along", *_ESTIMATE, "verdict")
 

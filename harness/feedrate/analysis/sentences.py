@@ -78,13 +78,12 @@ def origins(holding: Sequence[Claim]) -> str:
     """Say of the claims that hold how many a document says, and how many hold by construction."""
     if not holding:
         return ""
-    advice, built = (
-        sum(told)
-        for told in zip(*((each.sources == ("field",), each.by_construction) for each in holding), strict=True)
+    advice = sum(claim.sources == ("field",) for claim in holding)
+    built = sum(claim.by_construction for claim in holding)
+    text = (
+        f"Of the {len(holding)} that hold, {len(holding) - advice} come from a document and {advice} from common advice"
     )
-    of_documents = len(holding) - advice
-    found = f"Of the {len(holding)} that hold, {of_documents} come from a document and {advice} from common advice"
-    return f"{found}; {built} hold by construction." if built else f"{found}."
+    return f"{text}; {built} hold by construction." if built else f"{text}."
 
 
 def also(case: Row) -> str:

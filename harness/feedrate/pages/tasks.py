@@ -82,10 +82,8 @@ def set_words(row: Mapping[Any, Any]) -> str:
         return ""
     if members > 1:
         text = f"1 of {members} that cannot be told from the best of {every}"
-        text += f"; the cheapest is {row['cheapest']}" if row["cheapest"] else ", and the cheapest of them"
-    else:
-        text = f"clearly the best of {every}" if words.known(row["lo"]) else f"the best of {every} in one block"
-    return text
+        return text + (f"; the cheapest is {row['cheapest']}" if row["cheapest"] else ", and the cheapest of them")
+    return f"clearly the best of {every}" if words.known(row["lo"]) else f"the best of {every} in one block"
 
 
 def what_ran(row: Mapping[Any, Any]) -> str:

@@ -25,7 +25,7 @@ import pandas as pd
 from feedrate.analysis.blocks import Blocks, blocks_of
 from feedrate.analysis.contrasts import grouping_keys, verdicts
 from feedrate.analysis.crossfit import Gain, cross_fitted
-from feedrate.analysis.estimate import RATE, RATIO, Estimate, Floats, moments
+from feedrate.analysis.estimate import RATIO, Estimate, Floats, moments
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.storage import OWN, QUESTION, credible, format_costs, plainest
 from feedrate.schema.axes import AXES
@@ -164,7 +164,7 @@ def choices(trials: pd.DataFrame) -> pd.DataFrame:
     table = format_costs(trials)
     blocks = blocks_of(credible(trials))
     known = table[table["samples_per_s"].notna() & ~table["replica"].fillna(0).gt(0)]
-    columns = ["run_id", "cell_id", "storage_format", "stores", "lossy", *RATE, "num_workers", "sample_bytes"]
+    columns = ["run_id", "cell_id", "storage_format", "stores", "lossy", "samples_per_s", "num_workers", "sample_bytes"]
     cells = known[columns].assign(at=known.index)
     found = []
     for _, group in cells.groupby(grouping_keys(known, ("run_id", "device", *QUESTION)), dropna=False, sort=False):
