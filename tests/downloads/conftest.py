@@ -39,12 +39,13 @@ class _Handler(BaseHTTPRequestHandler):
         served = self.server.files[self.path]
         start = int(self.headers["Range"].removeprefix("bytes=").rstrip("-"))
         served.asked.append(start)
+        end = served.breaks.pop(0) if served.breaks else None  # before the answer: the next request may overtake
         self.send_response(served.statuses.pop(0) if served.statuses else 206 if served.ranges else 200)
         body = served.content[start if served.ranges else 0 :]
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         with contextlib.suppress(OSError):
-            self.wfile.write(body[: served.breaks.pop(0) if served.breaks else None])
+            self.wfile.write(body[:end])
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
         pass
