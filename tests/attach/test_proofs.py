@@ -1,12 +1,13 @@
 """Trainings by libraries that nobody here wrote, under ``feedrate run`` as they are.
 
-Each library lies in an environment of its own under ``build/proofs``, which is made once and has no feedrate. The
+The libraries lie in an environment of their own under ``build/proofs``, which is made once and has no feedrate. The
 scripts in ``proofs`` are held against clocks of their own, kept by their libraries' callbacks: of each stretch of
 training without a validation when it began, and when each step began and ended.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import subprocess
@@ -14,7 +15,6 @@ import sys
 import sysconfig
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,14 @@ pytestmark = pytest.mark.slow
 
 SCRIPTS = Path(__file__).with_name("proofs")
 ENVIRONMENTS = ROOT / "build" / "proofs"
+PACKAGES = (
+    "lightning==2.6.6",
+    "transformers==5.24.0",
+    "accelerate==1.15.0",
+    "timm==1.0.31",
+    "ultralytics==8.4.190",
+    "torchdata==0.11.0",
+)
 
 
 @dataclass(frozen=True)
@@ -41,20 +49,19 @@ class Proof:
     batch_size: int
     num_workers: int
     prefetch_factor: int | None = 2
-    packages: tuple[str, ...] = ()
     beside: float = 0.15
     """Of the time, what lies between two steps and is no wait for this loader."""
 
 
 PROOFS = [
-    Proof("lightning_trainer.py", 8, 1, prefetch_factor=4, packages=("lightning==2.6.6",)),
-    Proof("hf_trainer.py", 8, 0, prefetch_factor=None, packages=("transformers==5.24.0", "accelerate==1.15.0")),
-    Proof("timm_loader.py", 8, 2, packages=("timm==1.0.31",)),
+    Proof("lightning_trainer.py", 8, 1, prefetch_factor=4),
+    Proof("hf_trainer.py", 8, 0, prefetch_factor=None),
+    Proof("timm_loader.py", 8, 2),
     # On a CPU ultralytics sets workers to 0, whatever the script says.
-    Proof("yolo.py", 4, 0, prefetch_factor=None, packages=("ultralytics==8.4.190",)),
-    Proof("accelerate_loop.py", 8, 1, packages=("transformers==5.24.0", "accelerate==1.15.0")),
-    Proof("combined_loader.py", 8, 1, packages=("lightning==2.6.6",), beside=0.3),
-    Proof("stateful_loader.py", 8, 2, packages=("torchdata==0.11.0",)),
+    Proof("yolo.py", 4, 0, prefetch_factor=None),
+    Proof("accelerate_loop.py", 8, 1),
+    Proof("combined_loader.py", 8, 1, beside=0.3),
+    Proof("stateful_loader.py", 8, 2),
 ]
 
 
@@ -78,11 +85,11 @@ def run(command: Sequence[str | Path], **options: Any) -> subprocess.CompletedPr
     return subprocess.run(command, check=False, capture_output=True, text=True, timeout=600, **options)
 
 
-def python_with(packages: Sequence[str]) -> Path:
-    """A Python that has packages beside those of the tests; skip where no registry can be reached."""
-    if not packages:
-        return Path(sys.executable)
-    folder = ENVIRONMENTS / "+".join((sys.implementation.cache_tag, *packages))
+@pytest.fixture(scope="module")
+def python() -> Path:
+    """A Python that has the libraries beside the packages of the tests; skip where no registry can be reached."""
+    version = hashlib.sha256(repr((sys.version, PACKAGES)).encode()).hexdigest()[:12]
+    folder = ENVIRONMENTS / version
     if not folder.exists():
         ENVIRONMENTS.mkdir(parents=True, exist_ok=True)
         new = Path(tempfile.mkdtemp(dir=ENVIRONMENTS, suffix=".tmp"))
@@ -90,23 +97,22 @@ def python_with(packages: Sequence[str]) -> Path:
         here = {sysconfig.get_path(name) for name in ("purelib", "platlib")}
         (next(new.glob("lib/python*/site-packages")) / "tests.pth").write_text("\n".join(sorted(here)))
         pip = [new / "bin" / "python", "-m", "pip", "--disable-pip-version-check", "-q"]
-        done = run([*pip, "install", "--no-compile", "--retries", "1", *packages])
+        done = run([*pip, "install", "--no-compile", "--retries", "1", *PACKAGES])
         if done.returncode and "connection broken" in done.stderr:
             shutil.rmtree(new)
-            pytest.skip(f"no package registry can be reached for {' '.join(packages)}")
+            pytest.skip("no package registry can be reached")
         assert done.returncode == 0, done.stderr
         # It needs a desktop's libraries; the tests' Python has the headless one.
         subprocess.run([*pip, "uninstall", "-y", "opencv-python"], capture_output=True, check=True)
-        with suppress(OSError):  # another process was faster
-            new.rename(folder)
+        new.rename(folder)
     return folder / "bin" / "python"
 
 
 @pytest.fixture(scope="module", params=PROOFS, ids=[proof.script for proof in PROOFS])
-def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Seen:
+def seen(request: pytest.FixtureRequest, python: Path, tmp_path_factory: pytest.TempPathFactory) -> Seen:
     """Run a training under ``feedrate run``."""
     proof: Proof = request.param
-    python, folder = python_with(proof.packages), tmp_path_factory.mktemp(Path(proof.script).stem)
+    folder = tmp_path_factory.mktemp(Path(proof.script).stem)
     (folder / "run").mkdir()
     watch = (sys.executable, "-m", "feedrate", "run", "--results", "results", "--json", "report.json", "--")
     done = run([*watch, python, SCRIPTS / proof.script, folder / "run"], cwd=folder)
