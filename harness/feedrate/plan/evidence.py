@@ -253,19 +253,18 @@ class Evidence(Generic[Setting]):
     @cached_property
     def _fit(self) -> tuple[dict[Setting, float], dict[int, float]]:
         """A mean of every setting and an offset of every block (least squares, by turns)."""
-        offsets = dict.fromkeys((block for logs in self._logs.values() for block in logs), 0.0)
-        means: dict[Setting, float] = {}
+        by_block: dict[int, list[Setting]] = {}
+        for setting, logs in self._logs.items():
+            for block in logs:
+                by_block.setdefault(block, []).append(setting)
+        offsets, means = dict.fromkeys(by_block, 0.0), dict[Setting, float]()
         for _ in range(50):
-            means = {
-                setting: fmean(log - offsets[block] for block, log in logs.items())
-                for setting, logs in self._logs.items()
-            }
+            for setting, logs in self._logs.items():
+                means[setting] = sum(log - offsets[block] for block, log in logs.items()) / len(logs)
             before, offsets = offsets, {}
-            for block in before:
-                offsets[block] = fmean(
-                    logs[block] - means[setting] for setting, logs in self._logs.items() if block in logs
-                )
-            middle = fmean(offsets.values())
+            for block, settings in by_block.items():
+                offsets[block] = sum(self._logs[one][block] - means[one] for one in settings) / len(settings)
+            middle = sum(offsets.values()) / len(offsets)
             offsets = {block: offset - middle for block, offset in offsets.items()}
             if offsets == before:
                 break
