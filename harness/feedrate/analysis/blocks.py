@@ -74,9 +74,9 @@ class Blocks:
         self._row = {key: position for position, key in enumerate(cells)}
         shape = len(cells), len(blocks)
 
-        def places(part: pd.DataFrame) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-            rows = np.fromiter((self._row[key] for key in zip(part["run_id"], part["cell_id"], strict=True)), np.intp)
-            return rows, np.searchsorted(blocks, part["block"].to_numpy(dtype=np.int64))
+        def places(frame: pd.DataFrame) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+            rows = np.fromiter((self._row[key] for key in zip(frame["run_id"], frame["cell_id"], strict=True)), np.intp)
+            return rows, np.searchsorted(blocks, frame["block"].to_numpy(dtype=np.int64))
 
         self._tried = np.zeros(shape, dtype=bool)
         self._tried[places(trials)] = True

@@ -72,8 +72,8 @@ _PAIRED = {
 
 def ceiling_ids(cell: Mapping[str, Any]) -> dict[str, str]:
     """Stage to the ``cell_id`` of a training cell's ceiling, whether the matrix or the plan asked for it."""
-    own = {axis.name: axis.type(cell[axis.name]) for axis in AXES if not pd.isna(cell[axis.name])}
-    return {stage: cell_id(alone) for stage, alone in axes.ceilings(own, str(cell["device"])).items()}
+    values = {axis.name: axis.type(cell[axis.name]) for axis in AXES if not pd.isna(cell[axis.name])}
+    return {stage: cell_id(alone) for stage, alone in axes.ceilings(values, str(cell["device"])).items()}
 
 
 def _hides_copies(cell: Row) -> bool:
@@ -85,8 +85,8 @@ def _hides_copies(cell: Row) -> bool:
 
 def _in_turns(cell: Row, rates: Mapping[str, float]) -> float:
     """Rate of copies and step one after the other, in samples/s; NaN where they overlap or one is not known."""
-    known = rates["copy"] > 0 and rates["compute"] > 0 and not _hides_copies(cell)
-    return 1 / (1 / rates["copy"] + 1 / rates["compute"]) if known else math.nan
+    alternate = rates["copy"] > 0 and rates["compute"] > 0 and not _hides_copies(cell)
+    return 1 / (1 / rates["copy"] + 1 / rates["compute"]) if alternate else math.nan
 
 
 def _smallest_first(cell: Row, rates: Mapping[str, float]) -> list[tuple[float, str]]:
@@ -128,8 +128,8 @@ def _turns_by_block(blocks: Blocks, cells: pd.DataFrame) -> tuple[Floats, Floats
     copies = blocks.logs(list(cells["run_id"]), list(cells["copy_id"]))
     steps = np.tile(np.log(cells["compute_ceiling"].to_numpy(dtype=np.float64))[:, None], copies.shape[1])
     measured = cells["compute_id"].notna().to_numpy(dtype=bool)
-    part = cells[measured]
-    steps[measured] = blocks.logs(list(part["run_id"]), list(part["compute_id"]))
+    subset = cells[measured]
+    steps[measured] = blocks.logs(list(subset["run_id"]), list(subset["compute_id"]))
     return -np.log(np.exp(-copies) + np.exp(-steps)), steps
 
 
@@ -146,21 +146,21 @@ def cells_with_ceilings(trials: pd.DataFrame) -> pd.DataFrame:
     estimates = cells(trials)
     rows = rows_of(estimates)
     rate_of = {(row["run_id"], row["cell_id"]): row["samples_per_s"] for row in rows}
-    found = [_ceilings(row, rate_of) for row in rows if row["mode"] == "train"]
-    table = pd.DataFrame(found, columns=[*KEYS, *_COLUMNS, *_PAIRED, "copy_id"])
+    ceilings = [_ceilings(row, rate_of) for row in rows if row["mode"] == "train"]
+    table = pd.DataFrame(ceilings, columns=[*KEYS, *_COLUMNS, *_PAIRED, "copy_id"])
     for ids, shares in _PAIRED.items():
-        part = table[table[ids].notna()]
-        if len(part):
-            ratios = blocks_of(trials).ratios(list(part["run_id"]), list(part[ids]), list(part["cell_id"]))
+        subset = table[table[ids].notna()]
+        if len(subset):
+            ratios = blocks_of(trials).ratios(list(subset["run_id"]), list(subset[ids]), list(subset["cell_id"]))
             for column, source in shares.items():
-                table.loc[part.index, column] = ratios[source].to_numpy()
-    part = table[table["device_ceiling"].notna() & table["limit"].isin(("copy", "compute"))]
-    if len(part):
+                table.loc[subset.index, column] = ratios[source].to_numpy()
+    subset = table[table["device_ceiling"].notna() & table["limit"].isin(("copy", "compute"))]
+    if len(subset):
         blocks = blocks_of(trials)
-        achieved = blocks.logs(list(part["run_id"]), list(part["cell_id"]))
-        in_turns = moments(achieved - _turns_by_block(blocks, part)[0])
+        achieved = blocks.logs(list(subset["run_id"]), list(subset["cell_id"]))
+        in_turns = moments(achieved - _turns_by_block(blocks, subset)[0])
         for column, values in as_columns(_EFFICIENCY, in_turns).items():
-            table.loc[part.index, column] = values
+            table.loc[subset.index, column] = values
     result = estimates.merge(table.drop(columns=[*_PAIRED, "copy_id"]), on=KEYS, how="left")
     return result.assign(bottleneck=[bottleneck(row) for row in rows_of(result)])
 
@@ -230,9 +230,9 @@ def _alone(table: pd.DataFrame, run_ids: pd.Series, ids: pd.DataFrame) -> dict[s
     intervals = table.set_index(KEYS)[list(ENDS)].astype("float64")
     columns: dict[str, Any] = {}
     for stage in STAGES:
-        own = intervals.reindex(pd.MultiIndex.from_arrays([run_ids, ids[stage]], names=KEYS))
-        columns |= {f"{stage}_lo": own["lo"].to_numpy(), f"{stage}_hi": own["hi"].to_numpy()}
-        columns[f"{stage}_n"] = own["n"].fillna(0).to_numpy().astype(np.int64)
+        ceilings = intervals.reindex(pd.MultiIndex.from_arrays([run_ids, ids[stage]], names=KEYS))
+        columns |= {f"{stage}_lo": ceilings["lo"].to_numpy(), f"{stage}_hi": ceilings["hi"].to_numpy()}
+        columns[f"{stage}_n"] = ceilings["n"].fillna(0).to_numpy().astype(np.int64)
     return columns
 
 
@@ -248,31 +248,31 @@ def roofline(trials: pd.DataFrame) -> pd.DataFrame:
         and ``roof``, the most that ``au`` could be.
     """
     table = cells_with_ceilings(trials)
-    known = table["load_ceiling"].gt(0) & table["compute_ceiling"].gt(0) & table["samples_per_s"].gt(0)
-    found = table[known.fillna(False)].reset_index(drop=True)
-    if not len(found):
-        return found.reindex(columns=list(dict.fromkeys([*table.columns, *ROOFLINE_COLUMNS])))
-    ids_of = [ceiling_ids(row) for row in rows_of(found)]
-    ids = pd.DataFrame({stage: [each.get(stage, "") for each in ids_of] for stage in STAGES})
-    added = _alone(table, found["run_id"], ids)
-    turns = found["device_ceiling"].notna().to_numpy(dtype=bool)
-    in_turns = found.assign(copy_id=ids["copy"], compute_id=ids["compute"].replace("", None))[turns]
+    complete = table["load_ceiling"].gt(0) & table["compute_ceiling"].gt(0) & table["samples_per_s"].gt(0)
+    training = table[complete.fillna(False)].reset_index(drop=True)
+    if not len(training):
+        return training.reindex(columns=list(dict.fromkeys([*table.columns, *ROOFLINE_COLUMNS])))
+    ids_of = [ceiling_ids(row) for row in rows_of(training)]
+    ids = pd.DataFrame({stage: [stages.get(stage, "") for stages in ids_of] for stage in STAGES})
+    added = _alone(table, training["run_id"], ids)
+    turns = training["device_ceiling"].notna().to_numpy(dtype=bool)
+    in_turns = training.assign(copy_id=ids["copy"], compute_id=ids["compute"].replace("", None))[turns]
     by_block, steps = _turns_by_block(blocks_of(trials), in_turns)
     for end, values in list(as_columns(RATIO, moments(by_block)).items())[1:]:
-        added[f"device_{end}"] = np.zeros(len(found), np.int64) if end == "n" else np.full(len(found), np.nan)
+        added[f"device_{end}"] = np.zeros(len(training), np.int64) if end == "n" else np.full(len(training), np.nan)
         added[f"device_{end}"][turns] = values
-    device = found["device_ceiling"].fillna(found["copy_ceiling"])
-    copied = device.lt(found["load_ceiling"]).fillna(False).to_numpy(dtype=bool)
+    device = training["device_ceiling"].fillna(training["copy_ceiling"])
+    copied = device.lt(training["load_ceiling"]).fillna(False).to_numpy(dtype=bool)
     added["feed"] = np.where(copied, "copy", "load")
 
     def of_feed(suffix: str, source: Mapping[str, Any] | pd.DataFrame) -> Any:
         copies = np.where(turns, source[f"device_{suffix}"], source[f"copy_{suffix}"])
         return np.where(copied, copies, source[f"load_{suffix}"]).astype(np.float64)
 
-    added["feed_ceiling"] = of_feed("ceiling", found)
+    added["feed_ceiling"] = of_feed("ceiling", training)
     # Where not both sides were measured, only the numerator has an interval.
-    compute = found["compute_ceiling"].to_numpy(dtype=np.float64)
-    achieved = found[["samples_per_s", *ENDS]].astype("float64")
+    compute = training["compute_ceiling"].to_numpy(dtype=np.float64)
+    achieved = training[["samples_per_s", *ENDS]].astype("float64")
     added |= {
         "headroom": added["feed_ceiling"] / compute,
         "headroom_lo": of_feed("lo", added) / compute,
@@ -285,8 +285,10 @@ def roofline(trials: pd.DataFrame) -> pd.DataFrame:
     }
     fed = ids["load"].where(~copied, ids["copy"])
     at = np.flatnonzero(ids["compute"].ne("") & fed.ne(""))
-    for name, above in (("headroom", fed), ("au", found["cell_id"])):
-        ratios = blocks_of(trials).ratios(*(list(part.iloc[at]) for part in (found["run_id"], ids["compute"], above)))
+    for name, above in (("headroom", fed), ("au", training["cell_id"])):
+        ratios = blocks_of(trials).ratios(
+            *(list(cells.iloc[at]) for cells in (training["run_id"], ids["compute"], above))
+        )
         paired = ratios["n"].to_numpy() > 0
         for column, source in ((name, "ratio"), *((f"{name}_{end}", end) for end in ENDS)):
             added[column][at[paired]] = ratios[source].to_numpy()[paired]
@@ -294,4 +296,6 @@ def roofline(trials: pd.DataFrame) -> pd.DataFrame:
     for column, values in as_columns(("headroom", *(f"headroom_{end}" for end in ENDS)), fed_in_turns).items():
         added[column][turns & copied] = values
     added["roof"] = np.minimum(1.0, added["headroom"])
-    return pd.concat([found.drop(columns="au"), pd.DataFrame(added, index=found.index)[list(ROOFLINE_COLUMNS)]], axis=1)
+    return pd.concat(
+        [training.drop(columns="au"), pd.DataFrame(added, index=training.index)[list(ROOFLINE_COLUMNS)]], axis=1
+    )

@@ -25,19 +25,19 @@ from feedrate.schema.metrics import METRICS
 _UNTELLING = ("step_ms", "n_samples")
 """Axes that go without saying in the name of a case."""
 Row = dict[str, Any]
-Part = tuple[str, str, int]
+EffectKey = tuple[str, str, int]
 """A claim's id, a role (effect, also, case, against, aside, check; for the cases of a part ``also 0`` and so on) and a
 place in it."""
 
 
 def label(case: Values, cases: Sequence[Values]) -> str:
     """Name a case by what tells it from the others, which may be a default; a single one needs no name."""
-    names = dict.fromkeys(name for each in cases for name in each if name not in _UNTELLING)
+    names = dict.fromkeys(name for other in cases for name in other if name not in _UNTELLING)
     if case.get("mode", "train") != "train":
         names.pop("step", None)  # a default that means nothing there
-    values = {name: [each.get(name, BY_NAME[name].default) for each in cases] for name in names}
-    own = {name: case.get(name, BY_NAME[name].default) for name in names if len(set(values[name])) > 1}
-    return settings_text(own)
+    values = {name: [other.get(name, BY_NAME[name].default) for other in cases] for name in names}
+    differing = {name: case.get(name, BY_NAME[name].default) for name in names if len(set(values[name])) > 1}
+    return settings_text(differing)
 
 
 def settings_text(values: Values) -> str:
@@ -79,8 +79,8 @@ class RunValues:
     """Claim to what the run's plan said speaks against testing it."""
     withheld: str
     """Why intervals do not hold for this run's noise; empty where they do."""
-    effects: Mapping[Part, Seen]
-    checks: Mapping[Part, Sequence[Row]]
+    effects: Mapping[EffectKey, Seen]
+    checks: Mapping[EffectKey, Sequence[Row]]
     """Trials of the checks of facts that ended well: ``fact``, ``fact_value``, ``evidence``."""
 
     @property
@@ -99,17 +99,21 @@ def observe(trials: pd.DataFrame, claims: Claims, why_not: Mapping[str, str] | N
     """
     run_id, machine, device = (str(trials[name].iloc[0]) for name in ("run_id", "machine_id", "device"))
     why_not = why_not or {}
-    cells, effects, checks = _Cells(trials[~doubtful(trials)]), dict[Part, Seen](), dict[Part, Sequence[Row]]()
+    cells, effects, checks = (
+        _Cells(trials[~doubtful(trials)]),
+        dict[EffectKey, Seen](),
+        dict[EffectKey, Sequence[Row]](),
+    )
     for name, (_, general) in claims.items():
         claim = general.on(device)
         if untestable(claim, device) or name in why_not:
             continue
-        for (role, place), effect, cases in parts(claim):
+        for (role, index), effect, cases in parts(claim):
             if seen := cells.observe(effect, cases):
-                effects[name, role, place] = seen
-        for place, values in enumerate(claim.facts):
+                effects[name, role, index] = seen
+        for index, values in enumerate(claim.facts):
             if rows := cells.checks(values):
-                checks[name, "check", place] = rows
+                checks[name, "check", index] = rows
     return RunValues(run_id, machine, device, why_not, diagnose(trials).reason, effects, checks)
 
 
@@ -118,14 +122,14 @@ def parts(claim: Claim) -> Iterator[tuple[tuple[str, int], Effect, Sequence[tupl
     if claim.effect:
         yield ("effect", 0), claim.effect, None
         for role, cases in (("case", claim.effect.cases), ("against", claim.effect.against)):
-            for place, case in enumerate(cases):
-                yield (role, place), claim.effect, [(1.0, case)]
-    for place, part in enumerate(claim.also):
-        yield ("also", place), part.effect, None
-        for case_place, case in enumerate(part.effect.cases):
-            yield (f"also {place}", case_place), part.effect, [(1.0, case)]
-    for place, aside in enumerate(claim.asides):
-        yield ("aside", place), aside.effect, None
+            for index, case in enumerate(cases):
+                yield (role, index), claim.effect, [(1.0, case)]
+    for index, also in enumerate(claim.also):
+        yield ("also", index), also.effect, None
+        for case_index, case in enumerate(also.effect.cases):
+            yield (f"also {index}", case_index), also.effect, [(1.0, case)]
+    for index, aside in enumerate(claim.asides):
+        yield ("aside", index), aside.effect, None
 
 
 class _Cells:

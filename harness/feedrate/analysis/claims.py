@@ -23,7 +23,7 @@ from itertools import permutations
 import numpy as np
 import pandas as pd
 
-from feedrate.analysis.claim_values import Part, Row, RunValues, Seen, label
+from feedrate.analysis.claim_values import EffectKey, Row, RunValues, Seen, label
 from feedrate.analysis.estimate import Estimate, half_width, moments
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.pooling import between_runs, pooled
@@ -70,71 +70,71 @@ class _Pool:
         self.runs = runs
         self.newest = runs[0]
         gone = [run for run in withdrawn if (run.machine.machine_id, run.device) == self.newest.place]
-        self.withdrawn = Counter(each.claim for run in gone for each in run.claims)
-        parts = dict.fromkeys(part for run in runs for part in run.effects if part[1] in ("effect", "also"))
-        self.between = between_runs([seen.known for _, seen in self.seen(part)] for part in parts)
-        self._estimates: dict[Part, Row] = {}
+        self.withdrawn = Counter(tested.claim for run in gone for tested in run.claims)
+        parts = dict.fromkeys(key for run in runs for key in run.effects if key[1] in ("effect", "also"))
+        self.between = between_runs([seen.known for _, seen in self.seen(key)] for key in parts)
+        self._estimates: dict[EffectKey, Row] = {}
 
     def tests(self, name: str, claim: Claim) -> bool:
         """Whether a run has all that decides a claim."""
         if claim.facts:
             return any((name, "check", 0) in run.checks for run in self.runs)
-        return all(any(part in run.effects for run in self.runs) for part, _ in _deciding(name, claim))
+        return all(any(key in run.effects for run in self.runs) for key, _ in _deciding(name, claim))
 
-    def seen(self, part: Part) -> list[tuple[RunValues, Seen]]:
+    def seen(self, key: EffectKey) -> list[tuple[RunValues, Seen]]:
         """The runs that have an effect's cells, all on the same photographs; withheld ones if there are no others."""
-        found = [(run, run.effects[part]) for run in self.runs if part in run.effects]
-        found = [each for each in found if not _withheld(*each)] or found
-        best = min((PHOTOGRAPHS.index(seen.photographs) for _, seen in found), default=0)
-        return [(run, seen) for run, seen in found if PHOTOGRAPHS.index(seen.photographs) == best]
+        tested = [(run, run.effects[key]) for run in self.runs if key in run.effects]
+        tested = [pair for pair in tested if not _withheld(*pair)] or tested
+        best = min((PHOTOGRAPHS.index(seen.photographs) for _, seen in tested), default=0)
+        return [(run, seen) for run, seen in tested if PHOTOGRAPHS.index(seen.photographs) == best]
 
-    def reason(self, part: Part) -> str:
+    def reason(self, key: EffectKey) -> str:
         """Why an estimate decides nothing: the intervals of no run hold; empty where those of one do."""
-        return next((_withheld(*each) for each in self.seen(part)), "")
+        return next((_withheld(*pair) for pair in self.seen(key)), "")
 
-    def estimate(self, part: Part) -> Row:
+    def estimate(self, key: EffectKey) -> Row:
         """Exponential of the mean over all runs, with its 95 % interval; empty where no run has it."""
-        if part not in self._estimates:
-            self._estimates[part] = self._estimated(part)
-        return self._estimates[part]
+        if key not in self._estimates:
+            self._estimates[key] = self._estimated(key)
+        return self._estimates[key]
 
-    def _estimated(self, part: Part) -> Row:
-        if not (found := self.seen(part)):
+    def _estimated(self, key: EffectKey) -> Row:
+        if not (runs := self.seen(key)):
             return {}
-        own = [seen.known for _, seen in found]
-        spread, blocks = pooled(own, self.between)
+        values = [seen.known for _, seen in runs]
+        spread, blocks = pooled(values, self.between)
         return Estimate.of_moments(*spread).row() | {
             "n": blocks,
-            "dropped": sum(seen.dropped for _, seen in found),
+            "dropped": sum(seen.dropped for _, seen in runs),
             "sd_log": float(spread.sd),
             "units": float(spread.n),
-            "run_ids": tuple(run.run_id for run, _ in found),
-            "photographs": found[0][1].photographs,
+            "run_ids": tuple(run.run_id for run, _ in runs),
+            "photographs": runs[0][1].photographs,
         }
 
-    def basis(self, part: Part) -> Row:
+    def basis(self, key: EffectKey) -> Row:
         """Which runs an effect comes from, and which are left out."""
-        ids = self.estimate(part)["run_ids"]
-        tested = [(run, run.effects[part]) for run in self.runs if part in run.effects and run.run_id not in ids]
-        withheld = sum(bool(_withheld(*each)) for each in tested)
-        return {"run_id": ids[0]} | self.left_out(part[0], withheld)
+        ids = self.estimate(key)["run_ids"]
+        tested = [(run, run.effects[key]) for run in self.runs if key in run.effects and run.run_id not in ids]
+        withheld = sum(bool(_withheld(*pair)) for pair in tested)
+        return {"run_id": ids[0]} | self.left_out(key[0], withheld)
 
     def left_out(self, claim: str, withheld: int = 0) -> Row:
         """How many runs of a claim do not count."""
         return {"withheld": withheld, "withdrawn": self.withdrawn[claim]}
 
-    def alone(self, part: Part, effect: Effect, level: float = 1 - ALPHA) -> str:
+    def alone(self, key: EffectKey, effect: Effect, level: float = 1 - ALPHA) -> str:
         """What the interval of an effect, or of a case, says by itself."""
-        found = self.estimate(part)
-        if self.reason(part) or found["n"] < LEAST_BLOCKS:
+        estimate = self.estimate(key)
+        if self.reason(key) or estimate["n"] < LEAST_BLOCKS:
             return "inconclusive"
-        return single_verdict(asked(found, effect), level)
+        return single_verdict(asked(estimate, effect), level)
 
-    def case(self, part: Part) -> Row:
+    def case(self, key: EffectKey) -> Row:
         """The estimate of a case, with the metric's geometric mean on either side."""
-        if not (row := self.estimate(part)):
+        if not (row := self.estimate(key)):
             return {}
-        sides = (np.concatenate([seen.sides[side] for _, seen in self.seen(part)]) for side in (0, 1))
+        sides = (np.concatenate([seen.sides[side] for _, seen in self.seen(key)]) for side in (0, 1))
         a_value, b_value = (float(np.exp(moments(logs).mean)) for logs in sides)
         return {**row, "a_value": a_value, "b_value": b_value}
 
@@ -174,9 +174,9 @@ def judge_claims(runs: Iterable[RunValues], claims: Claims, withdrawn: Sequence[
     rows: list[Row] = []
     cases: list[Row] = []
     asides: list[Row] = []
-    for own in places.values():
-        for into, part in zip((rows, cases, asides), _judge_place(own, claims, withdrawn), strict=True):
-            into.extend(part)
+    for pool in places.values():
+        for into, judged in zip((rows, cases, asides), _judge_place(pool, claims, withdrawn), strict=True):
+            into.extend(judged)
     return Findings(
         pd.DataFrame(rows, columns=list(CLAIM_COLUMNS)),
         pd.DataFrame(cases, columns=list(_CASE_COLUMNS)),
@@ -191,22 +191,22 @@ def _judge_place(
     pool = _Pool(runs, withdrawn)
     machine, device = pool.newest.place
     rows, cases, asides = [], [], []
-    deciding: dict[Part, Effect] = {}
+    deciding: dict[EffectKey, Effect] = {}
     for name, (suite, general) in claims.items():
         claim = general.on(device)
         ids: Row = {"claim": name, "suite": suite, "run_id": pool.newest.run_id, "machine_id": machine}
-        row, own = _row(pool, name, claim)
+        row, own_cases = _row(pool, name, claim)
         rows.append(row := ids | {"device": device, **_NOTHING} | row)
         who = {column: row[column] for column in _WHO}
-        cases += [who | case for case in own]
+        cases += [who | case for case in own_cases]
         asides += [who | aside for aside in _asides(pool, name, claim)]
         if row["verdict"] != NOT_TESTABLE and not row["reason"]:
             decide = _deciding(name, claim)
-            deciding |= {part: effect for part, effect in decide if pool.estimate(part)["n"] >= LEAST_BLOCKS}
+            deciding |= {key: effect for key, effect in decide if pool.estimate(key)["n"] >= LEAST_BLOCKS}
     verdicts = _judged(pool, deciding)
     for row in rows:
         claim = claims[row["claim"]][1].on(row["device"])
-        if all(part in verdicts for part, _ in _deciding(row["claim"], claim)) and claim.effect:
+        if all(key in verdicts for key, _ in _deciding(row["claim"], claim)) and claim.effect:
             _conclude(row, claim, verdicts)
     for case in cases:
         if judged_case := verdicts.get((case["claim"], case["role"], int(case["place"]))):
@@ -214,31 +214,31 @@ def _judge_place(
     return rows, cases, asides
 
 
-def _judged(pool: _Pool, deciding: Mapping[Part, Effect]) -> dict[Part, Row]:
+def _judged(pool: _Pool, deciding: Mapping[EffectKey, Effect]) -> dict[EffectKey, Row]:
     """Judge effects together, each with what its cases leave of its verdict."""
     if not deciding:
         return {}
-    found = [asked(pool.estimate(part), effect) for part, effect in deciding.items()]
-    verdicts = dict(zip(deciding, rows_of(judge(pd.DataFrame(found))[[*COLUMNS]]), strict=True))
-    for part, effect in deciding.items():
-        word, of_cases = _by_cases(pool, part, effect, verdicts[part]["verdict"])
-        counts = {column: pool.estimate(part)[column] for column in ("n", "units")}
-        verdicts[part] = {**verdicts[part], **counts, "verdict": word, "of_cases": of_cases}
+    estimates = [asked(pool.estimate(key), effect) for key, effect in deciding.items()]
+    verdicts = dict(zip(deciding, rows_of(judge(pd.DataFrame(estimates))[[*COLUMNS]]), strict=True))
+    for key, effect in deciding.items():
+        word, of_cases = _by_cases(pool, key, effect, verdicts[key]["verdict"])
+        counts = {column: pool.estimate(key)[column] for column in ("n", "units")}
+        verdicts[key] = {**verdicts[key], **counts, "verdict": word, "of_cases": of_cases}
     return verdicts
 
 
-def _deciding(name: str, claim: Claim) -> Iterator[tuple[Part, Effect]]:
+def _deciding(name: str, claim: Claim) -> Iterator[tuple[EffectKey, Effect]]:
     """What must hold for a claim to hold."""
     if claim.effect:
         yield (name, "effect", 0), claim.effect
-        for place, also in enumerate(claim.also):
-            yield (name, "also", place), also.effect
+        for index, also in enumerate(claim.also):
+            yield (name, "also", index), also.effect
 
 
-def _case_parts(part: Part, effect: Effect) -> list[Part]:
+def _case_keys(key: EffectKey, effect: Effect) -> list[EffectKey]:
     """The several cases of what decides a claim."""
-    name, role, place = part
-    return [(name, "case" if role == "effect" else f"also {place}", case) for case in range(len(effect.several))]
+    name, role, index = key
+    return [(name, "case" if role == "effect" else f"also {index}", case) for case in range(len(effect.several))]
 
 
 def asked(estimate: Row, effect: Effect) -> Row:
@@ -252,19 +252,19 @@ def _row(pool: _Pool, name: str, claim: Claim) -> tuple[Row, list[Row]]:
     if claim.facts:
         return _facts(pool, name, claim)
     deciding = dict(_deciding(name, claim))
-    found = [pool.estimate(part) for part in deciding]
-    if claim.effect is None or not all(found):
+    estimates = [pool.estimate(key) for key in deciding]
+    if claim.effect is None or not all(estimates):
         return {"verdict": NOT_TESTABLE, "reason": _why_not(pool, name, claim)}, []
     cases = list(_cases(pool, name, claim.effect))
-    for place, (also, part) in enumerate(zip(claim.also, found[1:], strict=True)):
-        cases.append({"role": "also", "case": also.label, "place": place, **part, "verdict": "inconclusive"})
-        cases += _listed_cases(pool, f"{also.label}: ", _case_parts((name, "also", place), also.effect), also.effect)
+    for index, (also, estimate) in enumerate(zip(claim.also, estimates[1:], strict=True)):
+        cases.append({"role": "also", "case": also.label, "place": index, **estimate, "verdict": "inconclusive"})
+        cases += _listed_cases(pool, f"{also.label}: ", _case_keys((name, "also", index), also.effect), also.effect)
     reason = next(filter(None, map(pool.reason, deciding)), "")
     row = {
         "verdict": "inconclusive",
         "own": "inconclusive",
         "reason": reason,
-        **found[0],
+        **estimates[0],
         **pool.basis((name, "effect", 0)),
     }
     return row | _worst(claim.effect, cases), cases
@@ -278,25 +278,25 @@ def _why_not(pool: _Pool, name: str, claim: Claim) -> str:
 
 def _cases(pool: _Pool, name: str, effect: Effect) -> Iterator[Row]:
     for role, cases in (("case", effect.cases), ("against", effect.against)):
-        yield from _listed_cases(pool, "", [(name, role, place) for place in range(len(cases))], effect)
+        yield from _listed_cases(pool, "", [(name, role, index) for index in range(len(cases))], effect)
 
 
-def _listed_cases(pool: _Pool, of: str, parts: Sequence[Part], effect: Effect) -> Iterator[Row]:
+def _listed_cases(pool: _Pool, of: str, parts: Sequence[EffectKey], effect: Effect) -> Iterator[Row]:
     """The rows of cases, each with a single verdict."""
-    for part in parts:
-        _, role, place = part
-        if found := pool.case(part):
-            case = (effect.against if role == "against" else effect.cases)[place]
+    for key in parts:
+        _, role, index = key
+        if estimate := pool.case(key):
+            case = (effect.against if role == "against" else effect.cases)[index]
             named = of + label(case, [*effect.cases, *effect.against])
-            yield {"role": role, "place": place, "case": named, **found, "verdict": pool.alone(part, effect)}
+            yield {"role": role, "place": index, "case": named, **estimate, "verdict": pool.alone(key, effect)}
 
 
 def _worst(effect: Effect, cases: Sequence[Row]) -> Row:
     """The case that is least in the direction that is claimed; of an interaction, or a single case, none."""
-    own = [case for case in cases if case["role"] == "case" and np.isfinite(case["ratio"])]
-    if len(own) < 2 or effect.against:
+    compared = [case for case in cases if case["role"] == "case" and np.isfinite(case["ratio"])]
+    if len(compared) < 2 or effect.against:
         return {}
-    worst = min(own, key=lambda case: _towards(effect, case["ratio"]))
+    worst = min(compared, key=lambda case: _towards(effect, case["ratio"]))
     return {"worst": worst["ratio"], "worst_case": worst["case"]}
 
 
@@ -307,17 +307,17 @@ def _towards(effect: Effect, ratio: float) -> float:
 
 
 def _asides(pool: _Pool, name: str, claim: Claim) -> Iterator[Row]:
-    for place, aside in enumerate(claim.asides):
-        if found := pool.estimate(part := (name, "aside", place)):
-            verdict = pool.alone(part, aside.effect)
-            yield {"place": place, "label": aside.label, "along": aside.effect.along, **found, "verdict": verdict}
+    for index, aside in enumerate(claim.asides):
+        if estimate := pool.estimate(key := (name, "aside", index)):
+            verdict = pool.alone(key, aside.effect)
+            yield {"place": index, "label": aside.label, "along": aside.effect.along, **estimate, "verdict": verdict}
 
 
 def _facts(pool: _Pool, name: str, claim: Claim) -> tuple[Row, list[Row]]:
     """The first check decides; the others say where else."""
     parts = []
-    for place, values in enumerate(claim.facts):
-        rows = [row for run in pool.runs for row in reversed(run.checks.get((name, "check", place), ()))]
+    for index, values in enumerate(claim.facts):
+        rows = [row for run in pool.runs for row in reversed(run.checks.get((name, "check", index), ()))]
         if rows:
             facts = {bool(row["fact"]) for row in rows}
             fact = facts.pop() if len(facts) == 1 else None
@@ -328,50 +328,50 @@ def _facts(pool: _Pool, name: str, claim: Claim) -> tuple[Row, list[Row]]:
                 "evidence": str(rows[0]["evidence"]),
                 "verdict": {None: "inconclusive", True: "confirmed", False: claim.unseen}[fact],
             }
-            parts.append({"role": "check", "place": place, "case": label(values, claim.facts), **seen})
+            parts.append({"role": "check", "place": index, "case": label(values, claim.facts), **seen})
     ids = tuple(run.run_id for run in pool.runs if (name, "check", 0) in run.checks)
     if not ids:
         return {"verdict": NOT_TESTABLE, "reason": _why_not(pool, name, claim)}, parts
-    found = {column: parts[0][column] for column in ("n", "fact", "fact_value", "verdict")}
-    return found | {"run_id": ids[0], "run_ids": ids} | pool.left_out(name), parts
+    deciding = {column: parts[0][column] for column in ("n", "fact", "fact_value", "verdict")}
+    return deciding | {"run_id": ids[0], "run_ids": ids} | pool.left_out(name), parts
 
 
-def _conclude(row: Row, claim: Claim, verdicts: Mapping[Part, Row]) -> None:
+def _conclude(row: Row, claim: Claim, verdicts: Mapping[EffectKey, Row]) -> None:
     """Put a claim's verdict together: its effect's, and what it says besides."""
     words, undecided = [], []
-    for part, _ in _deciding(row["claim"], claim):
-        found = verdicts[part]
-        word, of_cases = found["verdict"], found["of_cases"]
+    for key, _ in _deciding(row["claim"], claim):
+        judged = verdicts[key]
+        word, of_cases = judged["verdict"], judged["of_cases"]
         if of_cases:
             column = "depends_on" if word == "depends" else "undecided"
             row[column] = row[column] or of_cases
         if word == "inconclusive":
-            more = found["n"] * (found["blocks_needed"] / found["units"] - 1)
+            more = judged["n"] * (judged["blocks_needed"] / judged["units"] - 1)
             undecided.append(np.nan if of_cases else math.ceil(more) if np.isfinite(more) else more)
         words.append(word)
-    own = verdicts[row["claim"], "effect", 0]
-    row |= {"p_holm": own["p_holm"], "level": own["level"], "own": words[0]}
+    effect = verdicts[row["claim"], "effect", 0]
+    row |= {"p_holm": effect["p_holm"], "level": effect["level"], "own": words[0]}
     row["verdict"] = next(word for word in _FIRST if word in words)
     if row["verdict"] == "inconclusive":
         row["blocks_needed"] = row["n"] + max(undecided)
 
 
-def _by_cases(pool: _Pool, part: Part, effect: Effect, word: str) -> tuple[str, str]:
+def _by_cases(pool: _Pool, key: EffectKey, effect: Effect, word: str) -> tuple[str, str]:
     """Give what the cases of an effect leave of its verdict, and the cases that speak against it."""
-    parts = _case_parts(part, effect)
-    found = [pool.estimate(case) for case in parts]
-    if len(found) < 2 or not all(found):
+    parts = _case_keys(key, effect)
+    estimates = [pool.estimate(case) for case in parts]
+    if len(estimates) < 2 or not all(estimates):
         return word, ""
-    level = 1 - ALPHA / len(found)
-    own = [pool.alone(case, effect, level) for case in parts]
-    ends = [(np.log(row["ratio"]), float(half_width(row["sd_log"], row["units"], level))) for row in found]
+    level = 1 - ALPHA / len(estimates)
+    verdicts = [pool.alone(case, effect, level) for case in parts]
+    ends = [(np.log(row["ratio"]), float(half_width(row["sd_log"], row["units"], level))) for row in estimates]
     apart = [
         (one, other)
-        for one, other in permutations(range(len(found)), 2)
+        for one, other in permutations(range(len(estimates)), 2)
         if abs(ends[one][0] - ends[other][0]) > ends[one][1] + ends[other][1]
     ]
-    if any(own[one] == "confirmed" and own[other] in ("refuted", "no difference") for one, other in apart):
-        return "depends", _extremes(pool, part, effect)
+    if any(verdicts[one] == "confirmed" and verdicts[other] in ("refuted", "no difference") for one, other in apart):
+        return "depends", _extremes(pool, key, effect)
     none = "confirmed" if effect.says == "same" else "no difference"
     if word == none or (apart and word != "inconclusive"):
         for case, tested in zip(effect.cases, parts, strict=True):
@@ -380,11 +380,11 @@ def _by_cases(pool: _Pool, part: Part, effect: Effect, word: str) -> tuple[str, 
     return word, ""
 
 
-def _extremes(pool: _Pool, part: Part, effect: Effect) -> str:
+def _extremes(pool: _Pool, key: EffectKey, effect: Effect) -> str:
     """Name the cases that contradict each other most, with their ratios."""
-    ratios = [pool.estimate(case)["ratio"] for case in _case_parts(part, effect)]
-    order = sorted(range(len(ratios)), key=lambda place: _towards(effect, ratios[place]))
-    ends = [effect.cases[place] for place in (order[0], order[-1])]
+    ratios = [pool.estimate(case)["ratio"] for case in _case_keys(key, effect)]
+    order = sorted(range(len(ratios)), key=lambda index: _towards(effect, ratios[index]))
+    ends = [effect.cases[index] for index in (order[0], order[-1])]
     return " against ".join(
-        f"{label(case, ends)} ({ratios[place]:.2f}×)" for case, place in zip(ends, (order[0], order[-1]), strict=True)
+        f"{label(case, ends)} ({ratios[index]:.2f}×)" for case, index in zip(ends, (order[0], order[-1]), strict=True)
     )

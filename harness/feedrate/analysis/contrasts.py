@@ -83,8 +83,8 @@ def _ranks(axis: Axis, column: pd.Series) -> npt.NDArray[np.float64]:
     """Where each value stands among the axis' values: numbers ascending, names in the table's order, others after."""
     if axis.type is not str:
         return column.to_numpy(dtype=np.float64)
-    known = axis.choices() if axis.choices else ()
-    names = [*known, *sorted(set(column.astype(str)) - set(known))]
+    choices = axis.choices() if axis.choices else ()
+    names = [*choices, *sorted(set(column.astype(str)) - set(choices))]
     return np.array([names.index(str(name)) for name in column], dtype=np.float64)
 
 
@@ -98,7 +98,7 @@ def _pairs(cells: pd.DataFrame) -> list[tuple[str, int, int]]:
     columns = {axis.name: filled(cells, axis) for axis in AXES}
     fixed = [pd.factorize(cells[name])[0] for name in ("run_id", "device")]
     codes = np.column_stack([*fixed, *(pd.factorize(column)[0] for column in columns.values())])
-    found: list[tuple[str, int, int]] = []
+    pairs: list[tuple[str, int, int]] = []
     for position, axis in enumerate(AXES, start=len(fixed)):
         if axis.name in ACTIVITIES:
             continue
@@ -109,8 +109,8 @@ def _pairs(cells: pd.DataFrame) -> list[tuple[str, int, int]]:
         order = np.lexsort((_ranks(axis, columns[axis.name].iloc[rows]), group))
         for members in np.split(rows[order], np.flatnonzero(np.diff(group[order])) + 1):
             first, second = np.triu_indices(len(members), 1)
-            found.extend((axis.name, int(a), int(b)) for a, b in zip(members[first], members[second], strict=True))
-    return found
+            pairs.extend((axis.name, int(a), int(b)) for a, b in zip(members[first], members[second], strict=True))
+    return pairs
 
 
 @memoized
@@ -130,15 +130,15 @@ def contrasts(trials: pd.DataFrame) -> pd.DataFrame:
     names = np.array([name for name, _, _ in pairs], dtype=object)
     rows_a, rows_b = [a for _, a, _ in pairs], [b for _, _, b in pairs]
     side_a, side_b = (cells.iloc[rows].reset_index(drop=True) for rows in (rows_a, rows_b))
-    found = blocks_of(trials).ratios(list(side_a["run_id"]), list(side_a["cell_id"]), list(side_b["cell_id"]))
-    found["verdict"] = verdicts(found["ratio"], found["lo"], found["hi"])
-    undecided = found["verdict"] == "inconclusive"
-    found["blocks_needed"] = np.where(undecided, blocks_needed(found["ratio"], found["sd_log"]), np.nan)
+    ratios = blocks_of(trials).ratios(list(side_a["run_id"]), list(side_a["cell_id"]), list(side_b["cell_id"]))
+    ratios["verdict"] = verdicts(ratios["ratio"], ratios["lo"], ratios["hi"])
+    undecided = ratios["verdict"] == "inconclusive"
+    ratios["blocks_needed"] = np.where(undecided, blocks_needed(ratios["ratio"], ratios["sd_log"]), np.nan)
     for column in ("run_id", "machine_id", "device"):
-        found[column] = side_a[column]
-    found["axis"], found["cell_a"], found["cell_b"] = names, side_a["cell_id"], side_b["cell_id"]
+        ratios[column] = side_a[column]
+    ratios["axis"], ratios["cell_a"], ratios["cell_b"] = names, side_a["cell_id"], side_b["cell_id"]
     values = {axis.name: [None if pd.isna(value) else axis.type(value) for value in cells[axis.name]] for axis in AXES}
     for side, rows in (("a_value", rows_a), ("b_value", rows_b)):
-        found[side] = pd.Series([values[name][row] for name, row in zip(names, rows, strict=True)], dtype=object)
+        ratios[side] = pd.Series([values[name][row] for name, row in zip(names, rows, strict=True)], dtype=object)
     shared = {name: side_a[name].where(side_a[name].notna(), side_b[name]).mask(names == name) for name in AXIS_NAMES}
-    return pd.concat([found[list(COLUMNS)], pd.DataFrame(shared)], axis=1)
+    return pd.concat([ratios[list(COLUMNS)], pd.DataFrame(shared)], axis=1)

@@ -55,8 +55,8 @@ def _halvings(blocks: int) -> npt.NDArray[np.bool_]:
 
 def _best(gains: Floats, halves: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
     """The row of the highest mean over each half; one without a value is never it, as long as there is another."""
-    known = np.isfinite(gains)
-    sums, counts = np.where(known, gains, 0.0) @ halves.T, known.astype(np.float64) @ halves.T
+    finite = np.isfinite(gains)
+    sums, counts = np.where(finite, gains, 0.0) @ halves.T, finite.astype(np.float64) @ halves.T
     means: Floats = np.divide(sums, counts, out=np.full(sums.shape, -np.inf), where=counts > 0)
     best: npt.NDArray[np.intp] = means.argmax(axis=0)
     return best
@@ -74,9 +74,9 @@ def over(logs: Mapping[Setting, Mapping[int, float]], present: Setting, recommen
         return None
     blocks = sorted(logs[present].keys() & logs[recommended].keys())
     rows = [
-        [logs[present][block] - own[block] for block in blocks]
-        for each, own in logs.items()
-        if each != present and own.keys() >= set(blocks)
+        [logs[present][block] - setting_logs[block] for block in blocks]
+        for setting, setting_logs in logs.items()
+        if setting != present and setting_logs.keys() >= set(blocks)
     ]
     return cross_fitted(np.array(rows)) if blocks else None
 
@@ -88,7 +88,7 @@ def regret_pct(paces: Mapping[Setting, Sequence[float]], chosen: Setting) -> flo
         paces: setting to its pace, block by block, without a gap; ``LEAST_BLOCKS`` at least.
         chosen: one of them.
     """
-    gains = np.array([np.log(np.divide(own, paces[chosen])) for each, own in paces.items() if each != chosen])
+    gains = np.array([np.log(np.divide(pace, paces[chosen])) for setting, pace in paces.items() if setting != chosen])
     return 100 * max(0.0, cross_fitted(gains).ratio.value - 1) if len(gains) else 0.0
 
 
@@ -100,10 +100,10 @@ def cross_fitted(gains: Floats, of: Floats | None = None) -> Gain:
             fewer than ``LEAST_BLOCKS`` values are not chosen, as long as another has so many.
         of: what is measured, of the same shape, where that is something else than what is chosen by.
     """
-    known = np.isfinite(gains)
-    target = np.where(known, gains if of is None else of, np.nan)
-    enough = known.sum(axis=1) >= LEAST_BLOCKS
-    blocks = known.any(axis=0)
+    finite = np.isfinite(gains)
+    target = np.where(finite, gains if of is None else of, np.nan)
+    enough = finite.sum(axis=1) >= LEAST_BLOCKS
+    blocks = finite.any(axis=0)
     whole, target = np.where(enough[:, None] | ~enough.any(), gains, np.nan)[:, blocks], target[:, blocks]
     halves, measured = _halvings(whole.shape[1]), np.empty(())
     for chosen_on in (halves, ~halves):

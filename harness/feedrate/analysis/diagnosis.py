@@ -161,14 +161,14 @@ def _lag1(left: Floats) -> tuple[float, float]:
     mean, sd, n = moments(left)
     left = left - mean[:, None]
     product, _, pairs = moments(left[:, 1:] * left[:, :-1])
-    known = pairs > 0
-    if not known.any():
+    several = pairs > 0
+    if not several.any():
         return math.nan, math.nan
-    n, pairs = n[known], pairs[known]
+    n, pairs = n[several], pairs[several]
     shrinks = 1 - 3 / n
-    found = (product[known] / sd[known] ** 2 + 1 / n) / shrinks
+    correlations = (product[several] / sd[several] ** 2 + 1 / n) / shrinks
     weights = (shrinks * n / (n - 2)) ** 2 * pairs
-    lag1 = float(np.average(found, weights=weights))
+    lag1 = float(np.average(correlations, weights=weights))
     cells = len(n) / max(1, len(n) - 1)  # the medians of blocks took away as much as one cell tells
     return lag1, lag1 - _CERTAIN * math.sqrt(cells / weights.sum())
 
@@ -181,7 +181,7 @@ def _far(left: Floats) -> tuple[float, float, float, float, float]:
     far = distances > FAR * _MAD * _medians(distances)
     normal = n * _normal_far(n)
     more, moved = far.sum(axis=1) - normal, np.where(far, offsets, 0.0).sum(axis=1)
-    more_error, moved_error = (float(np.sqrt((each**2).sum())) / n.sum() for each in (more, moved))
+    more_error, moved_error = (float(np.sqrt((excess**2).sum())) / n.sum() for excess in (more, moved))
     return (
         float(far.sum() / n.sum()),
         float(normal.sum() / n.sum()),

@@ -56,8 +56,8 @@ def identities(trials: pd.DataFrame) -> pd.DataFrame:
 def asked(trials: pd.DataFrame, cells: pd.DataFrame) -> pd.Series:
     """Whether the matrix asked for each of some cells, which others (a ceiling, the control) only serve; index kept."""
     serves = trials["role"].isin(["ceiling", "control"]).fillna(False).astype(bool)
-    own = pd.MultiIndex.from_frame(trials.loc[~serves, KEYS].drop_duplicates())
-    return pd.Series(pd.MultiIndex.from_frame(cells[KEYS]).isin(own), cells.index)
+    asked_cells = pd.MultiIndex.from_frame(trials.loc[~serves, KEYS].drop_duplicates())
+    return pd.Series(pd.MultiIndex.from_frame(cells[KEYS]).isin(asked_cells), cells.index)
 
 
 def _by_block(trials: pd.DataFrame) -> pd.DataFrame:

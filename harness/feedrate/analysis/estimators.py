@@ -175,8 +175,8 @@ ESTIMATORS: tuple[Estimator, ...] = (
 
 def estimates(steps: Steps) -> dict[str, float]:
     """Name of every estimator that applies to its samples a second."""
-    found = {estimator.name: estimator.compute(steps) for estimator in ESTIMATORS}
-    return {name: rate for name, rate in found.items() if math.isfinite(rate)}
+    rates = {estimator.name: estimator.compute(steps) for estimator in ESTIMATORS}
+    return {name: rate for name, rate in rates.items() if math.isfinite(rate)}
 
 
 def frame(trials: Iterable[WitnessedTrial]) -> pd.DataFrame:
@@ -204,7 +204,7 @@ def summary(witnessed: pd.DataFrame) -> pd.DataFrame:
     of_epochs = witnessed["estimator"].isin([estimator.name for estimator in ESTIMATORS if estimator.of_epochs])
     truth = witnessed["window_samples_per_s"].mask(of_epochs, witnessed["epochs_samples_per_s"])
     errors = witnessed.assign(error=100 * (witnessed["samples_per_s"] / truth - 1)).groupby("estimator", sort=False)
-    found = errors.agg(
+    table = errors.agg(
         median_pct=("error", "median"),
         worst_pct=("error", lambda error: error.iloc[error.abs().argmax()]),
         low_pct=("error", "min"),
@@ -212,5 +212,5 @@ def summary(witnessed: pd.DataFrame) -> pd.DataFrame:
         n=("error", "size"),
         cells=("cell_id", "nunique"),
     )
-    computed = [estimator.name for estimator in ESTIMATORS if estimator.name in found.index]
-    return found.loc[computed].reset_index()
+    computed = [estimator.name for estimator in ESTIMATORS if estimator.name in table.index]
+    return table.loc[computed].reset_index()

@@ -75,17 +75,17 @@ def stages(trials: pd.DataFrame) -> pd.DataFrame:
     single["busy_share"] = single["busy"] / single["wall"]
     groups = single.dropna(subset=names).groupby(KEYS, sort=False)
     middle = groups[[*names, "busy", "busy_share"]].median().assign(n=groups.size())
-    known = cells_with_ceilings(trials)[[*KEYS, "batch_size", "num_workers", "bottleneck"]]
-    found = known.merge(middle.reset_index(), on=KEYS)
-    shares = found[names].set_axis(WORKER_STAGES, axis=1)
-    costs = found["busy"] / found["batch_size"].astype("float64") / 1000
-    bound = pd.Series(np.where(shares["read"] >= FETCHING, "fetch-bound", "preparation-bound"), found.index)
-    return found[[*KEYS, "n"]].assign(
+    bottlenecks = cells_with_ceilings(trials)[[*KEYS, "batch_size", "num_workers", "bottleneck"]]
+    costly = bottlenecks.merge(middle.reset_index(), on=KEYS)
+    shares = costly[names].set_axis(WORKER_STAGES, axis=1)
+    costs = costly["busy"] / costly["batch_size"].astype("float64") / 1000
+    bound = pd.Series(np.where(shares["read"] >= FETCHING, "fetch-bound", "preparation-bound"), costly.index)
+    return costly[[*KEYS, "n"]].assign(
         **{f"{stage}_us_per_sample": shares[stage] * costs for stage in WORKER_STAGES},
         **{f"{stage}_share": shares[stage] for stage in WORKER_STAGES},
-        dominant=shares.idxmax(axis=1) if len(found) else [],
-        worker_busy_share=found["busy_share"] / np.maximum(1, found["num_workers"].astype("float64")),
-        bound=bound.where(found["bottleneck"].isin((BOUND["load"], ALONE["load"])), None),
+        dominant=shares.idxmax(axis=1) if len(costly) else [],
+        worker_busy_share=costly["busy_share"] / np.maximum(1, costly["num_workers"].astype("float64")),
+        bound=bound.where(costly["bottleneck"].isin((BOUND["load"], ALONE["load"])), None),
     )
 
 
@@ -116,10 +116,10 @@ def overlap(trials: pd.DataFrame) -> pd.DataFrame:
     milliseconds = milliseconds.set_axis(["load_batch_ms", "fetch_wait_ms"], axis=1)
     hidden_parts = []
     for name in ("fetch", "copy"):
-        part = over_blocks(by_block(single, single[f"{name}_hidden"]), columns_of(f"{name}_hidden"))
-        hidden_parts.append(part.drop(columns="n").clip(0, 1).assign(**{f"{name}_n": part["n"]}))
-    found = pd.concat([milliseconds, *hidden_parts], axis=1)
-    return pairs[KEYS].merge(found.reset_index(), on=KEYS)
+        spread = over_blocks(by_block(single, single[f"{name}_hidden"]), columns_of(f"{name}_hidden"))
+        hidden_parts.append(spread.drop(columns="n").clip(0, 1).assign(**{f"{name}_n": spread["n"]}))
+    numbers = pd.concat([milliseconds, *hidden_parts], axis=1)
+    return pairs[KEYS].merge(numbers.reset_index(), on=KEYS)
 
 
 def terminations(trials: pd.DataFrame) -> pd.DataFrame:
@@ -138,7 +138,7 @@ def terminations(trials: pd.DataFrame) -> pd.DataFrame:
     checks = checks.assign(**{name: filled(checks, BY_NAME[name]) for name in by})
     checks = checks.assign(fact=checks["fact"].astype(bool), fact_value=checks["fact_value"].astype("float64"))
     groups = checks.sort_values("fact_value", kind="stable").groupby(by, sort=False)
-    found = groups.agg(
+    endings = groups.agg(
         n=("fact", "size"),
         left=("fact", "sum"),
         gone_s=("fact_value", "median"),
@@ -147,8 +147,8 @@ def terminations(trials: pd.DataFrame) -> pd.DataFrame:
         evidence=("evidence", "last"),
     ).reset_index()
     ways = BY_NAME["ends_by"].choices
-    place = found["ends_by"].map((list(ways()) if ways else []).index)
-    return found.assign(place=place).sort_values(["place", "guarded"]).drop(columns="place").reset_index(drop=True)
+    order = endings["ends_by"].map((list(ways()) if ways else []).index)
+    return endings.assign(place=order).sort_values(["place", "guarded"]).drop(columns="place").reset_index(drop=True)
 
 
 def startup(trials: pd.DataFrame) -> pd.DataFrame:
@@ -161,8 +161,8 @@ def startup(trials: pd.DataFrame) -> pd.DataFrame:
     """
     ended = _loading(trials)
     logs = np.log(by_block(ended, ended["startup_ns"].astype("float64") / 1e6))
-    found = over_blocks(logs, columns_of("startup_ms"), np.exp)
-    return _comparable(_cells(ended, found))
+    times = over_blocks(logs, columns_of("startup_ms"), np.exp)
+    return _comparable(_cells(ended, times))
 
 
 def switches(trials: pd.DataFrame) -> pd.DataFrame:
@@ -206,13 +206,13 @@ def respawn(trials: pd.DataFrame) -> pd.DataFrame:
         for name in ("cell_id", "cell_id_kept")
     )
     longer = moments(anew - kept)
-    found = pairs[list(AXIS_NAMES)].assign(
+    epochs = pairs[list(AXIS_NAMES)].assign(
         persistent_workers=None,
         anew_ms=moments(np.where(np.isfinite(kept), anew, np.nan)).mean,
         kept_ms=moments(np.where(np.isfinite(anew), kept, np.nan)).mean,
         **as_columns(columns_of("respawn_ms"), longer, np.asarray),
     )
-    both: pd.DataFrame = found[longer.n > 0]
+    both: pd.DataFrame = epochs[longer.n > 0]
     return both.reset_index(drop=True)
 
 

@@ -36,10 +36,10 @@ def one_setting(trials: pd.DataFrame, other: pd.DataFrame | None = None) -> pd.D
     A cell of a script that is the only one of its mode gets the same id in every run. Not where the ``other`` run has
     several of them, as that of a search has: then the same settings are compared.
     """
-    own = trials["workload"].eq(SCRIPT).fillna(False).to_numpy(dtype=bool)
-    if not own.any():
+    of_scripts = trials["workload"].eq(SCRIPT).fillna(False).to_numpy(dtype=bool)
+    if not of_scripts.any():
         return trials
-    held = trials.loc[own, ["cell_id", *_NAMED]].drop_duplicates()
+    held = trials.loc[of_scripts, ["cell_id", *_NAMED]].drop_duplicates()
     single = held[~held.duplicated(_NAMED, keep=False)]
     if other is not None:
         theirs = other[["cell_id", *_NAMED]].drop_duplicates()
@@ -108,7 +108,7 @@ def welch(a: Moments, b: Moments) -> dict[str, Floats]:
         ``df`` (Welch and Satterthwaite).
     """
     with np.errstate(divide="ignore", invalid="ignore"):
-        of_a, of_b = (np.where(each.sd <= ROUNDING, 0.0, each.sd) ** 2 / each.n for each in (a, b))
+        of_a, of_b = (np.where(side.sd <= ROUNDING, 0.0, side.sd) ** 2 / side.n for side in (a, b))
         df = (of_a + of_b) ** 2 / (of_a**2 / (a.n - 1) + of_b**2 / (b.n - 1))
     df = np.where(of_a + of_b == 0, a.n + b.n - 2, df)
     half = t_half_width(np.sqrt(of_a + of_b), df)
@@ -143,9 +143,9 @@ def compare(trials_a: pd.DataFrame, trials_b: pd.DataFrame, matched: pd.DataFram
     cells = every[every["reason"].isna()].reset_index(drop=True)
     if not len(cells):
         return cells.reindex(columns=[*COLUMNS, *AXIS_NAMES])
-    found = ratios(trials_a, trials_b, cells).rename(columns={"a": "samples_per_s_a", "b": "samples_per_s_b"})
-    found["verdict"] = verdicts(found["ratio"], found["lo"], found["hi"])
-    return pd.concat([cells, found], axis=1)[[*COLUMNS, *AXIS_NAMES]]
+    compared = ratios(trials_a, trials_b, cells).rename(columns={"a": "samples_per_s_a", "b": "samples_per_s_b"})
+    compared["verdict"] = verdicts(compared["ratio"], compared["lo"], compared["hi"])
+    return pd.concat([cells, compared], axis=1)[[*COLUMNS, *AXIS_NAMES]]
 
 
 def overall(compared: pd.DataFrame) -> Estimate:

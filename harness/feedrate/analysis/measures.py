@@ -122,11 +122,13 @@ def estimate_measures(trials: pd.DataFrame) -> pd.DataFrame:
     mean, low, high, n = as_columns(RATE, spread, _back).values()
     low = low.clip(lower=0.0)
     high = high.clip(upper=pd.Series({measure.name: measure.most for measure in MEASURES}), axis=1)
-    found: pd.DataFrame = pd.concat([mean, low.add_suffix("_lo"), high.add_suffix("_hi"), n.add_suffix("_n")], axis=1)
+    measures: pd.DataFrame = pd.concat(
+        [mean, low.add_suffix("_lo"), high.add_suffix("_hi"), n.add_suffix("_n")], axis=1
+    )
     names = [f"{measure.name}{end}" for measure in MEASURES for end in ("", "_lo", "_hi", "_n")]
     cells = timed.loc[~cell.duplicated(), [*IDENTITY, *AXIS_NAMES]].reset_index(drop=True)
-    found = found[names].reindex(cells.index)
+    measures = measures[names].reindex(cells.index)
     counts = [name for name in names if name.endswith("_n")]
-    found[counts] = found[counts].fillna(0).astype(np.int64)
-    found["failed"] = timed["outcome"].ne("ok").groupby(cell).sum().astype(np.int64)
-    return pd.concat([cells, found.assign(n=found["samples_per_s_n"])], axis=1)
+    measures[counts] = measures[counts].fillna(0).astype(np.int64)
+    measures["failed"] = timed["outcome"].ne("ok").groupby(cell).sum().astype(np.int64)
+    return pd.concat([cells, measures.assign(n=measures["samples_per_s_n"])], axis=1)

@@ -79,8 +79,8 @@ def drift_trend(at: Floats, rates: Floats) -> Trend | None:
     Returns:
         The slope; None with fewer than three trials, or all of them at once.
     """
-    known = np.isfinite(at)
-    at, logs = at[known], np.log(rates[known])
+    finite = np.isfinite(at)
+    at, logs = at[finite], np.log(rates[finite])
     if len(at) < FEWEST_FOR_DRIFT or np.ptp(at) <= 0:
         return None
     centred = at - at.mean()
@@ -90,7 +90,7 @@ def drift_trend(at: Floats, rates: Floats) -> Trend | None:
     return Trend(Estimate(float(slope), float(slope - half), float(slope + half), len(at)), float(np.ptp(at)))
 
 
-def self_ratios(own: pd.DataFrame) -> pd.DataFrame:
+def self_ratios(control: pd.DataFrame) -> pd.DataFrame:
     """Compare trials of one cell within each block as if every second were of another cell.
 
     Two trials that follow each other make a pair. Which of them plays B changes from pair to pair over the whole run,
@@ -99,9 +99,9 @@ def self_ratios(own: pd.DataFrame) -> pd.DataFrame:
     Returns:
         A row a block with at least one pair: ``block``, ``ratio`` (B ÷ A, geometric mean of its pairs) and ``pairs``.
     """
-    ordered = own.sort_values(["block", "position"], kind="stable")
-    place = ordered.groupby("block").cumcount()
-    paired = ordered[(place - place % 2 + 1) < ordered.groupby("block")["block"].transform("size")]
+    ordered = control.sort_values(["block", "position"], kind="stable")
+    repeat = ordered.groupby("block").cumcount()
+    paired = ordered[(repeat - repeat % 2 + 1) < ordered.groupby("block")["block"].transform("size")]
     logs = np.log(paired["samples_per_s"].to_numpy(dtype=np.float64))
     first, second = logs[0::2], logs[1::2]
     sign = np.where(np.arange(len(first)) % 2 == 0, 1.0, -1.0)
@@ -219,7 +219,7 @@ def flagged(trials: pd.DataFrame) -> pd.DataFrame:
     named = trials["flags"].astype(object).where(trials["flags"].notna(), "").str.split(",")
     given = trials.reindex(columns=list(noise.READS)).astype(object)
     rows = rows_of(given.where(given.notna(), None))
-    found = []
+    shares = []
     for flag in FLAGS:
         carries = [flag in names for names in named]
         limits = [rule.limits[0] for rule in noise.RULES if rule.flag == flag]
@@ -228,7 +228,7 @@ def flagged(trials: pd.DataFrame) -> pd.DataFrame:
             for row in rows
         ]
         worst = [value for value, carried in zip(values, carries, strict=True) if carried and value is not None]
-        found.append(
+        shares.append(
             {
                 "flag": flag,
                 "trials": sum(carries),
@@ -239,7 +239,7 @@ def flagged(trials: pd.DataFrame) -> pd.DataFrame:
                 "unit": limits[0].unit,
             }
         )
-    return pd.DataFrame(found)
+    return pd.DataFrame(shares)
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +271,7 @@ def grade(trials: pd.DataFrame, control: str | None = None) -> Grade:
     if trials["run_id"].nunique() > 1:
         raise ValueError(f"trials of {trials['run_id'].nunique()} runs; expected those of one: a grade is a run's")
     ended = successful(trials).reset_index(drop=True)
-    own = control_trials(ended, control)
+    control_rows = control_trials(ended, control)
     script = len(ended) > 0 and ended["workload"].eq(SCRIPT).all()
     searched = script and ended["suite"].eq(TUNE).all()
     summary = flagged(ended)
@@ -288,8 +288,10 @@ def grade(trials: pd.DataFrame, control: str | None = None) -> Grade:
         "flagged": _flags(
             ended, summary, unwatched if watched else None, "stretches" if script and not searched else "trials"
         ),
-        "spread": _spread(measured, own),
-        "drift": _drift(ended, own, "present setting" if searched else "loop’s pace" if script else "control cell"),
+        "spread": _spread(measured, control_rows),
+        "drift": _drift(
+            ended, control_rows, "present setting" if searched else "loop’s pace" if script else "control cell"
+        ),
         "blocks": (
             float(blocks),
             f"The loop was measured in {blocks} stretches"
@@ -301,9 +303,9 @@ def grade(trials: pd.DataFrame, control: str | None = None) -> Grade:
     if script:
         judged = {name: judged[name] for name in (OF_SEARCHES if searched else OF_SCRIPTS)}
     letters = {
-        each.name: None if (value := judged[each.name][0]) is None else each.letter(value)
-        for each in CRITERIA
-        if each.name in judged
+        criterion.name: None if (value := judged[criterion.name][0]) is None else criterion.letter(value)
+        for criterion in CRITERIA
+        if criterion.name in judged
     }
     if not watched and (letters["flagged"] or UNKNOWN_AT_BEST) <= UNKNOWN_AT_BEST:
         letters["flagged"] = None
@@ -326,12 +328,12 @@ def _flags(ended: pd.DataFrame, summary: pd.DataFrame, unwatched: tuple[str, ...
     return pct, f"{per_cent(pct, 1)} of {len(ended):,} {noun} carry a flag{names}{unknown}{blind}"
 
 
-def _spread(measured: pd.DataFrame, own: pd.DataFrame) -> _Judged:
+def _spread(measured: pd.DataFrame, control_rows: pd.DataFrame) -> _Judged:
     """Median over cells of the coefficient of variation between blocks, in per cent."""
     spread = float(measured["cv_pct"].median())
     if np.isnan(spread):
         return None, "How trials vary between blocks is not known (no cell was measured in two)"
-    rates = own["samples_per_s"].to_numpy(dtype=np.float64)
+    rates = control_rows["samples_per_s"].to_numpy(dtype=np.float64)
     control = (
         f"; the control cell's trials by {per_cent(100 * rates.std(ddof=1) / rates.mean(), 1)}"
         if len(rates) > 1
@@ -340,12 +342,12 @@ def _spread(measured: pd.DataFrame, own: pd.DataFrame) -> _Judged:
     return spread, f"Half of the cells vary by {per_cent(spread, 1)} or more between blocks{control}"
 
 
-def _drift(ended: pd.DataFrame, own: pd.DataFrame, what: str) -> _Judged:
+def _drift(ended: pd.DataFrame, control: pd.DataFrame, what: str) -> _Judged:
     """The least change over the run that the control cell's interval holds; None when it holds none and the worst."""
     began = seconds_since_first(ended)
     at, rates = (
         np.asarray(column, dtype=np.float64)
-        for column in (began.loc[own.index], own["samples_per_s"].astype("float64"))
+        for column in (began.loc[control.index], control["samples_per_s"].astype("float64"))
     )
     if (trend := drift_trend(at, rates)) is None:
         return None, f"Drift is not known (the {what} was not measured often enough)"
@@ -358,31 +360,35 @@ def _drift(ended: pd.DataFrame, own: pd.DataFrame, what: str) -> _Judged:
     return least, text
 
 
-def _shape(found: Diagnosis) -> dict[str, _Judged]:
+def _shape(diagnosis: Diagnosis) -> dict[str, _Judged]:
     """Whether blocks depend on one another, and how many trials lie far from their cell's others."""
-    if np.isnan(found.lag1):
+    if np.isnan(diagnosis.lag1):
         unknown = f"not known (fewer than {LEAST_CELLS} cells have {LEAST_BLOCKS} blocks)"
         return {
             "dependence": (None, f"Whether trials resemble those of the block before is {unknown}"),
             "tails": (None, f"How many trials lie far from the others of their setting is {unknown}"),
             "shift": (None, f"How far such trials move the mean is {unknown}"),
         }
-    lag1, lo = (f"{each:.2f}".replace("-", "−") for each in (found.lag1, found.lag1_lo))
-    shown = f"{per_cent(100 * found.dependence, 0)} of a deviation is found again" if found.dependence else "not shown"
+    lag1, lo = (f"{number:.2f}".replace("-", "−") for number in (diagnosis.lag1, diagnosis.lag1_lo))
+    shown = (
+        f"{per_cent(100 * diagnosis.dependence, 0)} of a deviation is found again"
+        if diagnosis.dependence
+        else "not shown"
+    )
     return {
         "dependence": (
-            100 * found.dependence,
+            100 * diagnosis.dependence,
             f"That trials resemble those of the block before: {shown} (lag-1 autocorrelation {lag1}, 99 %: {lo} or "
             "more)",
         ),
         "tails": (
-            100 * found.tails,
-            f"{per_cent(100 * found.far_share, 1)} of trials lie far from the others of their setting (normal noise: "
-            f"{per_cent(100 * found.far_normal, 1)})",
+            100 * diagnosis.tails,
+            f"{per_cent(100 * diagnosis.far_share, 1)} of trials lie far from the others of their setting "
+            f"(normal noise: {per_cent(100 * diagnosis.far_normal, 1)})",
         ),
         "shift": (
-            100 * found.shift,
-            f"Such trials move the mean of all by {signed(100 * found.far_shift, 1)}"
-            + ("" if found.shift else " (not certain)"),
+            100 * diagnosis.shift,
+            f"Such trials move the mean of all by {signed(100 * diagnosis.far_shift, 1)}"
+            + ("" if diagnosis.shift else " (not certain)"),
         ),
     }

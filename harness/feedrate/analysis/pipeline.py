@@ -194,8 +194,8 @@ class _Simulation:
 
 def _drawn(pipeline: Pipeline, batches: int, seed: int) -> tuple[list[float], list[float]]:
     """Times of so many batches: each measured one about equally often, in a seeded order, the mean kept."""
-    generator, known = np.random.default_rng(seed), len(pipeline.wait_ns)
-    order = np.concatenate([generator.permutation(known) for _ in range(-(-batches // known))])[:batches]
+    generator, count = np.random.default_rng(seed), len(pipeline.wait_ns)
+    order = np.concatenate([generator.permutation(count) for _ in range(-(-batches // count))])[:batches]
     return _with_mean(pipeline.wait_ns, order), _with_mean(pipeline.compute_ns, order)
 
 

@@ -48,13 +48,13 @@ def between_runs(effects: Iterable[Sequence[Floats]]) -> Between:
     """
     squares, freedom = BELIEF * ASSUMED**2, float(BELIEF)
     for runs in effects:
-        known = _known(runs)
-        if known.tells.sum() == 1:  # better those that are vague than none
-            known = known._replace(tells=np.ones_like(known.tells))
-        mean, own = known.mean[known.tells], known.variance[known.tells]
+        summaries = _summarised(runs)
+        if summaries.tells.sum() == 1:  # better those that are vague than none
+            summaries = summaries._replace(tells=np.ones_like(summaries.tells))
+        mean, variances = summaries.mean[summaries.tells], summaries.variance[summaries.tells]
         if (more := len(mean) - 1) > 0:
-            counts = more / (1 + own.mean() / MOST**2) ** 2  # as precisely as it is known
-            squares += counts * (mean.var(ddof=1) - own.mean())
+            counts = more / (1 + variances.mean() / MOST**2) ** 2  # as precisely as it is known
+            squares += counts * (mean.var(ddof=1) - variances.mean())
             freedom += counts
     return Between(max(0.0, squares / freedom), freedom)
 
@@ -78,21 +78,21 @@ def pooled(runs: Sequence[Floats], between: Between) -> Pooled:
     Returns:
         The effect of the machine; that of the run where one alone has two values or more.
     """
-    known = _known(runs)
-    if len(known.mean) < 2:
+    summaries = _summarised(runs)
+    if len(summaries.mean) < 2:
         alone = moments(max(runs, key=len, default=np.empty(0)))
         return Pooled(alone, int(alone.n))
-    weights = known.tells / np.maximum(between.variance + known.variance, np.finfo(float).tiny)
+    weights = summaries.tells / np.maximum(between.variance + summaries.variance, np.finfo(float).tiny)
     share = weights / weights.sum()
-    of_runs, of_blocks = (share**2).sum() * between.variance, (share**2 * known.variance).sum()
-    variance, blocks = of_runs + of_blocks, known.blocks[known.tells]
+    of_runs, of_blocks = (share**2).sum() * between.variance, (share**2 * summaries.variance).sum()
+    variance, blocks = of_runs + of_blocks, summaries.blocks[summaries.tells]
     doubts = of_runs**2 / between.freedom + of_blocks**2 / (blocks - 1).sum()
     units = 1 + (variance**2 / doubts if doubts else between.freedom)
-    spread = Moments(float(share @ known.mean), float(np.sqrt(variance * units)), float(units))
+    spread = Moments(float(share @ summaries.mean), float(np.sqrt(variance * units)), float(units))
     return Pooled(spread, int(blocks.sum()))
 
 
-class _Known(NamedTuple):
+class _Summaries(NamedTuple):
     """What each run with two values knows of an effect."""
 
     mean: Floats
@@ -103,12 +103,12 @@ class _Known(NamedTuple):
     """Whether it knows enough to count."""
 
 
-def _known(runs: Sequence[Floats]) -> _Known:
-    own = [moments(values) for values in runs if np.isfinite(values).sum() > 1]
-    mean, sd, count = (np.array([each[column] for each in own], dtype=np.float64) for column in range(3))
-    freedom, variance, tells = count - 1, sd**2, np.ones(len(own), dtype=bool)
-    for _ in range(2 if own else 0):  # the usual spread is that of the runs that count
+def _summarised(runs: Sequence[Floats]) -> _Summaries:
+    spreads = [moments(values) for values in runs if np.isfinite(values).sum() > 1]
+    mean, sd, count = (np.array([spread[column] for spread in spreads], dtype=np.float64) for column in range(3))
+    freedom, variance, tells = count - 1, sd**2, np.ones(len(spreads), dtype=bool)
+    for _ in range(2 if spreads else 0):  # the usual spread is that of the runs that count
         usual = (freedom * sd**2)[tells].sum() / freedom[tells].sum()
         variance = (SPREAD_BELIEF * usual + freedom * sd**2) / (SPREAD_BELIEF + freedom) / count
         tells = variance <= VAGUE**2 * variance.min()
-    return _Known(mean, variance, count, tells)
+    return _Summaries(mean, variance, count, tells)

@@ -137,8 +137,10 @@ def _with_median(values: pd.Series, run_ids: pd.Series) -> pd.Series:
 def _fits(cells: pd.DataFrame, trials: pd.DataFrame, steps: pd.DataFrame, cores: float) -> dict[int, dict[int, Fit]]:
     """Group to batch size to its fit."""
     columns = [f"{stage}_ns" for stage in _STAGES]
-    own = successful(trials)[[*KEYS, "trial_id"]]
-    stamps = dict(list(own.merge(steps[["run_id", "trial_id", *columns]], on=["run_id", "trial_id"]).groupby(KEYS)))
+    trial_ids = successful(trials)[[*KEYS, "trial_id"]]
+    stamps = dict(
+        list(trial_ids.merge(steps[["run_id", "trial_id", *columns]], on=["run_id", "trial_id"]).groupby(KEYS))
+    )
     fits: dict[int, dict[int, Fit]] = {}
     for row in rows_of(fit_parameters(cells, cores)):
         batches = np.ones((1, 2))
@@ -164,8 +166,8 @@ def _interpolated(fits: Mapping[int, Fit], batch_size: int) -> Fit | None:
     nearest = min(others, key=lambda fit: abs(math.log(fit.batch_size / batch_size)))
     values = {}
     for name in _BY_LINE:
-        known = np.array([getattr(fit, name) for fit in others])
-        slope, base = np.polyfit(sizes, known, 1, w=1 / np.maximum(known, 1.0))
+        measured = np.array([getattr(fit, name) for fit in others])
+        slope, base = np.polyfit(sizes, measured, 1, w=1 / np.maximum(measured, 1.0))
         values[name] = max(0.0, float(base + slope * batch_size))
     calmer = math.sqrt(nearest.batch_size / batch_size)
     batches = np.maximum(0.0, 1 + (nearest.batches - 1) * calmer)
@@ -186,15 +188,15 @@ def held_out(trials: pd.DataFrame, steps: pd.DataFrame, cores: float) -> pd.Data
     cells = group_cells(trials)
     fits = _fits(cells, trials, steps, cores)
     measured = cells_with_ceilings(trials).set_index(KEYS)
-    found = []
+    predicted = []
     for axis in ("num_workers", "batch_size"):
         for row in rows_of(cells[cells["num_workers"] > (1 if axis == "num_workers" else 0)]):
-            own, size = fits.get(row["group"], {}), row["batch_size"]
-            fit = own.get(size) if axis == "num_workers" else _interpolated(own, size)
+            of_group, size = fits.get(row["group"], {}), row["batch_size"]
+            fit = of_group.get(size) if axis == "num_workers" else _interpolated(of_group, size)
             if fit:
                 cell = row | {str(name): value for name, value in measured.loc[row["run_id"], row["cell_id"]].items()}
-                found.append({"held_out": axis, **_compared(cell, _predicted(row, fit, cores))})
-    return pd.DataFrame(found, columns=list(COLUMNS))
+                predicted.append({"held_out": axis, **_compared(cell, _predicted(row, fit, cores))})
+    return pd.DataFrame(predicted, columns=list(COLUMNS))
 
 
 def _predicted(row: Mapping[str, Any], fit: Fit, cores: float) -> dict[str, Any]:

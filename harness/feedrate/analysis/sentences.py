@@ -56,17 +56,17 @@ def sentence(row: Row, cases: Sequence[Row], claim: Claim) -> str:
     here = "on this machine"
     if effect is None:
         return _fact(row, cases, here)
-    if not _known(row["ratio"]):
+    if not _finite(row["ratio"]):
         tells = f" and tells {METRICS[effect.metric].noun}" if effect.metric != THROUGHPUT else ""
         return f"{here.capitalize()} no block has a trial of every side that ended well{tells}: inconclusive."
-    found = f"{_change(row, effect)}{_conditions(effect)}{_worst(row)}"
-    parts = [f"{here.capitalize()} {found}: {_verdict(row, effect)}."]
-    known = [case for case in cases if _known(case["ratio"]) and not case["role"].startswith("also")]
-    if effect.against and known:
-        sides = [f"{_number(side['ratio'])} with {side['case'] or 'the default'}" for side in known]
+    outcome = f"{_change(row, effect)}{_conditions(effect)}{_worst(row)}"
+    parts = [f"{here.capitalize()} {outcome}: {_verdict(row, effect)}."]
+    measured = [case for case in cases if _finite(case["ratio"]) and not case["role"].startswith("also")]
+    if effect.against and measured:
+        sides = [f"{_number(side['ratio'])} with {side['case'] or 'the default'}" for side in measured]
         parts.append(f"The factor by itself: {', '.join(sides)}.")
-    elif len(known) > 1:
-        parts.append(_where(known))
+    elif len(measured) > 1:
+        parts.append(_where(measured))
     if besides := [also(case) for case in cases if case["role"] == "also"]:
         parts.append(f"It says besides: {'; '.join(besides)}. Together: {row['verdict']}.")
     if claim.by_construction and row["verdict"] == "confirmed":
@@ -90,7 +90,7 @@ def also(case: Row) -> str:
     """Write what a claim says besides, with its number and verdict."""
     return (
         f"{case['case']}: {estimate(case)}, {case['verdict']}"
-        if _known(case["ratio"])
+        if _finite(case["ratio"])
         else f"{case['case']}: inconclusive"
     )
 
@@ -98,17 +98,17 @@ def also(case: Row) -> str:
 def remarks(row: Row) -> list[str]:
     """Say what is to be known of the runs that a verdict rests on: how many they are, and which do not count."""
     runs, few = len(row["run_ids"]), row["own"] and row["n"] < FEW_BLOCKS
-    said = [words.plural(runs, "run")] if runs > 1 else []
-    said += [f"few blocks (under {FEW_BLOCKS})"] if few else []
+    notes = [words.plural(runs, "run")] if runs > 1 else []
+    notes += [f"few blocks (under {FEW_BLOCKS})"] if few else []
     for name, text in (("withheld", "left out for noise"), ("withdrawn", "withdrawn")):
-        if _known(row[name]) and row[name]:
-            said.append(f"{words.plural(int(row[name]), 'run')} {text}")
-    return said
+        if _finite(row[name]) and row[name]:
+            notes.append(f"{words.plural(int(row[name]), 'run')} {text}")
+    return notes
 
 
 def worst(row: Row) -> str:
     """Write the ratio of the worst case: ``1.02×``; empty where there is but one case."""
-    return f"{_number(row['worst'])}×" if _known(row["worst"]) else ""
+    return f"{_number(row['worst'])}×" if _finite(row["worst"]) else ""
 
 
 def estimate(row: Row, kind: str = "ratio") -> str:
@@ -124,7 +124,7 @@ def power(row: Row, effect: Effect) -> str:
     """
     metric = METRICS[effect.metric]
     times = len(metric.up) == 1 and metric.columns[0].endswith("_ns") and metric.down == ("samples",)
-    if effect.along != "batch_size" or effect.against or not times or not _known(row["ratio"]):
+    if effect.along != "batch_size" or effect.against or not times or not _finite(row["ratio"]):
         return ""
     value, low, high = (1 + math.log2(row[name]) for name in ("ratio", "lo", "hi"))
     exponent = words.estimate((value, low, high), write="{:.2f}".format)
@@ -140,13 +140,13 @@ def blocks_needed(row: Row) -> str:
     if len(row["run_ids"]) > 1:
         return "another run would tell more than longer ones"
     blocks = row["blocks_needed"]
-    more = max(1, math.ceil(blocks - row["n"])) if _known(blocks) else math.inf
+    more = max(1, math.ceil(blocks - row["n"])) if _finite(blocks) else math.inf
     if more > MOST_BLOCKS:
         return f"more than {MOST_BLOCKS} more blocks would be needed: a quieter machine or longer windows"
     return f"about {more} more {'block' if more == 1 else 'blocks'} would decide it"
 
 
-def _known(value: object) -> bool:
+def _finite(value: object) -> bool:
     return isinstance(value, int | float | np.number) and math.isfinite(value)
 
 
@@ -174,10 +174,10 @@ def _change(row: Row, effect: Effect) -> str:
         )
     if effect.along:
         ends = [values[effect.along] for _, values in (effect.steps[0], effect.steps[-1])]
-        grown = f", so that {power(row, effect)}" if power(row, effect) else ""
+        growth = f", so that {power(row, effect)}" if power(row, effect) else ""
         return (
             f"{metric.noun} changed by a factor of {estimate(row, 'number')} for every doubling of {effect.along} from "
-            f"{ends[0]} to {ends[1]}{grown}"
+            f"{ends[0]} to {ends[1]}{growth}"
         )
     if effect.level:
         return f"{metric.noun} was {estimate(row)} the source's figure of {_number(effect.figure or 1.0)}{metric.unit}"
@@ -257,9 +257,9 @@ def _where(cases: Sequence[Row]) -> str:
 
 def _enumerate(settings: Sequence[str]) -> str:
     """Name an axis once where all settings differ in it alone: ``batch_size=8 (4.1×), 32 (2.0×)``."""
-    axes = {part.partition("=")[0] for part in settings}
-    alone = len(axes) == 1 and all(part.count("=") == 1 for part in settings)
-    rest = [part.partition("=")[2] if alone else part for part in settings[1:]]
+    axes = {setting.partition("=")[0] for setting in settings}
+    alone = len(axes) == 1 and all(setting.count("=") == 1 for setting in settings)
+    rest = [setting.partition("=")[2] if alone else setting for setting in settings[1:]]
     return (", " if alone else "; ").join([settings[0], *rest])
 
 

@@ -52,7 +52,7 @@ def select_trials(trials: pd.DataFrame) -> pd.DataFrame:
         emulated = training["step"].isin(EMULATED_STEPS)
         kinds = [training[~emulated], training[emulated]]
         parts = kinds if len(training) else [measured[measured["mode"].eq("load").fillna(False)]]
-        chosen = [_median_trial(ended, cell) for part in parts for cell in _pair(part)]
+        chosen = [_median_trial(ended, cell) for group in parts for cell in _pair(group)]
     return pd.DataFrame(chosen, columns=list(TRIAL_COLUMNS))
 
 
@@ -64,17 +64,17 @@ def join_steps(chosen: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
     """
     kept = steps[steps["trial_id"].isin(chosen["trial_id"])].rename(columns={"step": "place"})
     order = {trial: at for at, trial in enumerate(chosen["trial_id"])}
-    found = kept.merge(chosen.astype({"run_id": "string", "trial_id": "string"}), on=["run_id", "trial_id"])
-    found = found.assign(order=found["trial_id"].map(order)).sort_values(["order", "place"], kind="stable")
-    return found.reindex(columns=[*TRIAL_COLUMNS, *STEP_COLUMNS]).reset_index(drop=True)
+    joined = kept.merge(chosen.astype({"run_id": "string", "trial_id": "string"}), on=["run_id", "trial_id"])
+    joined = joined.assign(order=joined["trial_id"].map(order)).sort_values(["order", "place"], kind="stable")
+    return joined.reindex(columns=[*TRIAL_COLUMNS, *STEP_COLUMNS]).reset_index(drop=True)
 
 
 def _pair(cells: pd.DataFrame) -> list[dict[str, Any]]:
     """The cells that differ in their workers only, where more give most: fewest workers, and the fastest with more."""
     pairs = []
     same = [name for name in AXIS_NAMES if name not in WORKER_AXES]
-    for _, part in cells.groupby(same, dropna=False, sort=False):
-        group = rows_of(part)
+    for _, subset in cells.groupby(same, dropna=False, sort=False):
+        group = rows_of(subset)
         first = min(group, key=lambda cell: (cell["num_workers"], -cell["samples_per_s"], cell["cell_id"]))
         more = [cell for cell in group if cell["num_workers"] > first["num_workers"]]
         fastest = min(more, key=lambda cell: (-cell["samples_per_s"], cell["cell_id"])) if more else None
@@ -88,8 +88,8 @@ def _median_trial(ended: pd.DataFrame, cell: Mapping[str, Any]) -> dict[str, Any
     trials = ended[ended["run_id"].eq(cell["run_id"]) & ended["cell_id"].eq(cell["cell_id"])]
     trials = trials.sort_values(["samples_per_s", "trial_id"], kind="stable")
     trial = trials.iloc[(len(trials) - 1) // 2]
-    own = {"trial_id": trial["trial_id"], "block": trial["block"], "trial_samples_per_s": trial["samples_per_s"]}
-    return {name: cell[name] for name in TRIAL_COLUMNS if name in cell} | own
+    identity = {"trial_id": trial["trial_id"], "block": trial["block"], "trial_samples_per_s": trial["samples_per_s"]}
+    return {name: cell[name] for name in TRIAL_COLUMNS if name in cell} | identity
 
 
 PHASES = ("h2d", "forward", "backward", "optimizer")
@@ -124,11 +124,11 @@ def cross_check(trials: pd.DataFrame) -> pd.DataFrame:
     """
     pairs = _clocked(trials)
     events = trials["timing"].isin(["events"])
-    found = []
+    rows = []
     for phase in PHASES:
         ratios = _ratios(trials, pairs, trials[f"device_{phase}_ns"].where(events, trials[f"host_{phase}_ns"]))
-        found.append(pairs.assign(phase=phase, **{name: ratios[name] for name in ("ratio", "lo", "hi", "n")}))
-    result = pd.concat(found).sort_index(kind="stable")
+        rows.append(pairs.assign(phase=phase, **{name: ratios[name] for name in ("ratio", "lo", "hi", "n")}))
+    result = pd.concat(rows).sort_index(kind="stable")
     return result[result["n"] > 0].reset_index(drop=True)
 
 

@@ -97,7 +97,7 @@ def format_costs(trials: pd.DataFrame) -> pd.DataFrame:
     single = _per_trial(ended)
     groups = single.groupby([ended[key] for key in KEYS])
     stages = [f"{stage}_us_per_sample" for stage in WORKER_STAGES]
-    found = pd.concat(
+    costs = pd.concat(
         [
             groups[["sample_bytes", "raw_bytes", "pack_s", *_READING, *stages]].median(),
             groups["cached_before"].agg(["min", "max"]).set_axis(["cached_before_lo", "cached_before_hi"], axis=1),
@@ -111,7 +111,7 @@ def format_costs(trials: pd.DataFrame) -> pd.DataFrame:
         ],
         axis=1,
     )
-    table = table.merge(found.reset_index(), on=KEYS, how="left")
+    table = table.merge(costs.reset_index(), on=KEYS, how="left")
     waits = (table["busy_pct"] <= BUSY_PCT) & (table["io_pressure_pct"] >= WAITING_PCT)
     return table.assign(
         raw_share=table["sample_bytes"] / table["raw_bytes"], disk_limits=table["page_cache"].eq("cold") & waits

@@ -33,8 +33,8 @@ MEMORY_STEP = 16 * 2**20
 
 def _candidates(trials: pd.DataFrame, estimates: pd.DataFrame) -> pd.DataFrame:
     """Estimates of cells that the matrix asked for, replicas left out: what serves other cells answers no question."""
-    own = trials[~trials["role"].isin(["ceiling", "control"])]
-    asked = pd.MultiIndex.from_frame(estimates[KEYS]).isin(pd.MultiIndex.from_frame(own[KEYS]))
+    asked_for = trials[~trials["role"].isin(["ceiling", "control"])]
+    asked = pd.MultiIndex.from_frame(estimates[KEYS]).isin(pd.MultiIndex.from_frame(asked_for[KEYS]))
     return estimates[asked & (estimates["replica"].fillna(0) == 0).to_numpy(dtype=bool)]
 
 
@@ -57,8 +57,8 @@ def _best_set(group: pd.DataFrame, blocks: Blocks) -> pd.DataFrame:
     best = int(group["samples_per_s"].to_numpy().argmax())
     ratios = blocks.ratios(list(group["run_id"]), [ids[best]] * len(ids), ids)
     named = ratios.rename(columns={"ratio": "ratio_to_best", "lo": "ratio_lo", "hi": "ratio_hi", "n": "pairs"})
-    own = named[["ratio_to_best", "ratio_lo", "ratio_hi", "pairs"]]
-    compared = group.assign(is_best=np.arange(len(ids)) == best, **own, candidates=len(ids))
+    compared_with_best = named[["ratio_to_best", "ratio_lo", "ratio_hi", "pairs"]]
+    compared = group.assign(is_best=np.arange(len(ids)) == best, **compared_with_best, candidates=len(ids))
     cost = pd.DataFrame(
         {
             "workers": group["num_workers"].astype("float64").fillna(0),
@@ -91,8 +91,8 @@ def best_cells(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> p
     estimates, blocks = cells_with_ceilings(trials) if estimates is None else estimates, blocks_of(trials)
     columns = [name for name in estimates if name not in _CEILINGS] + [*_IN_SET]
     groups = _questions(_candidates(trials, estimates))
-    found = [_best_set(group.reset_index(drop=True), blocks) for group in groups]
-    return pd.concat(found, ignore_index=True)[columns] if found else estimates.iloc[:0].reindex(columns=columns)
+    sets = [_best_set(group.reset_index(drop=True), blocks) for group in groups]
+    return pd.concat(sets, ignore_index=True)[columns] if sets else estimates.iloc[:0].reindex(columns=columns)
 
 
 def most_gained(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> pd.DataFrame:
@@ -118,14 +118,14 @@ def most_gained(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> 
     for group in _questions(loaders, "storage_format", "batch_size"):
         against[group.index] = next(iter(group.index[plain[group.index]]), -1)
     ids, logs = loaders["cell_id"].to_numpy(dtype=object), blocks_of(trials).logs(loaders["run_id"], loaders["cell_id"])
-    gains, best, found = logs - logs[against], [], []
+    gains, best, ratios = logs - logs[against], [], []
     for group in _questions(loaders[against >= 0]):
         gain = cross_fitted(gains[group.index])
         best.append(group.index[gain.chosen])
-        found.append(gain.ratio.row() | {"candidates": len(group)})
+        ratios.append(gain.ratio.row() | {"candidates": len(group)})
     same = ["run_id", "device", *CONDITIONS, "storage_format", "batch_size"]
     result: pd.DataFrame = loaders.loc[best, [*same, *_LOADER_SETTINGS]].reset_index(drop=True)
     result.insert(len(same), "default_cell", ids[against[best]])
     result.insert(len(same) + 1, "best_cell", ids[best])
-    numbers = pd.DataFrame(found, columns=["ratio", "lo", "hi", "n", "candidates"])
+    numbers = pd.DataFrame(ratios, columns=["ratio", "lo", "hi", "n", "candidates"])
     return pd.concat([result, numbers.assign(verdict=verdicts(numbers["ratio"], numbers["lo"], numbers["hi"]))], axis=1)

@@ -55,7 +55,7 @@ def split(trials: pd.DataFrame, ci_target_pct: float = 3.0) -> pd.DataFrame:
         half=np.log(ended["half_ratio"].to_numpy(dtype=np.float64, na_value=np.nan)) / 2,
         window_s=ended["wall_ns"].to_numpy(dtype=np.float64) / 1e9,
     )
-    squares = {run: _squared_slope(part) for run, part in single.dropna(subset=["hours"]).groupby("run_id")}
+    squares = {run: _squared_slope(run_trials) for run, run_trials in single.dropna(subset=["hours"]).groupby("run_id")}
     groups = single.groupby(KEYS, sort=False)
     total, within, moved = groups["log"].var(), groups["half"].var(), groups["hours"].var().fillna(0.0)
     of_trend = moved * [squares.get(run, 0.0) for run in moved.index.get_level_values("run_id")]
@@ -72,11 +72,11 @@ def split(trials: pd.DataFrame, ci_target_pct: float = 3.0) -> pd.DataFrame:
     return _with_advice(parts.reset_index(), ci_target_pct)[[*KEYS, *_COLUMNS]]
 
 
-def _squared_slope(part: pd.DataFrame) -> float:
+def _squared_slope(trials: pd.DataFrame) -> float:
     """Square of a run's trend of log throughput per hour less that of its error; each cell has its own level."""
-    centred = part[["log", "hours"]] - part.groupby(KEYS, sort=False)[["log", "hours"]].transform("mean")
+    centred = trials[["log", "hours"]] - trials.groupby(KEYS, sort=False)[["log", "hours"]].transform("mean")
     log, hours = centred["log"].to_numpy(), centred["hours"].to_numpy()
-    df = len(part) - part.groupby(KEYS).ngroups - 1
+    df = len(trials) - trials.groupby(KEYS).ngroups - 1
     squares = float((hours**2).sum())
     if df < 1 or squares == 0:
         return 0.0
@@ -88,18 +88,18 @@ def _squared_slope(part: pd.DataFrame) -> float:
 def _with_advice(parts: pd.DataFrame, ci_target_pct: float) -> pd.DataFrame:
     """Add what would make the interval of a contrast of two such cells as narrow as the target."""
     target = np.log1p(ci_target_pct / 100)
-    variances = np.column_stack([parts[f"{part}_sd"].to_numpy(dtype=np.float64) ** 2 for part in PARTS])
+    variances = np.column_stack([parts[f"{name}_sd"].to_numpy(dtype=np.float64) ** 2 for name in PARTS])
     within, between, _ = variances.T
     n = parts["n"].to_numpy(dtype=np.float64)
     blocks = blocks_for(target, np.sqrt(2 * (within + between)))
     with np.errstate(divide="ignore", invalid="ignore"):
         left = n / 2 * (target / t_half_width(1.0, n - 1)) ** 2 - between
         factor = np.where(left > 0, within / left, np.where(np.isnan(left), np.nan, np.inf))
-    known = np.isfinite(variances).all(axis=1)
+    finite = np.isfinite(variances).all(axis=1)
     largest = pd.Series(np.array(PARTS)[np.nan_to_num(variances).argmax(axis=1)], parts.index, dtype=object)
-    found = parts.assign(largest=largest.where(known, None), blocks=blocks, window_factor=factor)
-    advice = [_advice(row, ci_target_pct) for row in rows_of(found)]
-    return found.assign(advice=pd.Series(advice, parts.index, dtype=object))
+    advised = parts.assign(largest=largest.where(finite, None), blocks=blocks, window_factor=factor)
+    advice = [_advice(row, ci_target_pct) for row in rows_of(advised)]
+    return advised.assign(advice=pd.Series(advice, parts.index, dtype=object))
 
 
 def _advice(row: dict[str, Any], ci_target_pct: float) -> str | None:
@@ -125,13 +125,13 @@ def average_cell(parts: pd.DataFrame, ci_target_pct: float = 3.0) -> pd.DataFram
     Returns:
         A row a run: ``run_id``, ``cells``, and the columns of ``split`` after ``cell_id``.
     """
-    known = parts[parts["total_sd"].notna() & parts["within_sd"].notna() & (parts["n"] > 1)]
+    split_cells = parts[parts["total_sd"].notna() & parts["within_sd"].notna() & (parts["n"] > 1)]
     rows = []
-    for run, part in known.groupby("run_id", sort=False):
-        squares = part[["total_sd", "within_sd", "drift_sd"]].to_numpy(dtype=np.float64) ** 2
-        total, within, drift = np.average(squares, axis=0, weights=part["n"] - 1)
+    for run, cells in split_cells.groupby("run_id", sort=False):
+        squares = cells[["total_sd", "within_sd", "drift_sd"]].to_numpy(dtype=np.float64) ** 2
+        total, within, drift = np.average(squares, axis=0, weights=cells["n"] - 1)
         variances = (total, within, max(0.0, total - within - drift), drift)
-        row = {"run_id": run, "cells": len(part), "n": part["n"].median(), "window_s": part["window_s"].median()}
+        row = {"run_id": run, "cells": len(cells), "n": cells["n"].median(), "window_s": cells["window_s"].median()}
         rows.append({**row, **dict(zip(_SDS, np.sqrt(variances), strict=True))})
     columns = ["run_id", "cells", *_COLUMNS]
     return _with_advice(pd.DataFrame(rows), ci_target_pct)[columns] if rows else pd.DataFrame(columns=columns)

@@ -57,11 +57,11 @@ def _room(effects: pd.DataFrame) -> _Room:
     log = np.log(effects["ratio"].to_numpy(dtype=np.float64))
     turn = np.where(effects["says"].eq("less"), -1.0, 1.0)
     given = zip(effects["figure"].astype("float64"), effects["says"], strict=True)
-    figure = turn * np.log([least_of(*each) for each in given])
-    known = np.isfinite(figure)
-    same = np.where(known, -np.inf, np.minimum(log - np.log(SAME[0]), np.log(SAME[1]) - log))
-    above = turn * log - np.where(known, figure, np.log(CONFIRMED_OVER))
-    return _Room(same, above, np.where(known, figure, np.log(REFUTED_UNDER)) - turn * log)
+    figure = turn * np.log([least_of(*values) for values in given])
+    finite = np.isfinite(figure)
+    same = np.where(finite, -np.inf, np.minimum(log - np.log(SAME[0]), np.log(SAME[1]) - log))
+    above = turn * log - np.where(finite, figure, np.log(CONFIRMED_OVER))
+    return _Room(same, above, np.where(finite, figure, np.log(REFUTED_UNDER)) - turn * log)
 
 
 def _alone(room: _Room, half: Floats) -> npt.NDArray[np.str_]:
@@ -109,7 +109,9 @@ def judge(effects: pd.DataFrame) -> pd.DataFrame:
     half = half_width(sd, n)
     alone = _alone(room, half)
     with np.errstate(divide="ignore", invalid="ignore"):
-        tails = [elementwise(tail, each / (sd / np.sqrt(usable)), usable - 1) for each in (room.same, room.differ)]
+        tails = [
+            elementwise(tail, distance / (sd / np.sqrt(usable)), usable - 1) for distance in (room.same, room.differ)
+        ]
     differ = np.minimum(1.0, 2 * tails[1])
     certain = (holm(differ) <= CERTAIN) & (alone != "no difference")
     families = [np.where(certain, np.nan, tails[0]), differ]

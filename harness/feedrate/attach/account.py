@@ -113,7 +113,7 @@ class Covered:
     """Union of some intervals: how much of any stretch lies in it."""
 
     def __init__(self, *rows: Records) -> None:
-        every = np.concatenate([part[:, 1:3] for part in rows]) if rows else np.empty((0, 2), np.int64)
+        every = np.concatenate([table[:, 1:3] for table in rows]) if rows else np.empty((0, 2), np.int64)
         every = every[np.argsort(every[:, 0], kind="stable")]
         ends = np.maximum.accumulate(every[:, 1]) if len(every) else every[:, 1]
         opens = np.append(True, every[1:, 0] > ends[:-1])[: len(every)]
@@ -123,11 +123,11 @@ class Covered:
 
     def until(self, moment: Records) -> Records:
         """Nanoseconds of it before each moment."""
-        place = np.searchsorted(self.begun, moment, side="right")
+        index = np.searchsorted(self.begun, moment, side="right")
         if not len(self.begun):
             return np.zeros(len(moment), np.int64)
-        over = np.where(place > 0, np.maximum(0, self.ended[np.maximum(place, 1) - 1] - moment), 0)
-        return np.asarray(self._total[place] - over, np.int64)
+        overlap = np.where(index > 0, np.maximum(0, self.ended[np.maximum(index, 1) - 1] - moment), 0)
+        return np.asarray(self._total[index] - overlap, np.int64)
 
     def within(self, begun: Records, ended: Records) -> Records:
         """Nanoseconds of it in each stretch."""
@@ -141,19 +141,19 @@ def account(process: Process, ended_ns: int = 0) -> Account | None:
         process: what its hook wrote.
         ended_ns: when it ended; 0 where only its own last record says.
     """
-    said = {line["iterator"]: line for line in process.said if line["what"] == "iterator"}
+    iterators = {line["iterator"]: line for line in process.said if line["what"] == "iterator"}
     began = next((line["began_ns"] for line in process.said if line["what"] == "process"), 0) or process.began_ns
     ended = max(ended_ns, last_ns(process))
-    main = [number for number, line in said.items() if line.get("main", True)]
-    taken = of_iterators(process, NEXT, said)
+    main = [number for number, line in iterators.items() if line.get("main", True)]
+    taken = of_iterators(process, NEXT, iterators)
     if not len(taken):
         return None
     rows: defaultdict[str, int] = defaultdict(int)
-    found = passes(process, main)
-    trains = any(one.updates for one in found)
-    idle = [one for one in found if trains and not one.updates]
-    first = min((one.begun_ns for one in found), default=int(taken[:, 1].min()))
-    last = max((one.ended_ns for one in found), default=int(taken[:, 2].max()))
+    main_passes = passes(process, main)
+    trains = any(one.updates for one in main_passes)
+    idle = [one for one in main_passes if trains and not one.updates]
+    first = min((one.begun_ns for one in main_passes), default=int(taken[:, 1].min()))
+    last = max((one.ended_ns for one in main_passes), default=int(taken[:, 2].max()))
     loops = _Loops(process, main, idle, (first, last))
     rows["start_up"] = loops.net(began, first)
     rows["shut_down"] = loops.net(last, ended)
@@ -171,7 +171,7 @@ def account(process: Process, ended_ns: int = 0) -> Account | None:
         evaluating=frozenset(one.iterator for one in idle),
         starting=loops.starting,
         in_thread=not main,
-        passes=tuple(found),
+        passes=tuple(main_passes),
     )
 
 
@@ -182,9 +182,9 @@ class _Loops:
         self._process = process
         wholes = np.array([(0, one.begun_ns, one.ended_ns) for one in idle], np.int64).reshape(-1, 3)
         self._evaluated = evaluated = Covered(wholes)
-        said = [line for line in process.said if line["what"] == "iterator"]
-        self._parallel = [line["iterator"] for line in said if line.get("num_workers")]
-        self._watched = [line["iterator"] for line in said if line.get("watched")]
+        iterators = [line for line in process.said if line["what"] == "iterator"]
+        self._parallel = [line["iterator"] for line in iterators if line.get("num_workers")]
+        self._watched = [line["iterator"] for line in iterators if line.get("watched")]
         """Those that are no DataLoader's: all that they take is a wait."""
         asks = np.concatenate([of_iterators(process, kind, main) for kind in (NEXT, END, MADE)])
         asks = asks[np.argsort(asks[:, 1], kind="stable")]
@@ -237,12 +237,12 @@ class _Loops:
         rows["between_epochs"] += int(net[~steps].sum())
         detailed = steps & (self.asks[:, 7] > 0)
         phases = self._phases(begun[detailed], ended[detailed])
-        known = float(net[detailed].sum())
+        phased_ns = float(net[detailed].sum())
         every = int(net[steps].sum())
-        if not phases or not known:
+        if not phases or not phased_ns:
             rows["step"] += every
             return
-        spent = {name: int(every * min(1.0, took / known)) for name, took in phases.items()}
+        spent = {name: int(every * min(1.0, took / phased_ns)) for name, took in phases.items()}
         for name, took in spent.items():
             rows[name] += took
         rows["between_steps"] += every - sum(spent.values())
@@ -250,13 +250,13 @@ class _Loops:
     def _phases(self, begun: Records, ended: Records) -> dict[str, float]:
         """Nanoseconds of each phase in some steps; nothing where no gradient was computed in them."""
         backward, optimizer, copied = (self._process.of(kind) for kind in (BACKWARD, OPTIMIZER, COPIED))
-        place, inside = _places(backward[:, 1], begun, ended)
+        index, inside = _places(backward[:, 1], begun, ended)
         backward = backward[inside]
         if not len(backward):
             return {}
-        place = place[inside]
+        index = index[inside]
         took = backward[:, 2] - backward[:, 1] - self._apart.within(backward[:, 1], backward[:, 2])
-        steps, first = np.unique(place, return_index=True)
+        steps, first = np.unique(index, return_index=True)
         starts, ends = begun[steps], backward[first, 1]
         forward = ends - starts - self._apart.within(starts, ends)
         at, within = _places(copied[:, 1], begun, ended)
@@ -265,13 +265,13 @@ class _Loops:
         early[early] = copies[early, 1] < ends[np.searchsorted(steps, at[within][early])]
         copying = copies[:, 2] - copies[:, 1]
         _, inside = _places(optimizer[:, 1], begun, ended)
-        own = optimizer[:, 2] - optimizer[:, 1] - gradients(optimizer, self._process.of(BACKWARD))
-        own = own - self._apart.within(optimizer[:, 1], optimizer[:, 2])
+        optimizer_ns = optimizer[:, 2] - optimizer[:, 1] - gradients(optimizer, self._process.of(BACKWARD))
+        optimizer_ns = optimizer_ns - self._apart.within(optimizer[:, 1], optimizer[:, 2])
         return {
             "copy": float(copying.sum()),
             "forward": float(forward.sum() - copying[early].sum()),
             "backward": float(took.sum()),
-            "optimizer": float(np.maximum(0, own[inside]).sum()),
+            "optimizer": float(np.maximum(0, optimizer_ns[inside]).sum()),
         }
 
 
@@ -282,8 +282,8 @@ def _outside(rows: Records, evaluated: Covered) -> Records:
 
 def _places(moments: Records, begun: Records, ended: Records) -> tuple[Records, npt.NDArray[np.bool_]]:
     """The stretch that each moment lies in, and whether it lies in one."""
-    place = np.searchsorted(begun, moments, side="right") - 1
-    inside = place >= 0
+    index = np.searchsorted(begun, moments, side="right") - 1
+    inside = index >= 0
     if len(begun):
-        inside &= moments < ended[np.maximum(place, 0)]
-    return place, inside & bool(len(begun))
+        inside &= moments < ended[np.maximum(index, 0)]
+    return index, inside & bool(len(begun))

@@ -50,8 +50,8 @@ class Loop:
         depth = len(self.callers)
         if len(frames) < depth or tuple(frames[: depth - 1]) != self.callers[:-1]:
             return False
-        own, line = self.callers[-1], frames[depth - 1]
-        return own[:2] == line[:2] and self.first <= line.line <= self.last
+        caller, line = self.callers[-1], frames[depth - 1]
+        return caller[:2] == line[:2] and self.first <= line.line <= self.last
 
 
 @lru_cache
@@ -72,7 +72,7 @@ def _frames(callers: Iterable[Sequence[object]]) -> tuple[Frame, ...]:
 
 def loops(process: Process, evaluating: Iterable[int]) -> Iterator[Loop]:
     """List the loops of a process' main thread, each once."""
-    known, idle = set[Loop](), frozenset(evaluating)
+    unique, idle = set[Loop](), frozenset(evaluating)
     for line in process.said:
         if line["what"] != "iterator" or not line.get("main", True):
             continue
@@ -82,8 +82,8 @@ def loops(process: Process, evaluating: Iterable[int]) -> Iterator[Loop]:
             around = [lines for lines in _loops_in(frame.file) if lines[0] <= frame.line <= lines[1]]
             if around:
                 loop = Loop(callers[:depth], *max(around), line["iterator"] in idle)
-                if loop not in known:
-                    known.add(loop)
+                if loop not in unique:
+                    unique.add(loop)
                     yield loop
                 break
 
@@ -103,7 +103,7 @@ class Blame:
 
     def lines(self, stacks: Iterable[Stack]) -> Mapping[str, Sequence[HotLine]]:
         """The hottest lines of each row; those of ``waiting`` are what workers ran meanwhile."""
-        return {row: hottest(found) for row, found in self.by_row(stacks).items()}
+        return {row: hottest(row_stacks) for row, row_stacks in self.by_row(stacks).items()}
 
     def by_row(self, stacks: Iterable[Stack]) -> Mapping[str, Sequence[Stack]]:
         """Sort stacks by row, without what called the part of a loader that the row is about."""
@@ -115,10 +115,12 @@ class Blame:
 
     def of_threads(self, account: Account, stacks: Iterable[Stack]) -> Account:
         """Split the step where another thread takes the batches: the main thread waits in a queue for them."""
-        own = [stack for stack in stacks if stack.main and stack.process == self._pid]
-        if not self._in_thread or not own:
+        main_stacks = [stack for stack in stacks if stack.main and stack.process == self._pid]
+        if not self._in_thread or not main_stacks:
             return account
-        waits = sum(stack.count for stack in own if self.row(stack) == "waiting") / sum(stack.count for stack in own)
+        waits = sum(stack.count for stack in main_stacks if self.row(stack) == "waiting") / sum(
+            stack.count for stack in main_stacks
+        )
         split = {"waiting": round(waits * account.rows["step"]), "step": 0}
         split["step"] = account.rows["step"] - split["waiting"]
         return replace(account, rows=dict(account.rows) | split)

@@ -112,22 +112,22 @@ class Cause:
         if self.row in STEP:
             return f"the step itself ({percent(account.share(*STEP))} of the time): nothing else takes much"
         share = account.share(self.row)
-        said = f"{ROWS[self.row].words}: {percent(share)} of the time"
+        text = f"{ROWS[self.row].words}: {percent(share)} of the time"
         if self.row == "waiting":
-            shares = {name: percent(part) for name, part in self.numbers.items()}
-            said += f"; {WAITING[self.name].words.format(**shares)}{self._meanwhile}"
+            shares = {name: percent(number) for name, number in self.numbers.items()}
+            text += f"; {WAITING[self.name].words.format(**shares)}{self._meanwhile}"
         if self.row == "here":
             shares = {name: percent(self.numbers[name]) for name in ("computing", "waiting")}
-            said += ", computing {computing}, waiting {waiting}".format(**shares)
+            text += ", computing {computing}, waiting {waiting}".format(**shares)
         if self.row == "starting":
             parts = (f"{name} {took / 1e9:.1f} s" for name, took in account.starting.items())
-            said += f" ({', '.join(parts)})" if account.starting else ""
-            said += (
+            text += f" ({', '.join(parts)})" if account.starting else ""
+            text += (
                 f"; {account.pickled_bytes / 2**20:.0f} MiB are pickled for workers" if account.pickled_bytes else ""
             )
         if self.beside:
-            said += f"; about as much: {ROWS[self.beside].words}, {percent(account.share(self.beside))}"
-        return f"{said}; without it at most {times(1 / (1 - share))} as fast" if share < 1 else said
+            text += f"; about as much: {ROWS[self.beside].words}, {percent(account.share(self.beside))}"
+        return f"{text}; without it at most {times(1 / (1 - share))} as fast" if share < 1 else text
 
 
 def name(loader: Loader, pace: Pacing, account: Account, cores: float) -> Cause:
@@ -166,4 +166,4 @@ def _reason(loader: Loader, numbers: Mapping[str, float], waited: Mapping[str, f
         **{name: share > SETTLED for name, share in waited.items() if name in WAITING},
         "unsettled": True,
     }
-    return next(reason for reason, found in holds.items() if found)
+    return next(reason for reason, applies in holds.items() if applies)

@@ -51,9 +51,9 @@ class Tail:
             pid = int(path.stem.split("-")[0])
             rows = np.column_stack([rows, np.full(len(rows), pid)])
             self.recent = np.concatenate([self.recent, rows])
-            own = rows[np.isin(rows[:, 0], (records.BATCH, records.TAKEN)) & (rows[:, 3] >= 0)]
-            if len(own):
-                self.workers[pid] = own[-1].tolist()
+            batches = rows[np.isin(rows[:, 0], (records.BATCH, records.TAKEN)) & (rows[:, 3] >= 0)]
+            if len(batches):
+                self.workers[pid] = batches[-1].tolist()
         self.recent = self.recent[self.recent[:, 2] >= time.perf_counter_ns() - WINDOW_NS]
         self.workers = {pid: row for pid, row in self.workers.items() if Path(f"/proc/{pid}").exists()}
 
@@ -75,13 +75,13 @@ class Footer:
             text = "\x1bD" * most + f"\x1b[{most}A\x1b7\x1b[1;{height - most}r\x1b8"
             self._lines, self._height = most, height
         lines = [*lines, *[""] * most][:most]
-        rows = (f"\x1b[{height - most + place};1H\x1b[2K{line}" for place, line in enumerate(lines, start=1))
+        rows = (f"\x1b[{height - most + index};1H\x1b[2K{line}" for index, line in enumerate(lines, start=1))
         self._write(f"{text}\x1b7{''.join(rows)}\x1b8")
 
     def close(self) -> None:
         """Give the lines back."""
         if self._lines:
-            rows = (f"\x1b[{self._height - place};1H\x1b[2K" for place in range(self._lines))
+            rows = (f"\x1b[{self._height - index};1H\x1b[2K" for index in range(self._lines))
             self._write(f"\x1b7\x1b[r{''.join(rows)}\x1b8")
 
     def _write(self, text: str) -> None:
@@ -167,11 +167,11 @@ def _workers(tail: Tail) -> Table:
     for pid in order[:MOST_WORKERS]:
         last = tail.workers[pid]
         rows = tail.recent[tail.recent[:, _PID] == pid]
-        own = rows[rows[:, 0] == records.BATCH]
-        span = now - min([last[2], *own[:, 1].tolist()])
-        took = int((own[:, 2] - own[:, 1]).sum()) + (now - last[2] if last[0] == records.TAKEN else 0)
-        shares = (percent(part / span) for part in (took, int(own[:, 7].sum())))
-        table.add_row(str(last[3]), _state(last, now), *shares, number(1e9 * len(own) / span))
+        batches = rows[rows[:, 0] == records.BATCH]
+        span = now - min([last[2], *batches[:, 1].tolist()])
+        took = int((batches[:, 2] - batches[:, 1]).sum()) + (now - last[2] if last[0] == records.TAKEN else 0)
+        shares = (percent(spent / span) for spent in (took, int(batches[:, 7].sum())))
+        table.add_row(str(last[3]), _state(last, now), *shares, number(1e9 * len(batches) / span))
     if len(order) > MOST_WORKERS:
         table.add_row("", f"and {plural(len(order) - MOST_WORKERS, 'worker')} more")
     return table

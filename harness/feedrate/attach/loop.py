@@ -46,7 +46,7 @@ def pacing(loader: Loader) -> Pacing | None:
 
     def over(values: pd.Series[float], by: pd.Series[float], kind: Kind = "share") -> Estimate:
         ratio = float(values.sum() / by.sum())
-        sums = [(values.iloc[part].sum(), by.iloc[part].sum()) for part in parts]
+        sums = [(values.iloc[stretch].sum(), by.iloc[stretch].sum()) for stretch in parts]
         of_parts = np.array([value / base for value, base in sums if base])
         half = float(half_width(of_parts.std(ddof=1), len(of_parts))) if len(of_parts) >= LEAST_STRETCHES else np.nan
         low, high = np.clip([ratio - half, ratio + half], 0.0, 1.0 if kind == "share" else None)
@@ -117,11 +117,11 @@ def stretches(steps: pd.DataFrame, num_workers: int) -> list[npt.NDArray[np.intp
     count = min(MOST_STRETCHES, len(walls) // turn // 2)
 
     def cut(count: int) -> list[npt.NDArray[np.intp]]:
-        ends = [turn * part[-1] + turn for part in np.array_split(np.arange(len(walls) // turn), count)]
+        ends = [turn * stretch[-1] + turn for stretch in np.array_split(np.arange(len(walls) // turn), count)]
         return np.split(places, ends[:-1])
 
     while count > LEAST_STRETCHES:
-        means = np.array([walls[part].mean() for part in cut(count)])
+        means = np.array([walls[stretch].mean() for stretch in cut(count)])
         left = means - means.mean()
         if not left.any() or (left[1:] @ left[:-1]) / (left @ left) < 2 / np.sqrt(count):
             break
@@ -175,8 +175,8 @@ def exposed(loaders: Sequence[Loader]) -> float:
         return float("nan")
     steps = [whole_steps(loader) for loader in loaders]
     count = min(map(len, steps))
-    waits = np.array([part["wait_ns"].to_numpy()[:count] for part in steps])
-    walls = np.array([part["wall_ns"].to_numpy()[:count] for part in steps])
+    waits = np.array([rank["wait_ns"].to_numpy()[:count] for rank in steps])
+    walls = np.array([rank["wall_ns"].to_numpy()[:count] for rank in steps])
     return float(waits.max(axis=0).sum() / max(1, walls.sum(axis=1).max()))
 
 
@@ -185,10 +185,10 @@ def alone(loader: Loader, processes: Sequence[Process]) -> dict[str, Records]:
 
     Empty where the hook was not asked for it. What was prefetched before the loader ran by itself is left out.
     """
-    process = next(each for each in processes if each.pid == loader.pid and each.of(NEXT).size)
+    process = next(candidate for candidate in processes if candidate.pid == loader.pid and candidate.of(NEXT).size)
     stock = drained_after(*_workers_and_stock(loader))
-    found = {"compute": process.of(REUSED)[LEAST_WARM_UP:, 1], "load": process.of(DRAINED)[stock:, 2]}
-    return {mode: times for mode, times in found.items() if len(times) > 2}
+    by_kind = {"compute": process.of(REUSED)[LEAST_WARM_UP:, 1], "load": process.of(DRAINED)[stock:, 2]}
+    return {mode: times for mode, times in by_kind.items() if len(times) > 2}
 
 
 def rate(times: Records) -> float:

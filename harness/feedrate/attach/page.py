@@ -42,8 +42,8 @@ def write(seen: Report, processes: Sequence[Process], stacks: Sequence[Stack], p
 
 
 def _data(seen: Report, processes: Sequence[Process], stacks: Sequence[Stack]) -> dict[str, Any]:
-    said = list(report.text(seen))
-    by_about = dict(said)
+    lines = list(report.text(seen))
+    by_about = dict(lines)
     process = next((one for one in processes if seen.loader and one.pid == seen.loader.pid and len(one.records)), None)
     flames: Mapping[str, Sequence[Stack]] = {}
     if process and seen.account:
@@ -55,7 +55,7 @@ def _data(seen: Report, processes: Sequence[Process], stacks: Sequence[Stack]) -
         "seconds": seen.account.wall_ns / 1e9 if seen.account else 0,
         "rows": list(_rows(seen, flames)),
         "around": list(_around(seen.loader, processes)) if seen.loader and seen.pacing else [],
-        "said": [(about, line) for about, line in said if about and about != "time"],
+        "said": [(about, line) for about, line in lines if about and about != "time"],
     }
 
 
@@ -87,8 +87,8 @@ def _flame(stacks: Sequence[Stack]) -> dict[str, Any]:
             box["count"] += stack.count
 
     def listed(box: dict[str, Any]) -> dict[str, Any]:
-        parts = sorted(box["parts"].values(), key=lambda part: -part["count"])
-        return box | {"parts": [listed(part) for part in parts]}
+        parts = sorted(box["parts"].values(), key=lambda child: -child["count"])
+        return box | {"parts": [listed(child) for child in parts]}
 
     return listed(root)
 
@@ -101,9 +101,9 @@ def _around(loader: Loader, processes: Sequence[Process]) -> Iterator[dict[str, 
     shown = [event for event in events if event["ph"] == "X"]
     names = {event["pid"]: event["args"]["name"] for event in events if event["ph"] == "M"}
     for name, of in (("A typical step", 0.5), ("A slow step", _SLOW)):
-        place = int(np.abs(walls - np.quantile(walls, of)).argmin())
-        part = steps.iloc[max(0, place - _AROUND) : place + _AROUND + 1]
-        begun, ended = (int(part["begun_ns"].min()) - first) / 1e3, (int(part["ended_ns"].max()) - first) / 1e3
+        middle = int(np.abs(walls - np.quantile(walls, of)).argmin())
+        stretch = steps.iloc[max(0, middle - _AROUND) : middle + _AROUND + 1]
+        begun, ended = (int(stretch["begun_ns"].min()) - first) / 1e3, (int(stretch["ended_ns"].max()) - first) / 1e3
         lanes: dict[tuple[str, str], list[tuple[str, str, float, float]]] = {}
         for event in shown:
             if event["ts"] < ended and event["ts"] + event["dur"] > begun:

@@ -154,13 +154,13 @@ def predict(loader: Loader, pace: Pacing, cores: float) -> Predictions | None:
     # Iterators are made anew each epoch: that costs what it costs now, where there are workers.
     overhead = float(steps.loc[steps["first"], "wait_ns"].sum()) / len(steps) if workers else 0.0
     present = _rate(simulate(model, workers, prefetch), overhead)
-    own = pace.steps_per_s.value
+    pace_now = pace.steps_per_s.value
     here = ranged(present, known(), workers, pace.stretches)
-    if here is None or abs(math.log(own / present)) > math.log(here.high / here.low) / 2:
+    if here is None or abs(math.log(pace_now / present)) > math.log(here.high / here.low) / 2:
         return None
     others = []
     for other in _candidates(workers, cores, model):
-        rate = own * _rate(simulate(model, other, prefetch), overhead if other else 0.0) / present
+        rate = pace_now * _rate(simulate(model, other, prefetch), overhead if other else 0.0) / present
         if predicted := ranged(rate, known(), workers, pace.stretches):
             others.append(Prediction(other, prefetch if other else None, rate, predicted))
     return Predictions(workers, present, tuple(others))

@@ -166,12 +166,12 @@ def read(path: Path) -> list[Stack]:
     for text in path.read_text(errors="replace").splitlines():
         body, _, count = text.rpartition(" ")
         frames, process, thread, main = [], None, "", False
-        for part in body.split(";"):
-            if match := re.match(r"process (\d+):", part):
+        for word in body.split(";"):
+            if match := re.match(r"process (\d+):", word):
                 process = int(match[1])
-            elif match := re.match(r"thread \((\w+)\)(: MainThread)?", part):
+            elif match := re.match(r"thread \((\w+)\)(: MainThread)?", word):
                 thread, main = match[1], bool(match[2])
-            elif match := _FRAME.match(part):
+            elif match := _FRAME.match(word):
                 frames.append(Frame(match["name"], match["file"], int(match["line"] or 0)))
         if count.isdigit() and frames:
             stacks.append(Stack(process, thread, main, tuple(frames), int(count)))
@@ -207,9 +207,9 @@ def hottest(stacks: Sequence[Stack], most: int = 5) -> list[HotLine]:
     """
     lines: Counter[Frame] = Counter()
     for stack in stacks:
-        own = [frame for frame in stack.frames if not of_library(frame.file)]
+        of_user = [frame for frame in stack.frames if not of_library(frame.file)]
         theirs = [frame for frame in stack.frames if not HOOK.search(frame.file)]
-        lines[(own[-1:] or theirs[:1] or stack.frames[:1])[0]] += stack.count
+        lines[(of_user[-1:] or theirs[:1] or stack.frames[:1])[0]] += stack.count
     total = lines.total()
     return [
         HotLine(frame.file, frame.line, frame.name, linecache.getline(frame.file, frame.line).strip(), count / total)

@@ -103,11 +103,11 @@ def read(folder: Path) -> list[Process]:
 
 
 def _read(folder: Path, names: str) -> list[Process]:
-    found = []
+    processes = []
     for name in {path.stem for path in folder.glob(names) if path.suffix in (".jsonl", ".records")}:
         pid, began = map(int, name.split("-"))
-        found.append(Process(pid, began, read_from(folder / f"{name}.records"), _lines(folder / f"{name}.jsonl")))
-    return sorted(found, key=lambda process: process.began_ns)
+        processes.append(Process(pid, began, read_from(folder / f"{name}.records"), _lines(folder / f"{name}.jsonl")))
+    return sorted(processes, key=lambda process: process.began_ns)
 
 
 def _lines(path: Path) -> tuple[Mapping[str, Any], ...]:
@@ -125,7 +125,7 @@ def read_from(path: Path, first: int = 0) -> Records:
     except (OSError, ValueError):  # not there, or nothing in it
         return np.empty((0, _WIDTH), np.int64)
     rows = data[: len(data) // _BYTES * _BYTES].view(np.int64).reshape(-1, _WIDTH)
-    written = bisect.bisect_left(range(len(rows)), True, lo=min(first, len(rows)), key=lambda place: not rows[place, 0])
+    written = bisect.bisect_left(range(len(rows)), True, lo=min(first, len(rows)), key=lambda index: not rows[index, 0])
     return np.array(rows[first:written])
 
 
@@ -150,34 +150,34 @@ def passes(process: Process, iterators: Sequence[int]) -> list[Pass]:
     rows = np.concatenate([of_iterators(process, kind, iterators) for kind in (NEXT, END)])
     rows = rows[np.argsort(rows[:, 1], kind="stable")]
     updates = np.where(rows[:, 0] == END, rows[:, 6], rows[:, 8] // 2)
-    found: list[Pass] = []
+    ordered: list[Pass] = []
     for number in np.unique(rows[:, 3]):
         places = np.flatnonzero(rows[:, 3] == number)
         opens = np.flatnonzero((rows[places, 0] == NEXT) & (rows[places, 9] > 0))
-        for part in np.split(places, opens[1:]):
-            closed = np.flatnonzero(rows[part, 0] == END)
-            own = part[: closed[0] + 1] if len(closed) else part
-            last, following = own[-1], own[-1] + 1
+        for stretch in np.split(places, opens[1:]):
+            closed = np.flatnonzero(rows[stretch, 0] == END)
+            rows_of_pass = stretch[: closed[0] + 1] if len(closed) else stretch
+            last, following = rows_of_pass[-1], rows_of_pass[-1] + 1
             done = len(closed) or following == len(rows)
             ended = rows[last, 2] if done else rows[following, 9] or rows[following, 1]
-            after = updates[last] if len(own) > 1 or following == len(rows) else updates[following]
-            begun = rows[own[0], 9] or rows[own[0], 1]
-            count = len(own) - len(closed[:1])
-            found.append(Pass(int(number), int(begun), int(ended), int(after - updates[own[0]]), count))
-    return sorted(found, key=lambda one: one.begun_ns)
+            after = updates[last] if len(rows_of_pass) > 1 or following == len(rows) else updates[following]
+            begun = rows[rows_of_pass[0], 9] or rows[rows_of_pass[0], 1]
+            count = len(rows_of_pass) - len(closed[:1])
+            ordered.append(Pass(int(number), int(begun), int(ended), int(after - updates[rows_of_pass[0]]), count))
+    return sorted(ordered, key=lambda one: one.begun_ns)
 
 
 def loaders(processes: Sequence[Process]) -> list[Loader]:
     """List the loaders of a run: those that took most time first."""
-    found: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    lines_of: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     by_began = {process.began_ns: process for process in processes}
     for process in processes:
         every = [line for line in process.said if line["what"] == "iterator"]
         updating = {one.iterator for one in passes(process, [line["iterator"] for line in every]) if one.updates}
         for line in every:
             made = str(line["made"]), line.get("dataset"), line.get("num_workers"), line.get("batch_size")
-            found.setdefault((process.began_ns, line["iterator"] in updating, *made), []).append(line)
-    made_of = [_loader(by_began[key[0]], lines, processes) for key, lines in found.items()]
+            lines_of.setdefault((process.began_ns, line["iterator"] in updating, *made), []).append(line)
+    made_of = [_loader(by_began[key[0]], lines, processes) for key, lines in lines_of.items()]
     return sorted(made_of, key=lambda loader: -loader.took_ns)
 
 
@@ -185,7 +185,12 @@ def loader_of(folder: Path, pid: int, iterators: Sequence[int]) -> Loader:
     """Read what was recorded of some iterators of a process that goes on, its own files and its workers' alone."""
     process = _read(folder, f"{pid}-*")[-1]
     lines = [line for line in process.said if line["what"] == "iterator" and line["iterator"] in iterators]
-    workers = [each for line in lines for worker in line["workers"] for each in _read(folder, f"{worker}-*")]
+    workers = [
+        worker_process
+        for line in lines
+        for worker in line["workers"]
+        for worker_process in _read(folder, f"{worker}-*")
+    ]
     return _loader(process, lines, [process, *workers])
 
 
@@ -230,17 +235,17 @@ def _steps(process: Process, iterators: Sequence[int]) -> pd.DataFrame:
     steps = steps.sort_values("begun_ns", ignore_index=True)
     taken = process.of(NEXT)
     taken = taken[np.argsort(taken[:, 2])]
-    own = np.isin(taken[:, 3], iterators)
-    steps.loc[_interrupted(steps, taken[~own, 1]), "ended_ns"] = 0
+    of_loader = np.isin(taken[:, 3], iterators)
+    steps.loc[_interrupted(steps, taken[~of_loader, 1]), "ended_ns"] = 0
     backward, optimizer = process.of(BACKWARD), process.of(OPTIMIZER)
-    place = np.searchsorted(taken[:, 2], backward[:, 1])  # gradients are of the batch that came last
-    backward = backward[np.append(False, own)[place]]
+    index = np.searchsorted(taken[:, 2], backward[:, 1])  # gradients are of the batch that came last
+    backward = backward[np.append(False, of_loader)[index]]
     steps["backward_ns"] = _within(steps, backward[:, 1], backward[:, 2] - backward[:, 1])
     update = optimizer[:, 2] - optimizer[:, 1] - gradients(optimizer, backward)
     steps["optimizer_ns"] = _within(steps, optimizer[:, 1], update)
     before = backward[:, 1]
-    place = np.searchsorted(before, steps["got_ns"])
-    first = np.where(place < len(before), before[np.minimum(place, len(before) - 1)] if len(before) else 0, 0)
+    index = np.searchsorted(before, steps["got_ns"])
+    first = np.where(index < len(before), before[np.minimum(index, len(before) - 1)] if len(before) else 0, 0)
     steps["forward_ns"] = np.where((first > 0) & (first < steps["ended_ns"]), first - steps["got_ns"], 0)
     phases = ["forward_ns", "backward_ns", "optimizer_ns"]
     steps[phases] = steps[phases].where(steps["detailed"])
@@ -259,9 +264,9 @@ def _interrupted(steps: pd.DataFrame, foreign: Records) -> npt.NDArray[np.bool_]
 def _within(steps: pd.DataFrame, begun: Records, took: Records) -> Records:
     """Sum of durations by the step in which they began."""
     sums = np.zeros(len(steps), np.int64)
-    place = np.searchsorted(steps["got_ns"], begun, side="right") - 1
-    inside = (place >= 0) & (begun < steps["ended_ns"].to_numpy()[place]) if len(steps) else np.zeros(len(begun), bool)
-    np.add.at(sums, place[inside], took[inside])
+    index = np.searchsorted(steps["got_ns"], begun, side="right") - 1
+    inside = (index >= 0) & (begun < steps["ended_ns"].to_numpy()[index]) if len(steps) else np.zeros(len(begun), bool)
+    np.add.at(sums, index[inside], took[inside])
     return sums
 
 
@@ -281,8 +286,10 @@ def _batches(process: Process, line: Mapping[str, Any], processes: Sequence[Proc
     rows = process.of(BATCH)
     rows = rows[rows[:, 9] == line["iterator"]]
     for pid in line["workers"]:
-        own = [each for each in processes if each.pid == pid and each.began_ns >= line["begun_ns"]]
-        rows = np.concatenate([rows, *(each.of(BATCH) for each in own[:1])])
+        workers = [
+            candidate for candidate in processes if candidate.pid == pid and candidate.began_ns >= line["begun_ns"]
+        ]
+        rows = np.concatenate([rows, *(candidate.of(BATCH) for candidate in workers[:1])])
     names = ("begun_ns", "ended_ns", "worker", "batch", "samples", "collate_ns", "cpu_ns", "queued_ns")
     table = pd.DataFrame(rows[:, 1:9], columns=names)
     return table.assign(iterator=line["iterator"], process_cpu_ns=rows[:, 10])

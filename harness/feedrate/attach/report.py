@@ -70,12 +70,12 @@ def make(
         outside: what was seen of its processes from outside.
         ended_ns: when it ended, on the monotonic clock.
     """
-    found = loaders(processes)
-    loader, paced = _training(found)
+    measured = loaders(processes)
+    loader, paced = _training(measured)
     if loader is None:
         return ended
     process = next(one for one in processes if one.pid == loader.pid and one.of(NEXT).size)
-    alone = len({one.pid for one in found}) == 1
+    alone = len({one.pid for one in measured}) == 1
     accounted = account(process, ended_ns if alone else 0)
     pace = paced.get(loader.settings["rank"], (loader, None))[1]
     allowed = [line["cores"] for line in process.said if line["what"] == "process"]
@@ -101,14 +101,14 @@ def make(
     )
 
 
-def _training(found: Sequence[Loader]) -> tuple[Loader | None, dict[int, tuple[Loader, Pacing | None]]]:
+def _training(measured: Sequence[Loader]) -> tuple[Loader | None, dict[int, tuple[Loader, Pacing | None]]]:
     """The loader to speak of, the one that is waited for most of several; and by rank those that are like it."""
-    first = next((one for one in found if one.trains), found[0] if found else None)
+    first = next((one for one in measured if one.trains), measured[0] if measured else None)
     if first is None:
         return None, {}
-    zipped = [one for one in found if one is first or one.taken_in_turns(first)]
+    zipped = [one for one in measured if one is first or one.taken_in_turns(first)]
     first = max(zipped, key=lambda one: one.waited_ns)
-    alike = [one for one in found if one.trains == first.trains and one.settings["made"] == first.settings["made"]]
+    alike = [one for one in measured if one.trains == first.trains and one.settings["made"] == first.settings["made"]]
     by_rank = {one.settings["rank"]: one for one in reversed(alike)}
     paced = {rank: (one, loop.pacing(one)) for rank, one in sorted(by_rank.items())}
     waits = {rank: pace.wait_share.value for rank, (_, pace) in paced.items() if pace}
@@ -121,20 +121,22 @@ USED = {"main_cpu_pct": "training process", "workers_cpu_pct": "workers", "cpu_u
 
 def usage(samples: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Mean of what the probes saw of processor and GPU, by column of telemetry; without what they cannot see."""
-    found = {
+    means = {
         name: [s[name] for s in samples if s.get(name) is not None] for name in (*USED, "gpu_util_pct", "gpu_mem_bytes")
     }
-    return {name: fmean(values) for name, values in found.items() if values}
+    return {name: fmean(values) for name, values in means.items() if values}
 
 
 def usage_line(means: Mapping[str, float]) -> str:
     """Say what the machine was used."""
-    said = ["CPU: " + ", ".join(f"{words} {per_cent(means[name], 0)}" for name, words in USED.items() if name in means)]
+    texts = [
+        "CPU: " + ", ".join(f"{words} {per_cent(means[name], 0)}" for name, words in USED.items() if name in means)
+    ]
     if "gpu_util_pct" in means:
-        said.append(f"GPU: {per_cent(means['gpu_util_pct'], 0)}")
+        texts.append(f"GPU: {per_cent(means['gpu_util_pct'], 0)}")
     if "gpu_mem_bytes" in means:
-        said.append(f"{means['gpu_mem_bytes'] / 2**30:.1f} GiB of its memory")
-    return "; ".join(said)
+        texts.append(f"{means['gpu_mem_bytes'] / 2**30:.1f} GiB of its memory")
+    return "; ".join(texts)
 
 
 ALONE = {"compute": "the step", "load": "the loader"}
@@ -191,7 +193,7 @@ def _paces(report: Report, loader: Loader, pace: Pacing) -> Iterator[tuple[str, 
         speed += f"; the device has nothing to do {pace.starved_share.text()} of the time"
     yield "pace", speed
     if len(report.ranks) > 1:
-        waiting = [each.wait_share.value for _, each in report.ranks]
+        waiting = [pacing.wait_share.value for _, pacing in report.ranks]
         spread = f"each waits for data {percent(min(waiting))} to {percent(max(waiting))} of the time"
         one = f"in {percent(report.exposed_share)} one of them does; the table is of rank {loader.settings['rank']}"
         yield "ranks", f"{len(report.ranks)} processes; {spread}, {one}"
@@ -210,10 +212,10 @@ def row_lines(shares: Mapping[str, float], lines: Mapping[str, Sequence[HotLine]
     order = sorted(shares, key=lambda name: -shares[name])
     shown = [name for name in order if shares[name] >= SMALLEST][:MOST_ROWS]
     for name in shown:
-        said = f"{percent(shares[name]):>6}  {ROWS[name].words}"
+        text = f"{percent(shares[name]):>6}  {ROWS[name].words}"
         hot = next((line for line in lines.get(name, ()) if line.share >= SMALLEST), None)
         where = f"{percent(hot.share)} of it  {short(hot.file)}:{hot.line}  {hot.code}" if hot else ""
-        yield f"{said:<46}{where}".rstrip()
+        yield f"{text:<46}{where}".rstrip()
     if (left := 1 - sum(shares[name] for name in shown)) >= LEAST:
         yield f"{percent(left):>6}  all else"
 
@@ -223,18 +225,23 @@ def _recommended(report: Report) -> Prediction | None:
     modelled = report.cause and report.cause.row in MODELLED
     if not (modelled and report.pacing and report.predictions):
         return None
-    others = {each.num_workers: each for each in report.predictions.others}
-    paces = {workers: each.steps_per_s for workers, each in others.items()}
+    others = {prediction.num_workers: prediction for prediction in report.predictions.others}
+    paces = {workers: prediction.steps_per_s for workers, prediction in others.items()}
     best = predictions.recommended(report.pacing.steps_per_s.value, paces)
     return None if best is None else others[best]
 
 
 def _predicted(predictions: Predictions, pace: Pacing, best: Prediction | None) -> str:
     """What the numbers of workers around the best, or around the present one, would give."""
-    others = sorted(predictions.others, key=lambda each: each.num_workers)
+    others = sorted(predictions.others, key=lambda prediction: prediction.num_workers)
     middle = best.num_workers if best else predictions.num_workers
-    below, rest = ([each for each in others if (each.num_workers < middle) is less] for less in (True, False))
-    parts = [f"num_workers={each.num_workers} {each.steps_per_s.text()}" for each in (*below[-1:], *rest[:2])]
+    below, rest = (
+        [prediction for prediction in others if (prediction.num_workers < middle) is less] for less in (True, False)
+    )
+    parts = [
+        f"num_workers={prediction.num_workers} {prediction.steps_per_s.text()}"
+        for prediction in (*below[-1:], *rest[:2])
+    ]
     ran, present = number(pace.steps_per_s.value), number(predictions.present)
     basis = f"the present setting ran at {ran}, and the model gives {present}"
     return f"{', '.join(parts)} steps/s; 9 in 10 predictions for planted scripts lie in such ranges; {basis}"
@@ -242,8 +249,8 @@ def _predicted(predictions: Predictions, pace: Pacing, best: Prediction | None) 
 
 def _settings(loader: Loader) -> str:
     names = ("batch_size", "num_workers", "prefetch_factor", "pin_memory", "persistent_workers", "start_method")
-    known = ((name, loader.settings.get(name)) for name in names)
-    return " ".join(f"{name}={value}" for name, value in known if value is not None) or str(
+    pairs = ((name, loader.settings.get(name)) for name in names)
+    return " ".join(f"{name}={value}" for name, value in pairs if value is not None) or str(
         loader.settings.get("dataset")
     )
 
@@ -256,8 +263,8 @@ def _made(loader: Loader) -> str:
 def place(callers: Sequence[Sequence[Any]] | None) -> str:
     """Name the innermost of some callers that is the user's own code, else the innermost, as file:line."""
     places = callers or [["?", 0, ""]]
-    own = [each for each in places if not profiler.of_library(each[0])]
-    file, line, _ = (own or places)[0]
+    of_script = [caller for caller in places if not profiler.of_library(caller[0])]
+    file, line, _ = (of_script or places)[0]
     return f"{short(file)}:{line}"
 
 
@@ -274,8 +281,8 @@ def as_object(report: Report) -> dict[str, Any]:
     def kept(value: Any) -> Any:
         """What is told of a loader, an account (whose passes may be many) and an estimate."""
         if isinstance(value, Loader):
-            told = {key: part for key, part in value.settings.items() if key not in ("what", "t_ns")}
-            return told | {"steps": len(value.steps)}
+            settings = {key: setting for key, setting in value.settings.items() if key not in ("what", "t_ns")}
+            return settings | {"steps": len(value.steps)}
         if isinstance(value, Account):
             return {name: getattr(value, name) for name in ("wall_ns", "rows", "steps", "starting")}
         return value.row(("value", "lo", "hi", "n")) if isinstance(value, Estimate) else value
@@ -285,9 +292,9 @@ def as_object(report: Report) -> dict[str, Any]:
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
         if isinstance(value, Mapping):
-            return {key: plain(part) for key, part in value.items()}
+            return {key: plain(item) for key, item in value.items()}
         if isinstance(value, (list, tuple)):
-            return [plain(part) for part in value]
+            return [plain(item) for item in value]
         return None if isinstance(value, float) and math.isnan(value) else value
 
     return {**plain(report), "said": list(text(report))}

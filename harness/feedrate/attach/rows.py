@@ -85,13 +85,13 @@ def save(ended: Ended, results: Path, name: str) -> runs.StoredRun | None:
 
 
 def save_search(
-    session: Session, found: Result, results: Path, name: str, budget_s: float, report: Mapping[str, Any]
+    session: Session, result: Result, results: Path, name: str, budget_s: float, report: Mapping[str, Any]
 ) -> runs.StoredRun:
     """Write the run of a search: every trial, and what they showed.
 
     Args:
         session: the search, which has ended or was interrupted.
-        found: what it found.
+        result: what it found.
         results: where runs are written.
         name: what the script is called in records.
         budget_s: what the search might take, in seconds.
@@ -112,7 +112,7 @@ def save_search(
     def identify(setting: Setting) -> str:
         return cell_id(_search_cell(rows, tuning, setting))
 
-    reason, counted = "target" if found.outcome.settled else "budget", found.entry
+    reason, counted = "target" if result.outcome.settled else "budget", result.entry
     return _write(
         rows,
         results,
@@ -125,12 +125,14 @@ def save_search(
         seed=tuning.seed,
         combinations=counted.settings,
         cells=len({trial["cell_id"] for trial in rows.trials}),
-        excluded=tuple(Counted(count=count, reason=reason) for reason, count in found.excluded.items()),
+        excluded=tuple(Counted(count=count, reason=reason) for reason, count in result.excluded.items()),
         blocks=len(positions),
         stop_reason="interrupted" if tuning.ended == "interrupted" else reason,
-        control=identify(found.present),
+        control=identify(result.present),
         tuned=(
-            manifest_entry(found.search, identify, settings=counted.settings, trials=counted.trials, gain=counted.gain),
+            manifest_entry(
+                result.search, identify, settings=counted.settings, trials=counted.trials, gain=counted.gain
+            ),
         ),
     )
 
@@ -144,12 +146,12 @@ def _search_cell(rows: Rows, tuning: Tuning, setting: Setting) -> Cell:
 
 def _add_tried(rows: Rows, tried: Trial, cell: Cell, position: int) -> None:
     """Add a trial of a search; one that failed is a row, too."""
-    place, window = {"block": tried.block, "position": position}, tried.window
+    where, window = {"block": tried.block, "position": position}, tried.window
     if window is not None and len(steps := with_phases(window.steps)):
-        rows.add_stretch(cell, steps, window.loader, **place)
+        rows.add_stretch(cell, steps, window.loader, **where)
         return
     error = {"outcome": "error", "error_kind": "LoaderFailed", "error_message": scrub(tried.error)}
-    rows.add(cell, tried.told.get("begun_ns") or tried.ended_ns, error | {"trial_wall_ns": 0}, **place)
+    rows.add(cell, tried.told.get("begun_ns") or tried.ended_ns, error | {"trial_wall_ns": 0}, **where)
 
 
 def _whole(ended: Ended, loader: Loader, name: str) -> Rows:
@@ -168,7 +170,7 @@ def _whole(ended: Ended, loader: Loader, name: str) -> Rows:
 
 
 def _write(
-    rows: Rows, results: Path, ended: Ended, report: Mapping[str, Any], took_s: float, **own: Any
+    rows: Rows, results: Path, ended: Ended, report: Mapping[str, Any], took_s: float, **fields: Any
 ) -> runs.StoredRun:
     """Write a run; its manifest holds ``own`` and what is alike of a script that was watched and one that was tuned."""
     manifest: dict[str, Any] = {
@@ -194,7 +196,7 @@ def _write(
     }
     return runs.write_run(
         runs.outbox(results) / rows.machine.machine_id / rows.run_id,
-        RunManifest(**manifest | own),
+        RunManifest(**manifest | fields),
         [{"trials": rows.trials, "steps": rows.steps, "telemetry": rows.telemetry()}],
         json.dumps(report, indent=1).encode() + b"\n",
     )
@@ -202,12 +204,12 @@ def _write(
 
 def script_cell(name: str, settings: Mapping[str, Any], batch_size: int, mode: str, device: str) -> Cell:
     """Give the axes of a script with a loader's settings, or of one of its stages alone."""
-    told = {axis: settings[axis] for axis in _SETTINGS if settings.get(axis) is not None}
+    given = {axis: settings[axis] for axis in _SETTINGS if settings.get(axis) is not None}
     if (ranks := settings["ranks"]) > 1:
-        told |= {"parallel": "ddp", "world_size": ranks}
-    own = {"workload": SCRIPT, "script": name, "mode": mode, "batch_size": batch_size}
-    cell = applicable({axis.name: axis.default for axis in AXES} | told | own, device)[0]
-    return {name: value for name, value in cell.items() if name != "non_blocking" or name in told}  # else not known
+        given |= {"parallel": "ddp", "world_size": ranks}
+    axes = {"workload": SCRIPT, "script": name, "mode": mode, "batch_size": batch_size}
+    cell = applicable({axis.name: axis.default for axis in AXES} | given | axes, device)[0]
+    return {name: value for name, value in cell.items() if name != "non_blocking" or name in given}  # else not known
 
 
 class Rows:
@@ -264,7 +266,7 @@ class Rows:
         self.trials.append(whole | {"flags": noise.flags(whole)})
         return self.trials[-1]
 
-    def _add_timed(self, cell: Cell, begun: int, ended: int, row: Mapping[str, Any], **place: int) -> str:
+    def _add_timed(self, cell: Cell, begun: int, ended: int, row: Mapping[str, Any], **where: int) -> str:
         """Add a trial that ended well, and what the probes saw meanwhile."""
         seen = {
             "samples_per_s": 1e9 * row["samples"] / row["wall_ns"],
@@ -272,51 +274,55 @@ class Rows:
             **self.watched.between(begun, ended),
             **(gpu.window(self.watched.samples, begun, ended) if self.device == "cuda" else {}),
         }
-        trial_id = str(self.add(cell, begun, {**seen, **row}, **place)["trial_id"])
+        trial_id = str(self.add(cell, begun, {**seen, **row}, **where)["trial_id"])
         self._windows.append((begun, ended, trial_id))
         return trial_id
 
-    def add_stretch(self, cell: Cell, part: pd.DataFrame, loader: Loader, **place: int) -> None:
+    def add_stretch(self, cell: Cell, stretch: pd.DataFrame, loader: Loader, **where: int) -> None:
         """Add a stretch of the loop, and its first steps.
 
         Args:
             cell: what ran.
-            part: its steps (``with_phases``).
+            stretch: its steps (``with_phases``).
             loader: where they come from.
-            place: ``block`` and ``position``, where it is no block of its own.
+            where: ``block`` and ``position``, where it is no block of its own.
         """
-        wall = int(part["wall_ns"].sum())
-        if not part["detailed"].all():  # a sum of some would not be that of all
-            part = part.assign(**dict.fromkeys(_WITHIN, np.nan), other_ns=part["wall_ns"] - part["fetch_ns"])
-        begun, ended = _begin(part), int(part["ended_ns"].iloc[-1])
+        wall = int(stretch["wall_ns"].sum())
+        if not stretch["detailed"].all():  # a sum of some would not be that of all
+            stretch = stretch.assign(
+                **dict.fromkeys(_WITHIN, np.nan), other_ns=stretch["wall_ns"] - stretch["fetch_ns"]
+            )
+        begun, ended = _begin(stretch), int(stretch["ended_ns"].iloc[-1])
         row = {
-            "steps": len(part),
-            "samples": int(part["samples"].fillna(cell["batch_size"]).sum()) * int(loader.settings["ranks"]),
+            "steps": len(stretch),
+            "samples": int(stretch["samples"].fillna(cell["batch_size"]).sum()) * int(loader.settings["ranks"]),
             "wall_ns": wall,
-            "epochs": int(part["first"].sum()),
-            "half_ratio": _half_ratio(part, loop.workers_of(loader)),
+            "epochs": int(stretch["first"].sum()),
+            "half_ratio": _half_ratio(stretch, loop.workers_of(loader)),
         }
         row |= {
-            f"host_{phase}_ns": int(part[f"{phase}_ns"].sum()) for phase in _TIMED if part[f"{phase}_ns"].notna().all()
+            f"host_{phase}_ns": int(stretch[f"{phase}_ns"].sum())
+            for phase in _TIMED
+            if stretch[f"{phase}_ns"].notna().all()
         }
-        if part["getitem_ns"].notna().all():
-            row |= {f"worker_{stage}_ns": int(part[f"{stage}_ns"].sum()) for stage in _STAGES}
+        if stretch["getitem_ns"].notna().all():
+            row |= {f"worker_{stage}_ns": int(stretch[f"{stage}_ns"].sum()) for stage in _STAGES}
         else:
-            part = part.assign(**dict.fromkeys((f"{stage}_ns" for stage in _STAGES), np.nan))
-        if part["cuda"].all():
-            row["device_idle_ns"] = int(part["starved_ns"].sum())
-        if place or not self.trials:
+            stretch = stretch.assign(**dict.fromkeys((f"{stage}_ns" for stage in _STAGES), np.nan))
+        if stretch["cuda"].all():
+            row["device_idle_ns"] = int(stretch["starved_ns"].sum())
+        if where or not self.trials:
             first = loader.steps.iloc[0]
             before = {
                 "startup_ns": int(first["got_ns"] - first["made_ns"]),
                 "warmup_ns": max(0, begun - int(first["got_ns"])),
             }
-            steps = int((loader.steps["begun_ns"] < part["begun_ns"].iloc[0]).sum())
+            steps = int((loader.steps["begun_ns"] < stretch["begun_ns"].iloc[0]).sum())
             row |= before | {"warmup_steps": steps, "trial_wall_ns": wall + sum(before.values())}
-        trial_id = self._add_timed(cell, begun, ended, row, **place)
-        self._add_steps(part.head(STEPS_KEPT), begun, trial_id)
+        trial_id = self._add_timed(cell, begun, ended, row, **where)
+        self._add_steps(stretch.head(STEPS_KEPT), begun, trial_id)
 
-    def _add_steps(self, part: pd.DataFrame, zero_ns: int, trial_id: str) -> None:
+    def _add_steps(self, stretch: pd.DataFrame, zero_ns: int, trial_id: str) -> None:
         names = {
             **{f"{phase}_ns": f"{phase}_ns" for phase in _TIMED},
             **({"device_idle_ns": "starved_ns"} if self.device == "cuda" else {}),
@@ -325,11 +331,11 @@ class Rows:
             "batches_ready": "lying",
             "worker": "worker",
         }
-        own = part.assign(
-            **{name: part[name].where(part[name] >= 0) for name in ("lying", "worker")},
-            **{name: part[name] - zero_ns for name in ("prepared_begun_ns", "prepared_ended_ns")},
+        table = stretch.assign(
+            **{name: stretch[name].where(stretch[name] >= 0) for name in ("lying", "worker")},
+            **{name: stretch[name] - zero_ns for name in ("prepared_begun_ns", "prepared_ended_ns")},
         )
-        frame = pd.DataFrame({name: own[column] for name, column in names.items()}).astype("Int64").astype(object)
+        frame = pd.DataFrame({name: table[column] for name, column in names.items()}).astype("Int64").astype(object)
         key = {"run_id": self.run_id, "trial_id": trial_id}
         rows = frame.where(frame.notna(), None).to_dict("records")
         self.steps += [
@@ -338,10 +344,10 @@ class Rows:
 
     def add_ceiling(self, cell: Cell, phase: str, times: Records) -> None:
         """Add what the step, or the loader, did alone: when each step or batch began."""
-        for part in np.array_split(np.arange(len(times) - 1), CEILING_BLOCKS):
-            begun, ended = int(times[part[0]]), int(times[part[-1] + 1])
+        for chunk in np.array_split(np.arange(len(times) - 1), CEILING_BLOCKS):
+            begun, ended = int(times[chunk[0]]), int(times[chunk[-1] + 1])
             wall = {"wall_ns": ended - begun, f"host_{phase}_ns": ended - begun}
-            row = {"steps": len(part), "samples": len(part) * int(str(cell["batch_size"])), **wall}
+            row = {"steps": len(chunk), "samples": len(chunk) * int(str(cell["batch_size"])), **wall}
             self._add_timed(cell, begun, ended, row)
 
     def telemetry(self) -> list[dict[str, Any]]:
@@ -350,31 +356,31 @@ class Rows:
         starts = [begun for begun, _, _ in windows]
         for sample in self.samples if windows else ():
             begun, ended, trial_id = windows[max(0, int(np.searchsorted(starts, sample["t_ns"], side="right")) - 1)]
-            own = {"t_ns": sample["t_ns"] - self.began_ns, "in_window": begun <= sample["t_ns"] <= ended}
-            rows.append({"run_id": self.run_id, "trial_id": trial_id, **sample, **own})
+            fields = {"t_ns": sample["t_ns"] - self.began_ns, "in_window": begun <= sample["t_ns"] <= ended}
+            rows.append({"run_id": self.run_id, "trial_id": trial_id, **sample, **fields})
         return rows
 
 
-def _begin(part: pd.DataFrame) -> int:
+def _begin(stretch: pd.DataFrame) -> int:
     """When the first of some steps began, the making of its iterator included."""
-    first = part.iloc[0]
+    first = stretch.iloc[0]
     return int(first["made_ns"] if first["first"] else first["begun_ns"])
 
 
 def with_phases(steps: pd.DataFrame) -> pd.DataFrame:
     """Steps with the phases that the tables have, which fill each step; what is no other phase is ``other_ns``."""
     prepared = steps["prepared_ended_ns"] - steps["prepared_begun_ns"]
-    found, left = steps.assign(fetch_ns=steps["wait_ns"], getitem_ns=prepared - steps["collate_ns"]), steps["wall_ns"]
+    phased, left = steps.assign(fetch_ns=steps["wait_ns"], getitem_ns=prepared - steps["collate_ns"]), steps["wall_ns"]
     # An optimizer that steps before the first gradient does so within ``forward``.
     for name in ("fetch_ns", *_WITHIN):
-        found[name] = np.minimum(found[name], left)
-        left = left - found[name].fillna(0)
-    return found.assign(other_ns=left)
+        phased[name] = np.minimum(phased[name], left)
+        left = left - phased[name].fillna(0)
+    return phased.assign(other_ns=left)
 
 
-def _half_ratio(part: pd.DataFrame, num_workers: int) -> float | None:
+def _half_ratio(stretch: pd.DataFrame, num_workers: int) -> float | None:
     """Throughput of the second half of some steps over that of the first; halves end on a multiple of the workers."""
     turn = max(1, num_workers)
-    middle = len(part) // 2 // turn * turn
-    first, second = part["wall_ns"].iloc[:middle], part["wall_ns"].iloc[middle:]
+    middle = len(stretch) // 2 // turn * turn
+    first, second = stretch["wall_ns"].iloc[:middle], stretch["wall_ns"].iloc[middle:]
     return float(first.mean() / second.mean()) if middle else None

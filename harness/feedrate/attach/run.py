@@ -66,14 +66,16 @@ class Watched:
 
     def between(self, begun: int, ended: int) -> dict[str, Any]:
         """What host and processes did in a stretch, as columns of trials; nothing where it was too short to be seen."""
-        known = [each for each in self.counters if each.main_cpu_ns is not None]
-        if len(known) < 2:
+        counters = [counter for counter in self.counters if counter.main_cpu_ns is not None]
+        if len(counters) < 2:
             return {}
-        times = np.array([each.machine.t_ns for each in known])
+        times = np.array([counter.machine.t_ns for counter in counters])
         first, last = (int(np.abs(times - moment).argmin()) for moment in (begun, ended))
         near = max(abs(int(times[first]) - begun), abs(int(times[last]) - ended)) <= NEAR * (ended - begun)
         held = [columns for moment, columns in self.memory if begun <= moment <= ended]
-        return (difference(known[first], known[last]) if near and first < last else {}) | (held[-1] if held else {})
+        return (difference(counters[first], counters[last]) if near and first < last else {}) | (
+            held[-1] if held else {}
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,13 +170,13 @@ def _reported(ended: Ended, profiler: Profiler) -> Ended:
     stacks, processes = profiler.close(), records.read(folder)
     profiler.problems.extend(_notes(folder, processes))
     ended_ns = ended.watched.began_ns + round(ended.report.took_s * 1e9)
-    found = report.make(ended.report, processes, stacks, _outside(ended.watched), ended_ns)
-    alone = loop.alone(found.loader, processes) if found.loader else {}
-    return replace(ended, report=found, versions=_versions(processes), alone=alone, processes=processes, stacks=stacks)
+    made = report.make(ended.report, processes, stacks, _outside(ended.watched), ended_ns)
+    alone = loop.alone(made.loader, processes) if made.loader else {}
+    return replace(ended, report=made, versions=_versions(processes), alone=alone, processes=processes, stacks=stacks)
 
 
 def _outside(watched: Watched) -> Outside:
-    read = ((each.machine.t_ns, each.counts.get("read_bytes")) for each in watched.counters)
+    read = ((counter.machine.t_ns, counter.counts.get("read_bytes")) for counter in watched.counters)
     size = shutil.disk_usage(procfs.SHM).total if Path(procfs.SHM).is_dir() else 0
     return Outside(
         identity.cpu_quota() or len(identity.usable_cores()),
@@ -281,8 +283,8 @@ def _notes(folder: Path, processes: Sequence[records.Process]) -> Iterator[str]:
 
 def _versions(processes: Sequence[records.Process]) -> dict[str, str]:
     """What the first process that made an iterator had imported."""
-    said = (line for process in processes for line in process.said if line["what"] == "versions")
-    return {name: text for name, text in next(said, {}).items() if isinstance(text, str) and name != "what"} or {
+    lines = (line for process in processes for line in process.said if line["what"] == "versions")
+    return {name: text for name, text in next(lines, {}).items() if isinstance(text, str) and name != "what"} or {
         "python": platform.python_version()
     }
 

@@ -157,18 +157,18 @@ def settings(present: Setting, asked: Asked, machine: Machine, *, cuda: bool) ->
     prefetch = sorted({*PREFETCH, present.prefetch_factor or 2})
     lives = (False, True) if machine.epoch_steps else (present.persistent_workers,)
     methods = asked.start_methods or (present.start_method,)
-    found = {present}
+    chosen = {present}
     pins = (False, True) if cuda else (present.pin_memory,)
     blocking = (present.non_blocking,) if present.non_blocking is None else (False, True)
     for size, pin, copies, count in product(asked.batch_sizes or (present.batch_size,), pins, blocking, workers):
         if copies and not pin:  # what is not pinned is copied before the call returns
             continue
         if not count:
-            found.add(Setting(0, pin_memory=pin, batch_size=size, non_blocking=copies))
+            chosen.add(Setting(0, pin_memory=pin, batch_size=size, non_blocking=copies))
             continue
         for stock, lasting, method in product(prefetch, lives, methods):
-            found.add(Setting(count, stock, lasting, pin, method, size, copies))
-    return sorted(found, key=cost)
+            chosen.add(Setting(count, stock, lasting, pin, method, size, copies))
+    return sorted(chosen, key=cost)
 
 
 def cost(setting: Setting) -> tuple[Any, ...]:

@@ -113,9 +113,9 @@ def _write_pictures(ended: Ended, console: Console, notes: list[str], as_trace: 
             show([("page", as_html)], console)
 
 
-def _write_json(told: Mapping[str, Any], where: str) -> None:
+def _write_json(document: Mapping[str, Any], where: str) -> None:
     """Write what was said to a file, or to stdout where that is a dash."""
-    text = json.dumps(told, indent=1) + "\n"
+    text = json.dumps(document, indent=1) + "\n"
     with open(sys.stdout.fileno() if where == "-" else where, "w", closefd=where != "-") as file:
         file.write(text)
 
@@ -167,18 +167,18 @@ def tune(
     with runs.machine_lock(results, machine_id):
         remote.hand_in_left(results, machine_id)
         session = tune_script(command, tuning, budget_s=budget_s, any_loader=bool(function))
-        found = tune_report.result(session)
-        said = list(tune_report.text(session, found, called))
-        show(said, console)
-        told = tune_report.as_object(session, found)
+        result = tune_report.result(session)
+        lines = list(tune_report.text(session, result, called))
+        show(lines, console)
+        document = tune_report.as_object(session, result)
         if as_json:
-            _write_json(told, as_json)
-        if found:
-            stored = rows.save_search(session, found, results, name, budget_s, told | {"said": said})
+            _write_json(document, as_json)
+        if result:
+            stored = rows.save_search(session, result, results, name, budget_s, document | {"said": lines})
             show([("record", f"{remote.hand_in(stored.folder, results)}: make site shows it")], console)
     if tuning.ended == "interrupted":
         raise typer.Exit(130)
-    if found is None:
+    if result is None:
         raise typer.Exit(session.ended.returncode or 1)
 
 
@@ -188,10 +188,10 @@ def _function(command: Sequence[str]) -> tuple[str, ...]:
     Raises:
         InputError: there is no such file.
     """
-    found = re.fullmatch(r"(.+\.py):(\w+)", command[0]) if len(command) == 1 else None
-    if found and not Path(found[1]).is_file():
-        raise InputError(f"tune: {found[1]}: no such file; expected FILE.py:FUNCTION")
-    return found.groups() if found else ()
+    match = re.fullmatch(r"(.+\.py):(\w+)", command[0]) if len(command) == 1 else None
+    if match and not Path(match[1]).is_file():
+        raise InputError(f"tune: {match[1]}: no such file; expected FILE.py:FUNCTION")
+    return match.groups() if match else ()
 
 
 def top(pid: int, seconds: float, console: Console) -> None:
@@ -209,8 +209,8 @@ def top(pid: int, seconds: float, console: Console) -> None:
 def script_name(command: Sequence[str]) -> str:
     """What a script is called in records: its file, or the module or program that is run."""
     after = [word for before, word in pairwise(command) if before == "-m"]
-    found = next((word for word in command if word.endswith(".py")), (after or [command[0]])[0])
-    return re.sub(r"[^\w.+-]", "_", Path(found).name, flags=re.ASCII)[:60]
+    program = next((word for word in command if word.endswith(".py")), (after or [command[0]])[0])
+    return re.sub(r"[^\w.+-]", "_", Path(program).name, flags=re.ASCII)[:60]
 
 
 def show(lines: Iterable[tuple[str, str]], console: Console) -> None:

@@ -69,16 +69,16 @@ def look(pid: int, seconds: float = 30.0) -> Seen:
     if spy.problems and not stacks:
         other = f"process {pid} is another user's: sudo feedrate top {pid}; " if os.geteuid() not in (0, owner) else ""
         raise EnvironmentFault(f"top: {other}{spy.problems[0]}")
-    own = [stack for stack in stacks if stack.process in (None, pid)]
+    of_process = [stack for stack in stacks if stack.process in (None, pid)]
     theirs = [stack for stack in stacks if stack.process not in (None, pid)]
     return Seen(
         pid=pid,
         seconds=seconds,
-        samples=sum(stack.count for stack in own),
-        rows=_shares(own),
+        samples=sum(stack.count for stack in of_process),
+        rows=_shares(of_process),
         workers=len({stack.process for stack in theirs if profiler.prepares(stack)}),
         preparing_share=profiler.share(theirs, profiler.prepares),
-        lines=_lines(own, theirs),
+        lines=_lines(of_process, theirs),
         machine=usage(samples),
     )
 
@@ -86,9 +86,9 @@ def look(pid: int, seconds: float = 30.0) -> Seen:
 def _shares(stacks: Sequence[Stack]) -> dict[str, float]:
     """Share of the samples of the main thread, or of that which takes batches, by row; none without a loader."""
     loads = {stack.thread for stack in stacks if profiler.waits(stack)}
-    own = [stack for stack in stacks if (stack.thread in loads if loads else stack.main)]
+    chosen = [stack for stack in stacks if (stack.thread in loads if loads else stack.main)]
     counts = Counter[str]()
-    for stack in own:
+    for stack in chosen:
         counts[_row(stack)] += stack.count
     return {row: count / counts.total() for row, count in counts.most_common()} if loads else {}
 
@@ -98,10 +98,10 @@ def _row(stack: Stack) -> str:
     return "step" if row is None else row or "waiting"
 
 
-def _lines(own: Sequence[Stack], theirs: Sequence[Stack]) -> dict[str, Sequence[HotLine]]:
+def _lines(chosen: Sequence[Stack], theirs: Sequence[Stack]) -> dict[str, Sequence[HotLine]]:
     """The hottest lines by row."""
     by_row: dict[str, list[Stack]] = {"waiting": [stack for stack in theirs if profiler.prepares(stack)]}
-    for stack in own:
+    for stack in chosen:
         if stack.main and (row := _row(stack)) != "waiting":
             by_row.setdefault(row, []).append(stack)
     return {row: profiler.hottest([blame.below(stack, row) for stack in stacks]) for row, stacks in by_row.items()}

@@ -139,13 +139,13 @@ class Tuning:
                 return self._following()
             self.ranks += same
             return self._answers[-1] | {"follows": True} if same else {"do": "no"}
-        place = json.dumps(message["made"][:1])
-        self._looked_at[place] = self._looked_at.get(place, 0) + 1
+        maker = json.dumps(message["made"][:1])
+        self._looked_at[maker] = self._looked_at.get(maker, 0) + 1
         if not message["any"]:
-            known = records.loaders(records.read(self.folder))
-            own = [each for each in known if each.settings["made"][:1] == message["made"][:1]]
-            others = any(each.trains for each in known)
-            if not any(each.trains for each in own) and (others or self._looked_at[place] < ASKED):
+            loaders = records.loaders(records.read(self.folder))
+            alike = [loader for loader in loaders if loader.settings["made"][:1] == message["made"][:1]]
+            others = any(loader.trains for loader in loaders)
+            if not any(loader.trains for loader in alike) and (others or self._looked_at[maker] < ASKED):
                 return {"do": "no"}
         self._pid, self.made, self.loader = message["pid"], message["made"], message["settings"]
         if self._asked.batch_sizes and message["batch_sampler"] != "BatchSampler":
@@ -154,14 +154,14 @@ class Tuning:
                 f"{message['batch_sampler']}; expected DataLoader(batch_size=...): leave --batch-size out"
             )
             return {"do": "stop"}
-        told = message["settings"]
-        workers = int(told["num_workers"])
+        arguments = message["settings"]
+        workers = int(arguments["num_workers"])
         self.present = Setting(
             workers,
-            told["prefetch_factor"] if workers else None,
-            bool(told["persistent_workers"]),
-            bool(told["pin_memory"]),
-            batch_size=told["batch_size"] if self._asked.batch_sizes else None,
+            arguments["prefetch_factor"] if workers else None,
+            bool(arguments["persistent_workers"]),
+            bool(arguments["pin_memory"]),
+            batch_size=arguments["batch_size"] if self._asked.batch_sizes else None,
         )
         self.machine.epoch_steps = int(message["epoch_steps"])
         self.cuda = bool(message["cuda"])
@@ -202,9 +202,9 @@ class Tuning:
             "restart": restart,
         }
         self._answers.append(answer)
-        told = self.folder / "tune.json.new"
-        told.write_text(json.dumps(answer), encoding="utf-8")
-        told.rename(self.folder / "tune.json")  # what other ranks look at in every step
+        path = self.folder / "tune.json.new"
+        path.write_text(json.dumps(answer), encoding="utf-8")
+        path.rename(self.folder / "tune.json")  # what other ranks look at in every step
         self._pulse = Pulse(self._expected_s(warm))
         return answer
 
@@ -245,9 +245,9 @@ class Tuning:
         steps = loop.whole_steps(loader, (message["begun_ns"], message["ended_ns"]))
         fit = predictions.fit(loader, steps, self.machine.cores) if len(steps) > 1 and len(loader.batches) else None
         self.machine.batch_bytes = max(self.machine.batch_bytes, int(message["bytes"]))
-        new = all(each.setting.num_workers != setting.num_workers for each in self.tried)
-        if new and setting.num_workers and (own := procfs.workers_uss(int(message["pid"]))):
-            self.machine.worker_bytes = max(self.machine.worker_bytes, own // setting.num_workers)
+        new = all(trial.setting.num_workers != setting.num_workers for trial in self.tried)
+        if new and setting.num_workers and (memory := procfs.workers_uss(int(message["pid"]))):
+            self.machine.worker_bytes = max(self.machine.worker_bytes, memory // setting.num_workers)
         preparing = float((fit.wait_ns + fit.compute_ns).mean()) if fit else None
         window = Window(loader, steps)
         self._take(Trial(self._block, setting, message, fit=fit, preparing_ns=preparing, window=window))
@@ -287,14 +287,14 @@ class Tuning:
 
     def _start_otherwise(self, search: Search[Setting]) -> None:
         """Have workers that have not run started by another method: forked ones hang where threads hold a lock."""
-        found = list[Setting]()
+        settings = list[Setting]()
         for setting in search.settings:
             forked = setting.num_workers and setting.start_method in (None, FORK)
-            found += [setting, setting._replace(start_method=INSTEAD)] if forked else [setting]
+            settings += [setting, setting._replace(start_method=INSTEAD)] if forked else [setting]
             if forked and setting not in search.logs and setting not in self.excluded:
                 self.excluded[setting] = "forked workers may hang, as one has"
                 search.failed.add(setting)
-        search.extend(dict.fromkeys(found))
+        search.extend(dict.fromkeys(settings))
         self._order = [setting for setting in self._order if setting not in search.failed]
 
     def _take(self, tried: Trial, *, fails: bool = True) -> None:
@@ -328,7 +328,7 @@ class Tuning:
         self.excluded = dict(fitting(every, self.machine, present))
         if pilot.told:
             self.window_s = first_window_s(pilot)
-        able = [each for each in every if each not in self.excluded]
+        able = [setting for setting in every if setting not in self.excluded]
         return Search(
             able,
             within=self._within,
@@ -408,9 +408,9 @@ def bury() -> None:
 
 def kill(*pids: int) -> None:
     """Kill processes."""
-    for each in pids:
+    for member in pids:
         try:
-            os.kill(each, signal.SIGKILL)
+            os.kill(member, signal.SIGKILL)
         except ProcessLookupError:
             continue
 
@@ -452,14 +452,14 @@ def tune(
     began, idle, starts = time.monotonic(), 0, list[Ended]()
     tuning.deadline, tuning.closes = began + budget_s, began + CLOSING * budget_s
     while True:
-        known = len(tuning.tried)
+        before = len(tuning.tried)
         server: list[Server] = []
 
         def prepare(folder: Path, server: list[Server] = server) -> Mapping[str, str]:
             tuning.folder = folder
             server.append(Server(folder / "tune", tuning.answer))
-            known = {"FEEDRATE_TUNE_PLACE": json.dumps(tuning.made[:1])} if tuning.made else {}
-            return {"FEEDRATE_TUNE": str(folder / "tune"), "FEEDRATE_TUNE_ANY": str(int(any_loader)), **known}
+            chosen = {"FEEDRATE_TUNE_PLACE": json.dumps(tuning.made[:1])} if tuning.made else {}
+            return {"FEEDRATE_TUNE": str(folder / "tune"), "FEEDRATE_TUNE_ANY": str(int(any_loader)), **chosen}
 
         def wait(watched: Watched, server: list[Server] = server) -> None:
             server[0].serve(EVERY_S)
@@ -474,7 +474,7 @@ def tune(
         if tuning.ended or not tuning.made:
             break
         tuning.died(ended)
-        idle = idle + 1 if len(tuning.tried) == known else 0
+        idle = idle + 1 if len(tuning.tried) == before else 0
         if idle == RESTARTS:
             tuning.ended = "short"
         if tuning.ended or tuning.present in (tuning.search.failed if tuning.search else ()):

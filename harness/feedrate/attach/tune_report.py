@@ -62,34 +62,34 @@ def result(session: Session) -> Result | None:
     )
 
 
-def text(session: Session, found: Result | None, command: str) -> Iterator[tuple[str, str]]:
+def text(session: Session, result: Result | None, command: str) -> Iterator[tuple[str, str]]:
     """Say it in about ten lines: what each is about, and the line."""
     tuning = session.tuning
-    if found is None:
+    if result is None:
         yield "", f"{command} {session.ended.report.status}: nothing was tuned"
         if tuning.ended != "interrupted":
             yield "note", "no trial ended well" if tuning.made else _untuned(session)
         yield from (("note", note) for note in session.ended.report.notes)
         return
-    entry = found.entry
+    entry = result.entry
     grid = f"a grid of {entry.settings} settings × {GRID_BLOCKS} blocks takes {entry.settings * GRID_BLOCKS}"
     yield "", f"{command} tuned in {session.took_s:.0f} s by {plural(entry.trials, 'trial')}; {grid}"
-    yield "set", f"{found.outcome.recommended}  at {place(tuning.made)}"
-    yield "gain", _said_gain(found)
+    yield "set", f"{result.outcome.recommended}  at {place(tuning.made)}"
+    yield "gain", _said_gain(result)
     yield from (("bound", sentence) for sentence in sentences(entry))
-    for reason, count in (dict(found.search.aside()) | found.excluded).items():
+    for reason, count in (dict(result.search.aside()) | result.excluded).items():
         yield "set aside", f"{plural(count, 'setting')}: {reason}"
-    if audits := list(found.search.audits()):
-        said = ", ".join(
+    if audits := list(result.search.audits()):
+        text = ", ".join(
             f"{each.setting} {times(math.exp(-each.measured))} (by the model {times(math.exp(-each.predicted))})"
             for each in audits
         )
-        yield "checked", f"set aside, but measured all the same, against the leader: {said}"
-    for error in dict.fromkeys(found.failed.values()):
-        yield "failed", f"{', '.join(str(each) for each, why in found.failed.items() if why == error)}: {error}"
-    workers, memory = plural(found.outcome.recommended.num_workers, "worker"), gib(found.memory_bytes)
-    yield "takes", f"{workers}, about {memory} of memory, {gib(found.shm_bytes)} of it in /dev/shm"
-    yield "paste", snippet(found.outcome.recommended)
+        yield "checked", f"set aside, but measured all the same, against the leader: {text}"
+    for error in dict.fromkeys(result.failed.values()):
+        yield "failed", f"{', '.join(str(each) for each, why in result.failed.items() if why == error)}: {error}"
+    workers, memory = plural(result.outcome.recommended.num_workers, "worker"), gib(result.memory_bytes)
+    yield "takes", f"{workers}, about {memory} of memory, {gib(result.shm_bytes)} of it in /dev/shm"
+    yield "paste", snippet(result.outcome.recommended)
     if note := _ENDED.get(tuning.ended):
         yield "note", note
     yield "note", "batches were repeated and their order changed: do not keep what this run trained"
@@ -111,17 +111,17 @@ def _untuned(session: Session) -> str:
     return "its loader is not PyTorch's own (torchdata's StatefulDataLoader?), or trained for less than two seconds"
 
 
-def _said_gain(found: Result) -> str:
-    if found.present == found.outcome.recommended:
-        return "the present setting is " + ("the one" if found.outcome.settled else "the best that was tried")
-    if found.present not in found.search.measured:
-        return f"not known: the present {found.present} never ended well"
-    if found.gain is None or not found.gain.ratio.known:
-        means = found.search.evidence.means
-        ratio = math.exp(means[found.present] - means[found.outcome.recommended])
-        return f"about {times(ratio)} over the present {found.present}; too few blocks ran with both for an interval"
-    gain = found.gain.ratio.text(write="{:.2f}".format)
-    return f"{gain} over the present {found.present}; in brackets the 95 % interval"
+def _said_gain(result: Result) -> str:
+    if result.present == result.outcome.recommended:
+        return "the present setting is " + ("the one" if result.outcome.settled else "the best that was tried")
+    if result.present not in result.search.measured:
+        return f"not known: the present {result.present} never ended well"
+    if result.gain is None or not result.gain.ratio.known:
+        means = result.search.evidence.means
+        ratio = math.exp(means[result.present] - means[result.outcome.recommended])
+        return f"about {times(ratio)} over the present {result.present}; too few blocks ran with both for an interval"
+    gain = result.gain.ratio.text(write="{:.2f}".format)
+    return f"{gain} over the present {result.present}; in brackets the 95 % interval"
 
 
 def standing(outcome: Outcome[Setting]) -> str:
@@ -144,25 +144,25 @@ def snippet(setting: Setting) -> str:
     return f"DataLoader(..., {given})" + ("; batch.to(device, non_blocking=True)" if setting.non_blocking else "")
 
 
-def as_object(session: Session, found: Result | None) -> dict[str, Any]:
+def as_object(session: Session, result: Result | None) -> dict[str, Any]:
     """The same for a machine."""
-    if found is None:
+    if result is None:
         return {"recommended": None}
     return {
-        "recommended": found.outcome.recommended.given(),
-        "present": found.present.given(),
-        "gain": found.gain.ratio.row() if found.entry.gain and found.gain else None,
-        "bound_pct": 100 * math.expm1(found.outcome.bound) if math.isfinite(found.outcome.bound) else None,
-        "known": found.outcome.settled,
-        "compared": found.outcome.compared,
-        "unseen": found.entry.unseen,
-        "model_error_pct": found.entry.model_error_pct,
-        "trials": found.entry.trials,
-        "settings": found.entry.settings,
+        "recommended": result.outcome.recommended.given(),
+        "present": result.present.given(),
+        "gain": result.gain.ratio.row() if result.entry.gain and result.gain else None,
+        "bound_pct": 100 * math.expm1(result.outcome.bound) if math.isfinite(result.outcome.bound) else None,
+        "known": result.outcome.settled,
+        "compared": result.outcome.compared,
+        "unseen": result.entry.unseen,
+        "model_error_pct": result.entry.model_error_pct,
+        "trials": result.entry.trials,
+        "settings": result.entry.settings,
         "took_s": session.took_s,
-        "set_aside": dict(found.search.aside()),
-        "excluded": found.excluded,
-        "memory_bytes": found.memory_bytes,
-        "shm_bytes": found.shm_bytes,
+        "set_aside": dict(result.search.aside()),
+        "excluded": result.excluded,
+        "memory_bytes": result.memory_bytes,
+        "shm_bytes": result.shm_bytes,
         "made": session.tuning.made,
     }

@@ -69,12 +69,12 @@ def split(loader: Loader, steps: pd.DataFrame) -> dict[str, float]:
     later = _first_later(loader.batches)
     sums: Counter[str] = Counter()
     for worker, rows in late.groupby("worker"):
-        begun, came = (rows[name].to_numpy(np.int64) for name in ("begun_ns", "came_ns"))
-        parts = works[worker].within(begun, came)
-        took = came - begun
-        ready = np.clip([later.get(key, end) for key, end in zip(_keys(rows), came, strict=True)], begun, came)
-        others = [work.busy.within(ready, came) for name, work in works.items() if name != worker]
-        idle = (came - ready) - np.mean(others, axis=0) if others else np.zeros(len(rows))
+        begun, arrived = (rows[name].to_numpy(np.int64) for name in ("begun_ns", "came_ns"))
+        parts = works[worker].within(begun, arrived)
+        took = arrived - begun
+        ready = np.clip([later.get(key, end) for key, end in zip(_keys(rows), arrived, strict=True)], begun, arrived)
+        others = [work.busy.within(ready, arrived) for name, work in works.items() if name != worker]
+        idle = (arrived - ready) - np.mean(others, axis=0) if others else np.zeros(len(rows))
         left = 1 - idle / took
         sums["order"] += idle.sum()
         sums["sending"] += ((took - parts.sum(axis=0)) * left).sum()
@@ -92,5 +92,5 @@ def _first_later(batches: pd.DataFrame) -> dict[tuple[int, int], int]:
     rows = batches.sort_values(["iterator", "batch"], ascending=[True, False])
     soonest = rows.groupby("iterator")["ended_ns"].cummin()
     behind = soonest.groupby(rows["iterator"]).shift()
-    known = behind.notna()
-    return dict(zip(_keys(rows[known]), behind[known].astype(np.int64), strict=True))
+    followed = behind.notna()
+    return dict(zip(_keys(rows[followed]), behind[followed].astype(np.int64), strict=True))

@@ -90,8 +90,8 @@ def evidence(
         cause: what holds the training back; None of a loop too short to be measured.
     """
     iterators = [line for line in process.said if line["what"] == "iterator"]
-    own = [line for line in iterators if line["made"] == loader.settings["made"]]
-    numbers = {line["iterator"] for line in own} - account.evaluating
+    lines = [line for line in iterators if line["made"] == loader.settings["made"]]
+    numbers = {line["iterator"] for line in lines} - account.evaluating
     seen = [line for line in process.said if line["what"] == "batch" and line["iterator"] in numbers]
     return Evidence(
         loader=loader,
@@ -99,7 +99,7 @@ def evidence(
         passes=[one for one in account.passes if one.iterator in numbers],
         workers=[
             [one for one in processes if one.pid in line["workers"] and one.began_ns >= line["begun_ns"]]
-            for line in own
+            for line in lines
             if line["iterator"] in numbers
         ],
         batch=seen[0] if seen else {},
@@ -111,8 +111,8 @@ def evidence(
     )
 
 
-def every(found: Evidence) -> tuple[Fact, ...]:
+def every(seen: Evidence) -> tuple[Fact, ...]:
     """All that is so, in the order of the files' names."""
     package = __name__
-    facts = (plugins.load(package, name).check(found) for name in plugins.names(package))
+    facts = (plugins.load(package, name).check(seen) for name in plugins.names(package))
     return tuple(fact for fact in facts if fact is not None)

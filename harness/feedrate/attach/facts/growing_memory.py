@@ -21,7 +21,7 @@ def check(evidence: Evidence) -> Fact | None:
     held = [(at, used) for at, used in inside if used]
     if len(held) < 3:
         return None
-    first, middle, last = (float(np.mean(part)) for part in np.array_split([used for _, used in held], 3))
+    first, middle, last = (float(np.mean(third)) for third in np.array_split([used for _, used in held], 3))
     if not first < middle < last or last - first < max(LEAST_BYTES, LEAST * first):
         return None
     return Fact(

@@ -65,7 +65,7 @@ class Loop:
 
     def say(self, workers: Sequence[Any] = ()) -> None:
         """Say what it is, and in which loop of which thread its batches are taken."""
-        said, self.said = self.said, None
+        line, self.said = self.said, None
         SHARED.loops += 1
         if not self.iterator:
             LOG.say("versions", python=sys.version.split()[0], **versions())
@@ -73,7 +73,7 @@ class Loop:
         ranks = {"rank": number_of("RANK", 0), "ranks": number_of("WORLD_SIZE", 1)}
         main = threading.current_thread() is threading.main_thread()
         pids = [worker.pid for worker in workers]
-        LOG.say("iterator", iterator=self.iterator, **ranks, workers=pids, main=main, loop=loop_callers(), **said or {})
+        LOG.say("iterator", iterator=self.iterator, **ranks, workers=pids, main=main, loop=loop_callers(), **line or {})
 
     def spent(self) -> tuple[int, int]:
         """Time in the sampler, and until a batch came, since this was last asked."""
@@ -123,8 +123,10 @@ class Loop:
         """Say what a batch consists of."""
         self.looked = True
         with contextlib.suppress(Exception):  # whatever a batch of others is
-            found = leaves(batch)
-            LOG.say("batch", iterator=self.iterator, objects=len(found), bytes=sum(int(one.nbytes) for one in found))
+            tensors = leaves(batch)
+            LOG.say(
+                "batch", iterator=self.iterator, objects=len(tensors), bytes=sum(int(one.nbytes) for one in tensors)
+            )
 
     def end(self, begun: int) -> None:
         """Note that there was no other batch."""
@@ -170,9 +172,9 @@ def number_of(name: str, default: int) -> int:
 def versions() -> dict[str, str]:
     """Versions of what the script has imported, by the names of their packages."""
     packages = {"torch": "torch", "torchvision": "torchvision", "numpy": "numpy", "PIL": "pillow", "pandas": "pandas"}
-    found = {name: getattr(sys.modules.get(module), "__version__", None) for module, name in packages.items()}
+    numbers = {name: getattr(sys.modules.get(module), "__version__", None) for module, name in packages.items()}
     cuda = getattr(getattr(sys.modules.get("torch"), "version", None), "cuda", None)
-    return {name: str(version) for name, version in {**found, "cuda": cuda}.items() if version}
+    return {name: str(version) for name, version in {**numbers, "cuda": cuda}.items() if version}
 
 
 def again(batch: Any) -> Any:
@@ -183,7 +185,7 @@ def again(batch: Any) -> Any:
             copy[key] = again(copy[key])
         return copy
     if type(batch) in (list, tuple):
-        return type(batch)(again(each) for each in batch)
+        return type(batch)(again(item) for item in batch)
     return batch
 
 
@@ -333,8 +335,8 @@ def patch_places(loader: Any) -> None:
 def described(loader: Any) -> Loop | None:
     """The loop over a loader that begins; None where the loader is not as expected, and stays unobserved."""
     try:
-        told = {"made": loader.__dict__.get("_feedrate_made", []), **settings(loader)}
-        Loop.starting = Loop(now(), **told)
+        description = {"made": loader.__dict__.get("_feedrate_made", []), **settings(loader)}
+        Loop.starting = Loop(now(), **description)
         return Loop.starting
     except Exception as error:  # noqa: BLE001 - the script goes on, whatever its loader is
         LOG.say("not hooked", module=type(loader).__qualname__, error=repr(error))
@@ -445,9 +447,9 @@ def hide() -> None:
 
     def excepthook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         chain = [error]
-        for each in chain:  # what it came from is printed, too
-            each.with_traceback(without_own(each.__traceback__))
-            chain += [cause for cause in (each.__cause__, each.__context__) if cause is not None and cause not in chain]
+        for link in chain:  # what it came from is printed, too
+            link.with_traceback(without_own(link.__traceback__))
+            chain += [cause for cause in (link.__cause__, link.__context__) if cause is not None and cause not in chain]
         before(kind, error, without_own(trace))
 
     sys.excepthook = excepthook

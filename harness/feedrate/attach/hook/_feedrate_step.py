@@ -50,35 +50,35 @@ MOST_LEAVES = 4096
 
 def leaves(batch: Any) -> list[Any]:
     """The tensors and arrays of a batch, in their order."""
-    found: list[Any] = []
+    tensors: list[Any] = []
     waiting = [batch]
-    while waiting and len(found) < MOST_LEAVES:
-        part = waiting.pop()
-        if isinstance(part, dict):
-            waiting += reversed(list(part.values()))
-        elif isinstance(part, (list, tuple)):
-            waiting += reversed(part)
-        elif hasattr(part, "nbytes"):
-            found.append(part)
-    return found
+    while waiting and len(tensors) < MOST_LEAVES:
+        node = waiting.pop()
+        if isinstance(node, dict):
+            waiting += reversed(list(node.values()))
+        elif isinstance(node, (list, tuple)):
+            waiting += reversed(node)
+        elif hasattr(node, "nbytes"):
+            tensors.append(node)
+    return tensors
 
 
 def fingerprint(batch: Any) -> int:
     """A number by which batches differ whose first values do."""
-    found = leaves(batch)
-    return zlib.crc32(repr(found[0].flatten()[:256].tolist()).encode()) if found else 0
+    tensors = leaves(batch)
+    return zlib.crc32(repr(tensors[0].flatten()[:256].tolist()).encode()) if tensors else 0
 
 
 def callers() -> list[tuple[str, int, str]]:
     """Who called: [file, line, function] of every frame outside PyTorch and this file, innermost first."""
-    found: list[tuple[str, int, str]] = []
+    lines: list[tuple[str, int, str]] = []
     frame: FrameType | None = sys._getframe(2)
-    while frame is not None and len(found) < 64:
+    while frame is not None and len(lines) < 64:
         file = frame.f_code.co_filename
         if TORCH not in file and not file.startswith(OWN) and not file.startswith("<"):
-            found.append((os.path.abspath(file), frame.f_lineno, frame.f_code.co_name))
+            lines.append((os.path.abspath(file), frame.f_lineno, frame.f_code.co_name))
         frame = frame.f_back
-    return found
+    return lines
 
 
 def loop_callers() -> list[tuple[str, int, str]]:
@@ -87,8 +87,8 @@ def loop_callers() -> list[tuple[str, int, str]]:
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and len(frames) < 64:
         code = frame.f_code
-        known = TORCH in code.co_filename or code.co_filename.startswith((OWN, "<"))
-        if not known and not code.co_flags & inspect.CO_GENERATOR:
+        foreign = TORCH in code.co_filename or code.co_filename.startswith((OWN, "<"))
+        if not foreign and not code.co_flags & inspect.CO_GENERATOR:
             frames.append((os.path.abspath(code.co_filename), frame.f_lineno, code.co_name))
         frame = frame.f_back
     return frames

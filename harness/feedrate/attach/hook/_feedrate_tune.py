@@ -234,7 +234,7 @@ TUNER = Tuner()
 
 def place(loader: Any) -> list[list[Any]]:
     """Where a loader was made."""
-    return [list(each) for each in loader.__dict__.get("_feedrate_made", [])[:1]]
+    return [list(caller) for caller in loader.__dict__.get("_feedrate_made", [])[:1]]
 
 
 class Tuned:
@@ -286,9 +286,9 @@ class Tuned:
         if trial.settings.get("present"):
             raise error
         self._feedrate_close()
-        said = str(error).strip().splitlines() or [""]
+        lines = str(error).strip().splitlines() or [""]
         of_worker = str(error).startswith("Caught ")  # its traceback ends with the error itself
-        TUNER.following(said[-1] if of_worker else f"{type(error).__name__}: {said[0]}")
+        TUNER.following(lines[-1] if of_worker else f"{type(error).__name__}: {lines[0]}")
         self._feedrate_begin()
 
     def _feedrate_close(self) -> None:
@@ -366,9 +366,9 @@ def like(loader: Any, given: dict[str, Any]) -> Any:
     torch = __import__("torch")
     base = torch.utils.data.DataLoader
     made = base.__new__(base)
-    own = dict(loader.__dict__)
+    attributes = dict(loader.__dict__)
     workers = int(given.get("num_workers", loader.num_workers))
-    own |= {
+    attributes |= {
         "num_workers": workers,
         "prefetch_factor": given.get("prefetch_factor") or 2 if workers else None,
         "persistent_workers": bool(workers and given.get("persistent_workers")),
@@ -381,29 +381,29 @@ def like(loader: Any, given: dict[str, Any]) -> Any:
     context = loader.multiprocessing_context
     if workers and (method := given.get("start_method")):
         context = torch.multiprocessing.get_context(method)
-    own["_DataLoader__multiprocessing_context"] = context if workers else None
+    attributes["_DataLoader__multiprocessing_context"] = context if workers else None
     if (size := given.get("batch_size")) and size != loader.batch_size:
         sampler = loader.batch_sampler
-        own |= {"batch_size": size, "batch_sampler": type(sampler)(sampler.sampler, size, sampler.drop_last)}
-    made.__dict__.update(own)
+        attributes |= {"batch_size": size, "batch_sampler": type(sampler)(sampler.sampler, size, sampler.drop_last)}
+    made.__dict__.update(attributes)
     return made
 
 
 def patch_copies(torch: Any) -> None:
     """Have copies of tensors to a device return before they are done, or not, as a trial says."""
 
-    def patched(copy: Any, place: int) -> Any:
+    def patched(copy: Any, index: int) -> Any:
         """Wrap a method of tensors whose argument ``non_blocking`` may come at a place, too."""
 
         @functools.wraps(copy)
         def wrapped(tensor: Any, *args: Any, **kwargs: Any) -> Any:
             trial = TUNER.trial
-            if trial is None or tensor.device.type != "cpu" or not (place == 1 or to_device(torch, args, kwargs)):
+            if trial is None or tensor.device.type != "cpu" or not (index == 1 or to_device(torch, args, kwargs)):
                 return copy(tensor, *args, **kwargs)
-            TUNER.non_blocking = bool(args[place] if len(args) > place else kwargs.get("non_blocking", False))
+            TUNER.non_blocking = bool(args[index] if len(args) > index else kwargs.get("non_blocking", False))
             if (wanted := trial.settings.get("non_blocking")) is not None:
-                if len(args) > place:
-                    args = (*args[:place], wanted, *args[place + 1 :])
+                if len(args) > index:
+                    args = (*args[:index], wanted, *args[index + 1 :])
                 else:
                     kwargs["non_blocking"] = wanted
             return copy(tensor, *args, **kwargs)

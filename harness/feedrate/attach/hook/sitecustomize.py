@@ -54,8 +54,8 @@ class _Finder:
             spec = None if finder is self else finder.find_spec(name, path, target)
             if spec is not None and spec.loader is not None:
                 return _patching(spec) if name in _PATCHED else spec
-        own = _OWN.get(name)
-        return importlib.util.spec_from_file_location(name, os.path.join(_HERE, own)) if own else None
+        replacement = _OWN.get(name)
+        return importlib.util.spec_from_file_location(name, os.path.join(_HERE, replacement)) if replacement else None
 
 
 def _patching(spec: ModuleSpec) -> ModuleSpec:
