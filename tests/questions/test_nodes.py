@@ -18,7 +18,7 @@ from rich.console import Console
 from feedrate.analysis.estimate import Floats
 from feedrate.pages.runs import load_runs
 from feedrate.questions.nodes import page, sentences, terminal
-from feedrate.questions.nodes.analysis import ALL, Found, find, found_by, judge, spread
+from feedrate.questions.nodes.analysis import ALL, NodeFindings, find, found_by, judge, spread
 from feedrate.questions.nodes.sweep import named
 from feedrate.schema.axes import Value
 from feedrate.schema.errors import InputError
@@ -191,7 +191,7 @@ def cluster(slow: Mapping[str, float], nodes: int = NODES, decode: float = 1.0, 
     return pd.concat(frames, ignore_index=True)
 
 
-def named_in(found: Found) -> dict[int, set[str]]:
+def named_in(found: NodeFindings) -> dict[int, set[str]]:
     return {node: set(rows["part"]) for node, rows in found.outlying.items()}
 
 

@@ -162,8 +162,8 @@ def charts_by_name() -> dict[str, Chart]:
     """Find the charts of all questions by their names, sorted."""
     files = PACKAGE.glob("questions/*/*charts.py")
     modules = [importlib.import_module(f"feedrate.questions.{path.parent.name}.{path.stem}") for path in files]
-    found = {name: each for module in modules for name, each in vars(module).items() if isinstance(each, Chart)}
-    return dict(sorted(found.items()))
+    charts = {name: each for module in modules for name, each in vars(module).items() if isinstance(each, Chart)}
+    return dict(sorted(charts.items()))
 
 
 EMULATED_NOTE = (
@@ -189,11 +189,11 @@ def listed(rows: Iterable[Row], given: Row, columns: Mapping[str, str] = COLUMNS
 
 def stacked(rows: Iterable[Row], bar: str, part: str, given: Row, columns: Mapping[str, str]) -> list[Row]:
     """Tabulate segments of bars: a row a bar, ``columns`` as :func:`listed` takes them, then a column a part."""
-    found: dict[str, dict[str, Any]] = {}
+    series: dict[str, dict[str, Any]] = {}
     for row in rows:
-        line = found.setdefault(row[bar], {**given, **{heading: row[key] for heading, key in columns.items()}})
+        line = series.setdefault(row[bar], {**given, **{heading: row[key] for heading, key in columns.items()}})
         line[f"{row[part]} (us)"] = row["us"]
-    return list(found.values())
+    return list(series.values())
 
 
 def table(rows: Sequence[Row]) -> alt.InlineData:
@@ -238,9 +238,9 @@ class Slice:
 
 def slices(cells: pd.DataFrame, kinds: Sequence[str]) -> list[Slice]:
     """Split cells of which a trial ended well into panels: photographs first, then by workload, size and kind."""
-    found: list[Slice] = []
+    parts_of_frame: list[Slice] = []
     if not len(cells):
-        return found
+        return parts_of_frame
     frame = cells[cells["n"].fillna(0).gt(0) & cells["samples_per_s"].notna()]
     keys = [frame[name].astype(object).where(frame[name].notna(), None) for name in PANEL_AXES]
     for values, part in frame.groupby(keys, dropna=False, sort=False):
@@ -257,9 +257,10 @@ def slices(cells: pd.DataFrame, kinds: Sequence[str]) -> list[Slice]:
         name = cell["script"] if cell["workload"] == SCRIPT else cell["workload"]
         size = int(cell["patch_size"]) if words.known(cell["patch_size"]) else 0
         if kind in kinds:
-            found.append(Slice(str(name), size, kind, subtitle, part))
+            parts_of_frame.append(Slice(str(name), size, kind, subtitle, part))
     return sorted(
-        found, key=lambda s: (s.workload not in PHOTOGRAPHS, s.workload, s.patch_size, kinds.index(s.kind), s.subtitle)
+        parts_of_frame,
+        key=lambda s: (s.workload not in PHOTOGRAPHS, s.workload, s.patch_size, kinds.index(s.kind), s.subtitle),
     )
 
 

@@ -48,11 +48,11 @@ def look(field: str, looks: Looks, used: Collection[str]) -> tuple[alt.Color, al
 
 def hover(fields: Fields) -> list[alt.Tooltip]:
     """Make the tooltip of a mark."""
-    found = []
+    tooltips = []
     for field, heading in fields.items():
         title, form = (heading, "") if isinstance(heading, str) else heading
-        found.append(alt.Tooltip(field, title=title or alt.Undefined, format=form or alt.Undefined))
-    return found
+        tooltips.append(alt.Tooltip(field, title=title or alt.Undefined, format=form or alt.Undefined))
+    return tooltips
 
 
 def rate(title: str, value: str = "value", lo: str = "lo", hi: str = "hi") -> Fields:
@@ -169,12 +169,12 @@ def ticks(lo: float, hi: float, most: int = 6) -> list[float]:
     """List round values for a logarithmic scale: 1, 2 and 5 of each decade, fewer, or where it is short even steps."""
     decades = range(math.floor(math.log10(lo)), math.ceil(math.log10(hi)) + 1)
     for steps in ((1, 2, 5), (1, 3), (1,)):
-        found = [step * 10.0**decade for decade in decades for step in steps]
-        found = [tick for tick in found if lo * 0.999 <= tick <= hi * 1.001]
-        if 3 <= len(found) <= most:
-            return found
-    if len(found) > most:
-        return found[:: -(-len(found) // most)]
+        values = [step * 10.0**decade for decade in decades for step in steps]
+        values = [tick for tick in values if lo * 0.999 <= tick <= hi * 1.001]
+        if 3 <= len(values) <= most:
+            return values
+    if len(values) > most:
+        return values[:: -(-len(values) // most)]
     step = next(step for step in _even_steps((hi - lo) / most) if (hi - lo) / step <= most)
     return [float(f"{step * place:.6g}") for place in range(math.ceil(lo / step), math.floor(hi / step) + 1)]
 

@@ -40,10 +40,10 @@ def png(pdf: bytes, width: float) -> bytes:
 
 
 def _width(drawn: str) -> float:
-    found = _WIDTH.search(drawn)
-    if not found:
+    match = _WIDTH.search(drawn)
+    if not match:
         raise ValueError("its picture does not say how wide it is")
-    return float(found[1])
+    return float(match[1])
 
 
 def _write(path: Path, content: bytes) -> None:

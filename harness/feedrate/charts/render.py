@@ -159,8 +159,8 @@ def _panels(panels: Sequence[Panel], columns: int, width: int, top: int) -> tupl
 
 
 def _height(drawn: str) -> int:
-    found = _HEIGHT.match(drawn)
-    return round(float(found[1])) if found else 0
+    match = _HEIGHT.match(drawn)
+    return round(float(match[1])) if match else 0
 
 
 def _legend(keys: Sequence[Key], width: int, top: int) -> tuple[list[str], int]:

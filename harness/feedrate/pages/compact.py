@@ -49,10 +49,12 @@ def _estimated(admit: Admit, folders: Sequence[Path]) -> pa.Table:
 def estimated(folders: Sequence[Path]) -> pa.Table:
     """Estimate every cell of some runs from their trials, as ``analysis.estimates`` does, and say where each ran."""
     trials = believable(runs.rows(folders, _COLUMNS))
-    found = cells(trials)
+    estimates = cells(trials)
     where = pd.DataFrame([_where(run) for run in runs.runs(only=folders)])
-    found = found.assign(asked=asked(trials, found), first=~found["run_id"].duplicated()).merge(where, on="run_id")
-    return pa.Table.from_pandas(found[[column.name for column in CELLS]], arrow_schema(CELLS), preserve_index=False)
+    estimates = estimates.assign(asked=asked(trials, estimates), first=~estimates["run_id"].duplicated()).merge(
+        where, on="run_id"
+    )
+    return pa.Table.from_pandas(estimates[[column.name for column in CELLS]], arrow_schema(CELLS), preserve_index=False)
 
 
 def _where(run: StoredRun) -> dict[str, object]:

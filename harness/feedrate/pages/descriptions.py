@@ -118,5 +118,5 @@ def prose(text: str) -> Markup:
     Args:
         text: a docstring, or the doc of an axis or a column; never anything that comes from a record.
     """
-    html = _NAMED.sub(lambda found: f"<code>{found[1]}</code>", escape(text.replace("'", "’")))
+    html = _NAMED.sub(lambda match: f"<code>{match[1]}</code>", escape(text.replace("'", "’")))
     return Markup(html)  # noqa: S704 - it has been escaped

@@ -72,12 +72,12 @@ class Page:
     def all_files(self) -> dict[str, str | Path]:
         """List the page's files and those of its figures."""
         placed = self.figures.values()
-        found = {**self.files, **{path: text for figure in placed for path, text in figure.files.items()}}
+        files = {**self.files, **{path: text for figure in placed for path, text in figure.files.items()}}
         if self.charts:
             specs = {name: spec for figure in placed for name, spec in figure.charts.items()}
             # A script and no JSON, as a page that was opened from a disk may not read other files.
-            found[self.charts] = f"window.feedrateCharts={json.dumps(specs, separators=(',', ':'), sort_keys=True)};\n"
-        return found
+            files[self.charts] = f"window.feedrateCharts={json.dumps(specs, separators=(',', ':'), sort_keys=True)};\n"
+        return files
 
     def markdown(self) -> str:
         """Write the page with its front matter."""

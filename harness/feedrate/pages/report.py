@@ -119,4 +119,4 @@ def _written(cell: Cell) -> str:
 
 def escaped(text: str) -> str:
     """Write text so that Markdown finds no markup, no HTML and no link in it, on one line."""
-    return _MARKUP.sub(lambda found: f"\\{found[0]}", one_line(text))
+    return _MARKUP.sub(lambda match: f"\\{match[0]}", one_line(text))

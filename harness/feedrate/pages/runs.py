@@ -181,24 +181,24 @@ class RunView:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Go to another process as a reference: frames are read and estimated where they are needed."""
-        found = dict(vars(self))  # another thread sends while this one works out more
-        return _received, (self.run, {name: found[name] for name in ON_LISTS if name in found})
+        state = dict(vars(self))  # another thread sends while this one works out more
+        return _received, (self.run, {name: state[name] for name in ON_LISTS if name in state})
 
 
 _from_others: dict[Path, RunView] = {}
 """Runs that came to this process from another: what is worked out of one for a page serves the next."""
 
 
-def _received(run: store_runs.StoredRun, found: Mapping[str, Any]) -> RunView:
+def _received(run: store_runs.StoredRun, state: Mapping[str, Any]) -> RunView:
     view = _from_others.setdefault(run.folder, RunView(run))
-    vars(view).update(found)
+    vars(view).update(state)
     return view
 
 
 def load_runs(results: Path, only: Collection[Path] | None = None) -> list[RunView]:
     """Read all runs, or those of some folders alone, newest first."""
-    found = [RunView(run) for run in store_runs.runs(results, only)]
-    return sorted(found, key=lambda view: (view.manifest.started_at, view.manifest.run_id), reverse=True)
+    views = [RunView(run) for run in store_runs.runs(results, only)]
+    return sorted(views, key=lambda view: (view.manifest.started_at, view.manifest.run_id), reverse=True)
 
 
 def newest(runs: Sequence[RunView]) -> list[RunView]:

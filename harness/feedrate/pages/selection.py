@@ -41,8 +41,8 @@ def cells(runs: Sequence[StoredRun]) -> pd.DataFrame:
         nothing = pd.DataFrame({name: pd.Series(dtype=object) for name in COLUMNS})
         return estimate_measures(nothing).assign(asked=[])
     trials = store_runs.rows([run.folder for run in runs], [*COLUMNS, "role"])
-    found = estimate_measures(trials)
-    return found.assign(asked=asked(trials, found))
+    estimates = estimate_measures(trials)
+    return estimates.assign(asked=asked(trials, estimates))
 
 
 @dataclass(frozen=True)
@@ -91,10 +91,10 @@ class Selection:
 
 def by_machine(runs: Sequence[RunView]) -> dict[str, list[RunView]]:
     """Sort runs, newest first, by machine; the machine that was measured last comes first."""
-    found: dict[str, list[RunView]] = {}
+    machines: dict[str, list[RunView]] = {}
     for view in runs:
-        found.setdefault(view.machine_id, []).append(view)
-    return found
+        machines.setdefault(view.machine_id, []).append(view)
+    return machines
 
 
 def select(every: Sequence[RunView]) -> Selection:
@@ -108,7 +108,7 @@ def select(every: Sequence[RunView]) -> Selection:
 def _featured(runs: Sequence[RunView]) -> set[str]:
     """Pages of the newest runs of each suite and device; reference runs of the main suite are counted apart."""
     counts: defaultdict[tuple[str, bool], dict[str, Counter[str]]] = defaultdict(dict)
-    found = set()
+    featured = set()
     for view in runs:
         for name in view.manifest.suites:
             apart = name == suite.MAIN and view.beside.tier == REFERENCE
@@ -117,5 +117,5 @@ def _featured(runs: Sequence[RunView]) -> set[str]:
                 own = machines.setdefault(view.machine_id, Counter())
                 own[view.manifest.device] += 1
                 if own[view.manifest.device] <= RUNS:
-                    found.add(view.page)
-    return found
+                    featured.add(view.page)
+    return featured

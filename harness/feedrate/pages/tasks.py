@@ -42,8 +42,8 @@ def headlines(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> pd
     if not len(best):
         return best.assign(gain=[], kind=[], bound=[], cheapest=[])
     gains, rows = {_key(row): row for row in rows_of(most_gained(trials, estimates))}, rows_of(best)
-    found = pd.Series([gains.get(_key(row)) for row in rows], dtype=object)
-    best = best.assign(gain=found, kind=list(map(kind_of, rows)), bound=best["bottleneck"])
+    of_task = pd.Series([gains.get(_key(row)) for row in rows], dtype=object)
+    best = best.assign(gain=of_task, kind=list(map(kind_of, rows)), bound=best["bottleneck"])
     best["cheapest"] = ["" if row["is_best"] else descriptions.knobs(row) for row in rows_of(first)]
     order = pd.DataFrame(
         {

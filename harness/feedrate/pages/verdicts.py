@@ -114,8 +114,8 @@ def load_verdicts(
     asked = suite.claims() if asked is None else asked
     by_id = {view.manifest.run_id: view for view in runs if view.manifest.outcomes}
     gone = [view.manifest for view in withdrawn]
-    found = judge_claims(each(partial(_observed, asked), by_id.values()), asked, gone)
-    rows, cases, asides = (_by_claim(getattr(found, part)) for part in ("claims", "cases", "asides"))
+    findings = judge_claims(each(partial(_observed, asked), by_id.values()), asked, gone)
+    rows, cases, asides = (_by_claim(getattr(findings, part)) for part in ("claims", "cases", "asides"))
     keys = dict.fromkeys(key[1:] for key, (row,) in rows.items() if row["verdict"] != NOT_TESTABLE)
     newest = {view.where: view for view in reversed(by_id.values())}
     machines = [machine for machine, _ in keys]
@@ -133,10 +133,10 @@ def load_verdicts(
 
 def _by_claim(frame: pd.DataFrame) -> dict[tuple[str, str, str], list[Row]]:
     """Rows by claim, machine and device."""
-    found: dict[tuple[str, str, str], list[Row]] = {}
+    rows_of_claim: dict[tuple[str, str, str], list[Row]] = {}
     for row in rows_of(frame):
-        found.setdefault((row["claim"], row["machine_id"], row["device"]), []).append(row)
-    return found
+        rows_of_claim.setdefault((row["claim"], row["machine_id"], row["device"]), []).append(row)
+    return rows_of_claim
 
 
 def _observed(asked: Claims, view: RunView) -> RunValues:

@@ -206,21 +206,21 @@ def manifest_entry(
     )
 
 
-def sentences(found: Tuned) -> Iterator[str]:
+def sentences(tuned: Tuned) -> Iterator[str]:
     """Say how much faster than the recommended setting another one may be."""
-    others = words.plural(found.compared, "other setting")
-    if not found.compared:
+    others = words.plural(tuned.compared, "other setting")
+    if not tuned.compared:
         yield "no other setting was measured often enough to be compared"
-    elif found.bound_pct is None:
+    elif tuned.bound_pct is None:
         yield f"compared with {others}, too seldom to tell how much faster one may be"
     else:
-        most = words.per_cent(found.bound_pct, 1)
+        most = words.per_cent(tuned.bound_pct, 1)
         yield f"compared with {others}: the best is at most {most} faster, with 95 % confidence"
-    if not found.known:
-        yield f"the search ended too early to rule out settings that are {found.within_pct:g} % faster"
-    if found.model_error_pct is not None:
-        seen, factor = words.plural(found.unseen, "setting"), 1 + found.model_error_pct / 100
-        missed = words.per_cent(found.model_error_pct, 1) if factor < 2 else f"a factor of {words.number(factor, 2)}"
+    if not tuned.known:
+        yield f"the search ended too early to rule out settings that are {tuned.within_pct:g} % faster"
+    if tuned.model_error_pct is not None:
+        seen, factor = words.plural(tuned.unseen, "setting"), 1 + tuned.model_error_pct / 100
+        missed = words.per_cent(tuned.model_error_pct, 1) if factor < 2 else f"a factor of {words.number(factor, 2)}"
         yield f"the model missed {seen} that it had not seen by {missed}"
 
 

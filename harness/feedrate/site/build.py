@@ -77,10 +77,10 @@ def build(results: Path = RESULTS, out: Path = Path("build"), admit: Admit = val
         docs = _fresh(out / "pages")
         _check(site)
         results = remote.copy(results, out / "store")
-        found, data = _shown(results, out, admit)
-        if len(found) > _FEW and len(usable_cores()) > 1:
+        run_folders, data = _shown(results, out, admit)
+        if len(run_folders) > _FEW and len(usable_cores()) > 1:
             processes.prepare()
-        let_in = admit(found)
+        let_in = admit(run_folders)
         everyone = select(load_runs(results, set(let_in.folders)))
         pages = list(_pages(everyone, benches(results), let_in.refused, drawn.begin, data))
         finished = _fresh(out / "site.next")
@@ -115,11 +115,11 @@ def write_figures(
     with _explained(out), TemporaryDirectory() as scratch:
         here = remote.copy(results)
         let_in = admit(_shown(here, Path(scratch), admit)[0])
-        found = figures.placed(_content(select(load_runs(here, set(let_in.folders))), benches(here)))
-        if not found:
+        placed_figures = figures.placed(_content(select(load_runs(here, set(let_in.folders))), benches(here)))
+        if not placed_figures:
             raise InputError(f"{results}: no run has a figure yet; expected at least one run. Type make sweep first")
-        figures.write(found, _fresh(out), _address())
-    return found
+        figures.write(placed_figures, _fresh(out), _address())
+    return placed_figures
 
 
 def _shown(results: Path, out: Path, admit: Admit) -> tuple[list[Path], Path | None]:
@@ -129,9 +129,9 @@ def _shown(results: Path, out: Path, admit: Admit) -> tuple[list[Path], Path | N
     """
     data = results / compact.FOLDER
     if not compact.kept(data):
-        found = folders(results)
-        if len(found) <= SHOWN:
-            return found, None
+        every = folders(results)
+        if len(every) <= SHOWN:
+            return every, None
         data = out / compact.FOLDER
     update(results, admit, data)
     return compact.newest(SHOWN, results, data), data
@@ -233,8 +233,8 @@ def _address() -> str:
     from mkdocs.utils.yaml import yaml_load
 
     with (SOURCE / "mkdocs.yml").open(encoding="utf-8") as file:
-        found: str = yaml_load(file).get("site_url") or ""
-    return found and found.rstrip("/") + "/"
+        address: str = yaml_load(file).get("site_url") or ""
+    return address and address.rstrip("/") + "/"
 
 
 def _machines(pages: Sequence[Page]) -> dict[str, Any]:

@@ -117,11 +117,11 @@ def _kind(page: Page) -> Kind:
 def _empty_pages(pages: Iterable[Page]) -> list[Page]:
     """The pages that mkdocs must build, so that some other pages can be put into them."""
     body = f"# {_FIRST} {{ #{_FIRST} }}\n\n## {_ITEM} {{ #{_ITEM} }}\n"
-    found = []
+    empty = []
     for depth, hide in sorted(set(map(_kind, pages))):
         path = f"{'feedrate-frame/' * depth}{'-'.join(('feedrate-frame', *hide))}.md"
-        found.append(Page(path, _TITLE, body, listed=False, hide=hide))
-    return found
+        empty.append(Page(path, _TITLE, body, listed=False, hide=hide))
+    return empty
 
 
 def _frame(site: Path, page: Page) -> list[str]:

@@ -44,10 +44,10 @@ def figure(stored: StoredRun) -> bytes:
         InputError: no trial of a training loop ended well in the run.
     """
     view, manifest = RunView(stored), stored.manifest
-    if not (found := opening([view])):
+    if not (headline := opening([view])):
         raise InputError(f"{stored.folder}: no training trial ended well; expected a run with phases to draw")
     caption = f"{view.name}; {manifest.blocks} blocks, 95 % intervals; run {manifest.run_id}"
-    return render.picture(found[1], caption).encode()
+    return render.picture(headline[1], caption).encode()
 
 
 def block(run: StoredRun, every: Sequence[StoredRun], measured: Sequence[BenchRecord]) -> str:
@@ -103,11 +103,11 @@ def _line(row: Mapping[Any, Any]) -> str:
 
 
 def _split(text: str) -> tuple[str, str, str]:
-    before, found, rest = text.partition(_BEGIN)
+    before, begin, rest = text.partition(_BEGIN)
     inside, closed, after = rest.partition(_END)
-    if not (found and closed):
+    if not (begin and closed):
         raise InputError(f"README.md: lacks the lines {_BEGIN.strip()} and {_END.strip()}; put them where it belongs")
-    return before + found, inside, closed + after
+    return before + begin, inside, closed + after
 
 
 def view() -> str:
@@ -122,11 +122,11 @@ def write(results: Path = RESULTS) -> StoredRun:
         InputError: there is no run, it trained nothing, or the README lacks its marks; nothing is written then.
     """
     every = not_withdrawn(runs(results))
-    found = [run for run in every if MAIN in run.manifest.suites]
-    if not found:
+    main_runs = [run for run in every if MAIN in run.manifest.suites]
+    if not main_runs:
         raise InputError(f"{results}: no run of {MAIN}; expected one to make the README from. Type make sweep first")
     before, _, after = _split(README.read_text(encoding="utf-8"))
-    drawn, text = figure(found[-1]), block(found[-1], every, benches(results))
+    drawn, text = figure(main_runs[-1]), block(main_runs[-1], every, benches(results))
     FIGURE.write_bytes(drawn)
     README.write_text(before + text + after, encoding="utf-8")
-    return found[-1]
+    return main_runs[-1]

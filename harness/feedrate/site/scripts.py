@@ -47,11 +47,11 @@ def _esbuild() -> Path:
     lock = RESOURCES / "site" / "package-lock.json"
     if not (NPM / lock.name).is_file() or (NPM / lock.name).read_bytes() != lock.read_bytes():
         _install(lock)
-    found = next(NPM.glob("node_modules/@esbuild/*/bin/esbuild"), None)
-    if found is None:
+    program = next(NPM.glob("node_modules/@esbuild/*/bin/esbuild"), None)
+    if program is None:
         expected = f"expected what {lock.name} names. Remove {NPM}"
         raise EnvironmentFault(f"{NPM}: holds no esbuild for this machine; {expected}")
-    return found
+    return program
 
 
 def _install(lock: Path) -> None:

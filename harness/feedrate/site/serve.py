@@ -97,7 +97,7 @@ def served(folder: Path, first: int = FIRST_PORT, *, reloading: bool = False) ->
 
 def stamp(folders: Sequence[Path]) -> dict[Path, tuple[int, int]]:
     """Note the time and size of some files, and of every file below some folders, unfinished ones left out."""
-    found: dict[Path, tuple[int, int]] = {}
+    times: dict[Path, tuple[int, int]] = {}
     for folder in folders:
         for path in (folder, *folder.rglob("*")):
             try:
@@ -105,8 +105,8 @@ def stamp(folders: Sequence[Path]) -> dict[Path, tuple[int, int]]:
             except OSError:
                 continue
             if path.is_file() and path.suffix not in (".tmp", ".jsonl"):
-                found[path] = (status.st_mtime_ns, status.st_size)
-    return found
+                times[path] = (status.st_mtime_ns, status.st_size)
+    return times
 
 
 def watch(rebuild: Callable[[], object], folders: Sequence[Path], stopped: threading.Event) -> None:

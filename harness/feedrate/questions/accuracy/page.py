@@ -159,10 +159,10 @@ def page(benches: Sequence[BenchRecord]) -> Page:
             "promises": _promises(newest),
         }
         if (bench := newest.get("accuracy")) and bench.witnessed:
-            found = summary(frame(bench.witnessed))
-            placed = place(draw(found), f"accuracy-{mark}", PATH, _from(bench))
+            errors = summary(frame(bench.witnessed))
+            placed = place(draw(errors), f"accuracy-{mark}", PATH, _from(bench))
             figures[placed.name] = placed
-            rows, text = list(_estimators(found)), answer(found)
+            rows, text = list(_estimators(errors)), answer(errors)
             told["errors"] = _kept(bench, mark, files) | {"figure": placed.name, "rows": rows, "answer": text}
         if (bench := newest.get("scripts")) and bench.scripts:
             paces, predicted = list(_paces(bench.scripts)), _predicted(bench.scripts)
@@ -208,18 +208,18 @@ def _from(bench: BenchRecord) -> Origin:
 
 def _machines(benches: Sequence[BenchRecord]) -> dict[str, dict[str, BenchRecord]]:
     """Machine to section to the newest record that has it; the machine that was measured last comes first."""
-    found: dict[str, dict[str, BenchRecord]] = {}
+    newest: dict[str, dict[str, BenchRecord]] = {}
     for bench in sorted(benches, key=lambda bench: bench.started_at, reverse=True):
-        sections = found.setdefault(bench.machine.machine_id, {})
+        sections = newest.setdefault(bench.machine.machine_id, {})
         for name in bench.sections:
             sections.setdefault(name, bench)
-    return found
+    return newest
 
 
-def answer(found: pd.DataFrame) -> str:
+def answer(errors: pd.DataFrame) -> str:
     """Answer the page's question in one or two sentences made from the errors."""
-    said = own_error(found)
-    rows: dict[str, Mapping[Any, Any]] = {row["estimator"]: row for row in rows_of(found)}
+    said = own_error(errors)
+    rows: dict[str, Mapping[Any, Any]] = {row["estimator"]: row for row in rows_of(errors)}
     rows.pop(OURS, None)
     if not (said and rows):
         return said
@@ -231,13 +231,13 @@ def answer(found: pd.DataFrame) -> str:
     )
 
 
-def own_error(found: pd.DataFrame, machine: str = "") -> str:
+def own_error(errors: pd.DataFrame, machine: str = "") -> str:
     """Say in one sentence how far feedrate's throughput is from the external clock; nothing where none was asked.
 
     The machine is named where nothing beside the sentence says it.
     """
     over = f"On {machine}: over" if machine else "Over"
-    for row in rows_of(found[found["estimator"].eq(OURS)]):
+    for row in rows_of(errors[errors["estimator"].eq(OURS)]):
         trials, planted = words.plural(row["n"], "trial"), words.plural(row["cells"], "planted cell")
         worst, median = words.signed(row["worst_pct"])[1:], words.signed(row["median_pct"])
         return (
@@ -247,9 +247,9 @@ def own_error(found: pd.DataFrame, machine: str = "") -> str:
     return ""
 
 
-def _estimators(found: pd.DataFrame) -> Iterator[tuple[object, ...]]:
+def _estimators(summed: pd.DataFrame) -> Iterator[tuple[object, ...]]:
     """A row an estimator, whether its error was measured or not."""
-    errors: dict[str, Mapping[Any, Any]] = {row["estimator"]: row for row in rows_of(found)}
+    errors: dict[str, Mapping[Any, Any]] = {row["estimator"]: row for row in rows_of(summed)}
     for each in ESTIMATORS:
         label = Markup("<strong>{}</strong>").format(each.label) if each.name == OURS else each.label
         if error := errors.get(each.name):
@@ -274,15 +274,15 @@ def _paces(scripts: Sequence[WatchedScript]) -> Iterator[tuple[object, ...]]:
 
 def _predicted(scripts: Sequence[WatchedScript]) -> dict[str, Any]:
     """A row a script and number of workers that it ran with, a column a number that was predicted from that."""
-    found = {(each.costs, each.seen, each.num_workers): each for each in predictions(scripts)}
-    numbers = sorted({workers for _, _, workers in found})
+    by_script = {(each.costs, each.seen, each.num_workers): each for each in predictions(scripts)}
+    numbers = sorted({workers for _, _, workers in by_script})
 
     def said(each: PredictedPace | None) -> str:
         return f"{each.predicted:.1f} ({each.measured:.1f}, {words.signed(each.error_pct, 0)})" if each else "–"
 
     rows = [
-        (costs, seen, *(said(found.get((costs, seen, workers))) for workers in numbers))
-        for costs, seen in sorted({(costs, seen) for costs, seen, _ in found})
+        (costs, seen, *(said(by_script.get((costs, seen, workers))) for workers in numbers))
+        for costs, seen in sorted({(costs, seen) for costs, seen, _ in by_script})
     ]
     return {"rows": rows, "columns": ["Script", "Ran with", *(words.plural(number, "worker") for number in numbers)]}
 

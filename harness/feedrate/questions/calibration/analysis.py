@@ -152,19 +152,19 @@ QUANTITIES = (
 def _cells(trials: pd.DataFrame) -> pd.DataFrame:
     """Cells whose loader or step can be planted: synthetic samples, the loader alone or before an emulated step."""
     cells = identities(trials)
-    found = cells[(cells["workload"] == "synthetic") & ((cells["mode"] == "load") | _emulated(cells))]
+    planted_cells = cells[(cells["workload"] == "synthetic") & ((cells["mode"] == "load") | _emulated(cells))]
     numbers = [axis.name for axis in AXES if axis.type in (int, float)]
-    columns = {name: filled(found, BY_NAME[name]).astype("float64") for name in numbers}
-    return found.assign(**columns)
+    columns = {name: filled(planted_cells, BY_NAME[name]).astype("float64") for name in numbers}
+    return planted_cells.assign(**columns)
 
 
 def _blocks(trials: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
     """Means a step (ns) of each cell and block, with its axes; ``read_us`` is what reads were dealt, if recorded."""
     more = ["batch_bytes", "planted_read_ns", "samples"]
     single = per_step(trials).join(trials.reindex(columns=more).astype("float64"))
-    found = cells.merge(single.groupby([*KEYS, "block"]).mean().reset_index(), on=KEYS)
-    dealt = found["planted_read_ns"] / found["samples"] / 1e3
-    return found.assign(read_us=dealt.where(dealt.notna(), found["read_us"]))
+    by_block = cells.merge(single.groupby([*KEYS, "block"]).mean().reset_index(), on=KEYS)
+    dealt = by_block["planted_read_ns"] / by_block["samples"] / 1e3
+    return by_block.assign(read_us=dealt.where(dealt.notna(), by_block["read_us"]))
 
 
 def _read_back(quantity: Quantity, blocks: pd.DataFrame) -> pd.DataFrame:
@@ -178,10 +178,10 @@ def _read_back(quantity: Quantity, blocks: pd.DataFrame) -> pd.DataFrame:
         wanted["value"] -= wanted["bare"]
     wanted = wanted.dropna(subset=["value"]).assign(error=wanted["value"] - wanted["planted"])
     groups = wanted.groupby(KEYS, sort=False)
-    found = groups.agg(
+    sums = groups.agg(
         planted=("planted", "mean"), measured=("value", "mean"), sd=("error", "std"), n=("value", "count")
     )
-    return found.assign(quantity=quantity.name, unit=quantity.unit).reset_index()
+    return sums.assign(quantity=quantity.name, unit=quantity.unit).reset_index()
 
 
 @memoized
@@ -196,20 +196,22 @@ def planted(trials: pd.DataFrame) -> pd.DataFrame:
     if not len(cells):
         return pd.DataFrame(columns=list(PLANTED_COLUMNS))
     blocks = _blocks(trials, cells)
-    found = pd.concat([_read_back(quantity, blocks) for quantity in QUANTITIES], ignore_index=True)
-    spread = Moments(found["measured"], found["sd"], found["n"])
-    found = found.assign(**as_columns(("measured", "lo", "hi", "n"), spread, np.asarray))
+    quantities = pd.concat([_read_back(quantity, blocks) for quantity in QUANTITIES], ignore_index=True)
+    spread = Moments(quantities["measured"], quantities["sd"], quantities["n"])
+    quantities = quantities.assign(**as_columns(("measured", "lo", "hi", "n"), spread, np.asarray))
     for error, value in (("error_pct", "measured"), ("error_lo", "lo"), ("error_hi", "hi")):
-        found[error] = 100 * (found[value] / found["planted"] - 1)
-    return found.merge(identities(trials)[[*KEYS, *AXIS_NAMES]], on=KEYS)[list(PLANTED_COLUMNS)]
+        quantities[error] = 100 * (quantities[value] / quantities["planted"] - 1)
+    return quantities.merge(identities(trials)[[*KEYS, *AXIS_NAMES]], on=KEYS)[list(PLANTED_COLUMNS)]
 
 
-def summary(found: pd.DataFrame) -> pd.DataFrame:
+def summary(quantities: pd.DataFrame) -> pd.DataFrame:
     """Sum ``planted`` up: a row a quantity with ``cells``, the fewest blocks ``n``, and two errors over cells.
 
     ``median_pct`` is the median of their sizes, ``worst_pct`` the largest, with its sign.
     """
-    errors = found.assign(cells=found["error_pct"], median_pct=found["error_pct"].abs(), worst_pct=found["error_pct"])
+    errors = quantities.assign(
+        cells=quantities["error_pct"], median_pct=quantities["error_pct"].abs(), worst_pct=quantities["error_pct"]
+    )
     of_each: dict[str, Any] = {
         "cells": "size",
         "median_pct": "median",
@@ -228,8 +230,8 @@ def _expected(ratio: float) -> str:
 
 def _pairs(trials: pd.DataFrame, *axes: str) -> pd.DataFrame:
     """Contrasts in some axes of which at least one block is known."""
-    found = contrasts(trials)
-    return found[found["axis"].isin(axes) & (found["n"] > 0)]
+    compared = contrasts(trials)
+    return compared[compared["axis"].isin(axes) & (compared["n"] > 0)]
 
 
 @memoized
@@ -253,15 +255,15 @@ def effects(trials: pd.DataFrame) -> pd.DataFrame:
         names = {"cell_id": f"cell_{side}", "planted": f"planted_{side}", "takes": f"takes_{side}"}
         pairs = pairs.merge(takes.rename(columns=names), on=["run_id", f"cell_{side}"])
     pairs["planted"] = pairs["takes_a"] / pairs["takes_b"]
-    found = pairs[pairs["planted"].between(1 - SMALL, 1 + SMALL) & (pairs["planted_a"] > 0)]
-    found = found.assign(
-        error_pct=100 * (found["ratio"] / found["planted"] - 1),
-        inside=(found["lo"] <= found["planted"]) & (found["planted"] <= found["hi"]),
-        expected=[_expected(ratio) for ratio in found["planted"]],
+    small = pairs[pairs["planted"].between(1 - SMALL, 1 + SMALL) & (pairs["planted_a"] > 0)]
+    small = small.assign(
+        error_pct=100 * (small["ratio"] / small["planted"] - 1),
+        inside=(small["lo"] <= small["planted"]) & (small["planted"] <= small["hi"]),
+        expected=[_expected(ratio) for ratio in small["planted"]],
     )
-    called = found["verdict"].where(found["verdict"].isin(DIFFERENT), NOT_DIFFERENT)
-    found["right"] = (called == found["expected"]) | (found["expected"] == "")
-    return found[list(EFFECT_COLUMNS)].reset_index(drop=True)
+    called = small["verdict"].where(small["verdict"].isin(DIFFERENT), NOT_DIFFERENT)
+    small["right"] = (called == small["expected"]) | (small["expected"] == "")
+    return small[list(EFFECT_COLUMNS)].reset_index(drop=True)
 
 
 @memoized
@@ -284,13 +286,15 @@ def bottlenecks(trials: pd.DataFrame) -> pd.DataFrame:
     """
     cells = _cells(trials)
     cells = cells[_emulated(cells) & (cells["step_ms"] > 0)]
-    found = cells.merge(cells_with_ceilings(trials)[[*KEYS, "bottleneck"]], on=KEYS)
+    judged = cells.merge(cells_with_ceilings(trials)[[*KEYS, "bottleneck"]], on=KEYS)
     with np.errstate(divide="ignore"):
-        found["planted_load"] = 1000 * found["batch_size"] * np.maximum(1, found["num_workers"]) / _loading_ms(found)
-    found["planted_compute"] = 1000 * found["batch_size"] / found["step_ms"]
-    ratio = found["planted_load"] / found["planted_compute"]
-    found["apart"] = np.maximum(ratio, 1 / ratio)
-    found["truth"] = np.where(ratio < 1, "loader-bound", "emulated-step-bound")
-    found["right"] = found["truth"] == found["bottleneck"]
-    found = found[found["apart"] >= BALANCED_WITHIN].reset_index(drop=True)
-    return found[list(BOTTLENECK_COLUMNS)]
+        judged["planted_load"] = (
+            1000 * judged["batch_size"] * np.maximum(1, judged["num_workers"]) / _loading_ms(judged)
+        )
+    judged["planted_compute"] = 1000 * judged["batch_size"] / judged["step_ms"]
+    ratio = judged["planted_load"] / judged["planted_compute"]
+    judged["apart"] = np.maximum(ratio, 1 / ratio)
+    judged["truth"] = np.where(ratio < 1, "loader-bound", "emulated-step-bound")
+    judged["right"] = judged["truth"] == judged["bottleneck"]
+    judged = judged[judged["apart"] >= BALANCED_WITHIN].reset_index(drop=True)
+    return judged[list(BOTTLENECK_COLUMNS)]

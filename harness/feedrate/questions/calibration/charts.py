@@ -70,9 +70,9 @@ def calibration(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     if sheet.panels:
         for note in _NOTES:
             sheet.note(note)
-        if len(found := bottlenecks(trials)):
+        if len(judged := bottlenecks(trials)):
             sheet.note(
-                f"{int(found['right'].sum())} of {words.plural(len(found), 'training cell')} are called bound by the "
+                f"{int(judged['right'].sum())} of {words.plural(len(judged), 'training cell')} are called bound by the "
                 "stage that was planted to hold them back."
             )
     return sheet.figure(_KEYS, "Nothing was planted in this run: make sweep SUITE=calibration plants.")
@@ -97,18 +97,18 @@ def _marks(trials: pd.DataFrame) -> Iterator[dict[str, Any]]:
         if row["axis"] != "replica":
             name, unit = row["axis"].rsplit("_", 1)
             label = f"{name} {row['a_value']:g} → {row['b_value']:g} {unit}"
-            found = {**row, "measured": row["ratio"]}
-            yield _mark("effect", label, found, unit="B ÷ A", verdict=row["verdict"], right=_RIGHT[bool(row["right"])])
+            mark = {**row, "measured": row["ratio"]}
+            yield _mark("effect", label, mark, unit="B ÷ A", verdict=row["verdict"], right=_RIGHT[bool(row["right"])])
     for row in rows_of(same_pairs(trials).sort_values(_ORDER, kind="stable")):
-        found = {**row, "planted": 1.0, "measured": row["ratio"]}
+        mark = {**row, "planted": 1.0, "measured": row["ratio"]}
         verdict = "different" if row["different"] else "not different"
-        yield _mark("equal", setting(row), found, unit="B ÷ A", verdict=verdict, right=_RIGHT[not row["different"]])
+        yield _mark("equal", setting(row), mark, unit="B ÷ A", verdict=verdict, right=_RIGHT[not row["different"]])
 
 
-def _mark(what: str, label: str, found: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+def _mark(what: str, label: str, measured: Mapping[str, Any], **more: Any) -> dict[str, Any]:
     """Planted and measured value with its interval, their errors in per cent, and what is particular."""
-    truth = float(found["planted"])
-    values = {name: plain(found[name]) for name in ("measured", "lo", "hi")}
+    truth = float(measured["planted"])
+    values = {name: plain(measured[name]) for name in ("measured", "lo", "hi")}
     errors = {name: None if value is None else 100 * (value / truth - 1) for name, value in values.items()}
     return {
         "what": what,
@@ -118,7 +118,7 @@ def _mark(what: str, label: str, found: Mapping[str, Any], **more: Any) -> dict[
         "error": errors["measured"],
         "error_lo": errors["lo"],
         "error_hi": errors["hi"],
-        "n": int(found["n"]),
+        "n": int(measured["n"]),
         "unit": "",
         "replica": 0,
         "verdict": None,

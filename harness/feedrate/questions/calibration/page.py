@@ -34,8 +34,8 @@ def section(view: RunView, suite: str) -> Markup:
     if not len(costs):
         return Markup("")
     effects, pairs = (
-        found[found["cell_a"].isin(own) & found["cell_b"].isin(own)]
-        for found in (analysis.effects(view.trials), analysis.same_pairs(view.trials))
+        compared[compared["cell_a"].isin(own) & compared["cell_b"].isin(own)]
+        for compared in (analysis.effects(view.trials), analysis.same_pairs(view.trials))
     )
     bound = analysis.bottlenecks(view.trials)
     bound = bound[bound["cell_id"].isin(own)].merge(view.judged.drop(columns="bottleneck"), on=KEYS)
@@ -149,7 +149,7 @@ def _bottlenecks(bound: pd.DataFrame) -> Markup:
         )
         for row in rows_of(bound.sort_values("apart", kind="stable"))
     ]
-    columns = ("Setting", "Loader planted", "Step planted", "Apart", "Planted to be", "Found to be")
+    columns = ("Setting", "Loader planted", "Step planted", "Apart", "Planted to be", "NodeFindings to be")
     return _listed("Planted bottlenecks", "planted bottlenecks", columns, rows, columns[1:4])
 
 

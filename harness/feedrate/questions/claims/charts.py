@@ -58,14 +58,14 @@ def claims(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     if not len(trials):
         return sheet.figure((), MISSING)
     asked = suite.claims()
-    found = judge_claims([observe(trials, asked)], asked).claims
+    findings = judge_claims([observe(trials, asked)], asked).claims
     suites = set(trials["suite"].dropna())
-    return forest(found if suite.CLAIMS in suites else found[found["suite"].isin(suites)], asked)
+    return forest(findings if suite.CLAIMS in suites else findings[findings["suite"].isin(suites)], asked)
 
 
-def forest(found: pd.DataFrame, asked: Claims, machines: Mapping[str, str] | None = None) -> Figure:
+def forest(rows_of_claims: pd.DataFrame, asked: Claims, machines: Mapping[str, str] | None = None) -> Figure:
     """Draw the effects of claims, a panel a machine and device."""
-    drawn = _effects(found, asked)
+    drawn = _effects(rows_of_claims, asked)
     if not drawn:
         return Figure(TITLE, QUESTION, missing=MISSING)
     # The largest effect first, by its mean over machines, so that a claim stands in the same place in every panel.
@@ -96,10 +96,10 @@ def forest(found: pd.DataFrame, asked: Claims, machines: Mapping[str, str] | Non
     )
 
 
-def _effects(found: pd.DataFrame, asked: Claims) -> list[dict[str, Any]]:
+def _effects(rows_of_claims: pd.DataFrame, asked: Claims) -> list[dict[str, Any]]:
     """Effects that are known, each turned into the direction that is claimed, with what it is the effect on."""
     drawn = []
-    for row in rows_of(found):
+    for row in rows_of(rows_of_claims):
         effect = asked[row["claim"]][1].on(row["device"]).effect if row["claim"] in asked else None
         if effect is None or not words.known(row["ratio"]) or not row["ratio"]:
             continue

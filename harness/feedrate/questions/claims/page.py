@@ -104,21 +104,21 @@ def _count(verdicts: Verdicts, source: str) -> int:
 
 def _substitutions(verdicts: Verdicts) -> dict[str, list[str]]:
     """What the runs that speak read in place of something else, and on which machines."""
-    found: dict[str, list[str]] = {}
+    workloads: dict[str, list[str]] = {}
     for at, each in enumerate(verdicts.places):
         runs = [part[at].view.manifest for part in verdicts.results.values() if part[at].tested]
         for note in dict.fromkeys(note for run in runs for note in run.substitutions):
-            found.setdefault(descriptions.note(note), []).append(each.name)
-    return found
+            workloads.setdefault(descriptions.note(note), []).append(each.name)
+    return workloads
 
 
 def _filters(verdicts: Verdicts) -> dict[str, dict[str, int]]:
     """What the check boxes offer, each with the number of claims that it leaves."""
     results = [each for part in verdicts.results.values() for each in part]
-    found = Counter(each.verdict for each in results)
+    numbers = Counter(each.verdict for each in results)
     devices = Counter(each.device for each in results)
     groups = {
-        "verdict": {verdict: found[verdict] for verdict in VERDICTS},
+        "verdict": {verdict: numbers[verdict] for verdict in VERDICTS},
         "source": {name: _count(verdicts, name) for name in SOURCES},
         "device": {device: devices[device] for device in ("cpu", "cuda")},
     }
@@ -127,14 +127,14 @@ def _filters(verdicts: Verdicts) -> dict[str, dict[str, int]]:
 
 def _untested(verdicts: Verdicts) -> list[tuple[Any, dict[str, list[str]]]]:
     """Of every machine the claims that it cannot test, by reason; nothing where there are none on any."""
-    found = []
+    untested = []
     for at, each in enumerate(verdicts.places):
         reasons: dict[str, list[str]] = {}
         for name, part in verdicts.results.items():
             if part[at].verdict == NOT_TESTABLE:
                 reasons.setdefault(str(part[at].row["reason"]), []).append(name)
-        found.append((each, reasons))
-    return found if any(reasons for _, reasons in found) else []
+        untested.append((each, reasons))
+    return untested if any(reasons for _, reasons in untested) else []
 
 
 def badges(results: Sequence[ClaimResult]) -> Markup:
@@ -145,10 +145,10 @@ def badges(results: Sequence[ClaimResult]) -> Markup:
         row = results[0].row
         mean = f"{words.number(row['ratio'])}×" if words.known(row.get("ratio")) else ""
         return badge(results[0].verdict, f"{mean}, worst {worst(row)}" if mean and worst(row) else mean)
-    found: dict[str, set[str]] = {}
+    verdicts_of: dict[str, set[str]] = {}
     for each in results:
-        found.setdefault(each.verdict, set()).add(each.view.machine_id)
-    return Markup(" ").join(badge(verdict, words.plural(len(ids), "machine")) for verdict, ids in found.items())
+        verdicts_of.setdefault(each.verdict, set()).add(each.view.machine_id)
+    return Markup(" ").join(badge(verdict, words.plural(len(ids), "machine")) for verdict, ids in verdicts_of.items())
 
 
 def badge(verdict: str, more: str = "") -> Markup:
@@ -294,6 +294,6 @@ def answer(verdicts: Verdicts, suite: str, view: RunView) -> str:
     here = (view.machine_id, view.manifest.device)
     if here not in places or not any(part[places.index(here)].tested for part in mine):
         return ""
-    found = Counter(part[places.index(here)].verdict for part in mine)
-    counts = words.listed(f"{found[verdict]} {verdict}" for verdict in VERDICTS if found[verdict])
+    tally = Counter(part[places.index(here)].verdict for part in mine)
+    counts = words.listed(f"{tally[verdict]} {verdict}" for verdict in VERDICTS if tally[verdict])
     return f"Of {words.plural(len(mine), 'claim')} on this question: {counts}."

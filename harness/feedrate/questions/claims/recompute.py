@@ -80,17 +80,17 @@ def compare(place: Any, results: Path) -> list[tuple[str, Any, Any]]:
         sums = [(table @ weights - np.log(number["figure"] or 1)).dropna() for table in own]
         values.append([each for each in sums if len(each) > 1] or [max(sums, key=len)])
     decide = [own for number, own in zip(place["effects"], values, strict=True) if number["role"] in ("effect", "also")]
-    between, found = between_runs(decide), []
+    between, numbers = between_runs(decide), []
     for number, own, table in zip(place["effects"], values, tables, strict=True):
         sides = np.exp(pd.concat(table).iloc[:, [0, -1]].mean())
         again = pooled(own, between) | {"a_value": sides.iloc[0], "b_value": sides.iloc[1]}
-        found += [(f"{number['name']}: {key}", number[key], again[key]) for key in again if key in number]
+        numbers += [(f"{number['name']}: {key}", number[key], again[key]) for key in again if key in number]
     for fact in place["facts"]:
         rows = pd.concat([trials[run][trials[run]["cell_id"].eq(fact["cell"])] for run in fact["runs"]])
         seen = rows[rows["outcome"].eq("ok") & rows["fact"].notna()]["fact_value"]
         again = {"n": len(seen), "value": seen.median()}
-        found += [(f"{fact['name']}: {key}", fact[key], again[key]) for key in again]
-    return found
+        numbers += [(f"{fact['name']}: {key}", fact[key], again[key]) for key in again]
+    return numbers
 
 
 if __name__ == "__main__":

@@ -38,9 +38,9 @@ _BARS = f"  Bars: B ÷ A from {1 / BAR_REACH:g} to {BAR_REACH:g}, one in the mid
 Row = Mapping[Any, Any]
 
 
-def show(found: Findings, claims: Claims, console: Console, *, whole: bool = False) -> None:
+def show(findings: Findings, claims: Claims, console: Console, *, whole: bool = False) -> None:
     """Print what runs say of claims, machine by machine; ``whole`` adds a sentence for every claim."""
-    for (machine, device), rows in found.claims.groupby(["machine_id", "device"], sort=False):
+    for (machine, device), rows in findings.claims.groupby(["machine_id", "device"], sort=False):
         tested = rows_of(rows[rows["verdict"].ne(NOT_TESTABLE)])
         counts = rows["verdict"].value_counts()
         tally = ", ".join(f"{counts[word]} {word}" for word in VERDICTS if word in counts)
@@ -51,7 +51,7 @@ def show(found: Findings, claims: Claims, console: Console, *, whole: bool = Fal
             console.print(_table(tested))
             _say(console, _BARS)
         if whole:
-            _sentences(found, tested, claims, console)
+            _sentences(findings, tested, claims, console)
         for row in tested:
             if note := _note(row):
                 _say(console, f"  {row['claim']}{note}.", "dim")
@@ -65,7 +65,7 @@ def show(found: Findings, claims: Claims, console: Console, *, whole: bool = Fal
 def show_run(run: StoredRun, console: Console) -> None:
     """Print what one run found of the claims that it asked about."""
     asked = {one.claim for one in run.manifest.claims} | set(run.manifest.untestable)
-    claims = {name: found for name, found in suite.claims().items() if name in asked}
+    claims = {name: claim for name, claim in suite.claims().items() if name in asked}
     if claims and len(trials := run.table("trials")):
         show(judge_claims([observe(trials, claims, run.manifest.untestable)], claims), claims, console)
 
@@ -99,11 +99,11 @@ def _say(console: Console, text: str, style: str = "") -> None:
 
 def _remarks(rows: Sequence[Row]) -> dict[str, list[str]]:
     """What is to be known of the runs behind verdicts, each with the claims that it is of."""
-    found: dict[str, list[str]] = {}
+    texts: dict[str, list[str]] = {}
     for row in rows:
         for remark in remarks(row):
-            found.setdefault(remark, []).append(row["claim"])
-    return found
+            texts.setdefault(remark, []).append(row["claim"])
+    return texts
 
 
 def _note(row: Row) -> str:
@@ -151,12 +151,12 @@ def bar(ratio: float, lo: float, hi: float, reach: float = BAR_REACH) -> str:
     return "".join(cells)
 
 
-def _sentences(found: Findings, rows: Sequence[Row], claims: Claims, console: Console) -> None:
+def _sentences(findings: Findings, rows: Sequence[Row], claims: Claims, console: Console) -> None:
     for row in rows:
-        own = found.cases[["claim", "machine_id", "device"]].eq(
+        own = findings.cases[["claim", "machine_id", "device"]].eq(
             [row[name] for name in ("claim", "machine_id", "device")]
         )
-        mine = rows_of(found.cases[own.all(axis=1)])
+        mine = rows_of(findings.cases[own.all(axis=1)])
         claim = claims[row["claim"]][1].on(row["device"])
         _say(console, f"\n{claim.id}: {claim.says}", "bold")
         _say(console, f"  {sentence(row, mine, claim)}")

@@ -126,25 +126,25 @@ def changed(
     if not len(loops):
         return None
     a, b = (trials[trials["cell_id"].eq(loops.iloc[0])].iloc[0] for trials in (trials_a, trials_b))
-    found = []
+    differences = []
     for axis in AXES:
         values = plain(a[axis.name]), plain(b[axis.name])
         one, other = (axis.default if value is None else value for value in values)
         if one != other:
-            found.append((axis.name, *values))
-    return tuple(found)
+            differences.append((axis.name, *values))
+    return tuple(differences)
 
 
 def kinds(cells: pd.DataFrame) -> pd.DataFrame:
     """Sum up the cells of each kind."""
     emulated = _equal(cells["mode"], "train") & cells["step"].isin(EMULATED_STEPS).to_numpy(dtype=np.bool_)
-    found = []
+    groups = []
     for kind in KINDS:
         own = cells[emulated if kind == "emulated" else _equal(cells["mode"], kind) & ~emulated]
         if len(own):
             counts = {name: int(own["verdict"].eq(word).sum()) for name, word in COUNTED.items()}
-            found.append({"kind": kind, **overall(own).row(OVERALL), **counts})
-    return pd.DataFrame(found)
+            groups.append({"kind": kind, **overall(own).row(OVERALL), **counts})
+    return pd.DataFrame(groups)
 
 
 def _equal(column: pd.Series, value: str) -> npt.NDArray[np.bool_]:
@@ -160,7 +160,7 @@ def encoded_formats() -> tuple[str, ...]:
 
 def stages(trials_a: pd.DataFrame, trials_b: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
     """Compare every stage that both runs show alone."""
-    found = []
+    compared = []
     for stage in STAGES:
         own = cells_of(stage, cells)
         if not len(own):
@@ -174,8 +174,8 @@ def stages(trials_a: pd.DataFrame, trials_b: pd.DataFrame, cells: pd.DataFrame) 
             row |= overall(each).row(OVERALL)
         else:  # the interval of a single cell is that of its blocks
             row |= {name: float(each[name].iloc[0]) for name in (*ENDS, "n_a", "n_b")}
-        found.append(row)
-    return pd.DataFrame(found, columns=list(_STAGE_COLUMNS))
+        compared.append(row)
+    return pd.DataFrame(compared, columns=list(_STAGE_COLUMNS))
 
 
 def cells_of(stage: Stage, cells: pd.DataFrame) -> pd.DataFrame:
@@ -216,15 +216,15 @@ def best_of_both(a: Run, b: Run, cells: pd.DataFrame, unranked: Collection[str] 
     common = set(zip(*grouping_keys(cells, _TASK), strict=True))
     sets_a, sets_b = (_best_sets(run, unranked) for run in (a, b))
     both = [task for task in sets_a if task in sets_b and task in common]
-    found = [_best_of_task(a[0], b[0], sets_a[task], sets_b[task]) for task in both]
-    return pd.DataFrame([row | dict(zip(_TASK, task, strict=True)) for row, task in zip(found, both, strict=True)])
+    compared = [_best_of_task(a[0], b[0], sets_a[task], sets_b[task]) for task in both]
+    return pd.DataFrame([row | dict(zip(_TASK, task, strict=True)) for row, task in zip(compared, both, strict=True)])
 
 
 def _best_sets(run: Run, unranked: Collection[str]) -> dict[Any, pd.DataFrame]:
     """Task to its best set, cheapest first."""
     trials, judged = run
-    found = best_cells(trials, judged[~judged["suite"].isin(list(unranked)).to_numpy(dtype=bool)])
-    return dict(iter(found.groupby(grouping_keys(found, _TASK), sort=False)))
+    sets = best_cells(trials, judged[~judged["suite"].isin(list(unranked)).to_numpy(dtype=bool)])
+    return dict(iter(sets.groupby(grouping_keys(sets, _TASK), sort=False)))
 
 
 def _best_of_task(a: pd.DataFrame, b: pd.DataFrame, set_a: pd.DataFrame, set_b: pd.DataFrame) -> dict[str, Any]:
@@ -244,13 +244,13 @@ def _reached(name: str, trials: pd.DataFrame, cell: str, best: str) -> dict[str,
     """The share of a run's best cell that another of its cells reaches, by block; NaN where it was not measured."""
     if not trials["cell_id"].eq(cell).any():
         return {f"{name}{end}": float("nan") for end in _REACHED}
-    found = Blocks(trials).ratios([trials["run_id"].iloc[0]], [best], [cell])
-    return {f"{name}{end}": float(found[column].iloc[0]) for end, column in _REACHED.items()}
+    ratio = Blocks(trials).ratios([trials["run_id"].iloc[0]], [best], [cell])
+    return {f"{name}{end}": float(ratio[column].iloc[0]) for end, column in _REACHED.items()}
 
 
 def claims(found_a: pd.DataFrame, found_b: pd.DataFrame) -> pd.DataFrame:
     """Compare the verdicts of two machines: those that differ first, and of them the decided ones."""
-    a, b = (found[found["verdict"].ne(NOT_TESTABLE)] for found in (found_a, found_b))
+    a, b = (verdicts[verdicts["verdict"].ne(NOT_TESTABLE)] for verdicts in (found_a, found_b))
     both = a.merge(b, on="claim", suffixes=("_a", "_b"))
     decided = both["verdict_a"].ne("inconclusive") & both["verdict_b"].ne("inconclusive")
     both = both.assign(agree=both["verdict_a"].eq(both["verdict_b"]), decided=decided)

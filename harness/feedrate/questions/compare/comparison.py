@@ -104,16 +104,16 @@ def compare(a: str, b: str, results: Path) -> Comparison:
     one, other = max(pairs, key=_rank) if len(pairs) > 1 else pairs[0]
     notes = [*_notes("A", one, len(of_a)), *_notes("B", other, len(of_b))]
     first, second = ((trials, cells_with_ceilings(trials)) for trials in map(believable, (one.trials, other.trials)))
-    found = compared(first, second, unranked_suites())
-    if not len(found.cells):
-        reasons = "; ".join(f"{n} {reason}" for reason, n in found.unmatched["reason"].value_counts().items())
+    comparison = compared(first, second, unranked_suites())
+    if not len(comparison.cells):
+        reasons = "; ".join(f"{n} {reason}" for reason, n in comparison.unmatched["reason"].value_counts().items())
         raise InputError(
             f"A (run {one.run_id}) and B (run {other.run_id}) have no cell in common that can be compared: "
             f"{one_line(reasons)}. Expected two runs of one suite, or of one script by its name, on one kind of device "
             "and the same data"
         )
     asked = suite.claims()
-    return Comparison(one, other, found, claims(_verdicts(one, asked), _verdicts(other, asked)), asked, notes)
+    return Comparison(one, other, comparison, claims(_verdicts(one, asked), _verdicts(other, asked)), asked, notes)
 
 
 def candidates(text: str, letter: str, results: Path) -> list[Side]:
@@ -180,9 +180,9 @@ def _of_others(file: Path, letter: str) -> Side:
     """A run from elsewhere."""
     import pyarrow.parquet as pq
 
-    found = validator.check(file)
-    if not found.valid:
-        raise InputError(f"{letter}={file}: no valid result: {found.findings[0]}; feedrate validate says all")
+    checked = validator.check(file)
+    if not checked.valid:
+        raise InputError(f"{letter}={file}: no valid result: {checked.findings[0]}; feedrate validate says all")
     table = pq.read_table(file, **runs.CHECKED)
     manifest = read_manifest(table.schema.metadata[tables.MANIFEST_KEY], file)
     whole = tables.complete(table, tables.arrow_schema(TRIALS), file)

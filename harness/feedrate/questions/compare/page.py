@@ -237,6 +237,6 @@ def _claims(verdicts: Verdicts) -> dict[str, Any]:
         for result in results:
             for view in result.views if result.tested else ():
                 by_run.setdefault(view.manifest.run_id, {})[name] = result.verdict
-    tested = {name for found in by_run.values() for name in found}
+    tested = {name for by_claim in by_run.values() for name in by_claim}
     says = {name: claim.says for name, (_, claim) in verdicts.claims.items() if name in tested}
     return {"says": says, "verdicts": by_run}

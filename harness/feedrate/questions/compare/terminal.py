@@ -32,33 +32,33 @@ _REACHES = (1.25, 2.0, 4.0, 16.0, 64.0, 256.0, 4096.0)
 Row = Mapping[str, Any]
 
 
-def show(found: Comparison, console: Console, *, whole: bool = False) -> None:
+def show(comparison: Comparison, console: Console, *, whole: bool = False) -> None:
     """Print a comparison; ``whole`` lists every cell."""
-    report.show(_sections(found, whole), console)
+    report.show(_sections(comparison, whole), console)
 
 
-def markdown(found: Comparison, *, whole: bool = False) -> str:
+def markdown(comparison: Comparison, *, whole: bool = False) -> str:
     """Write a comparison as Markdown; ``whole`` lists every cell."""
-    a, b = (side.manifest.machine.machine_id for side in (found.a, found.b))
+    a, b = (side.manifest.machine.machine_id for side in (comparison.a, comparison.b))
     title = f"{b} against {a}" if a != b else f"Two runs of {a}"
-    return report.markdown(f"feedrate: {title}", _sections(found, whole))
+    return report.markdown(f"feedrate: {title}", _sections(comparison, whole))
 
 
-def _sections(found: Comparison, whole: bool) -> list[Section]:
+def _sections(comparison: Comparison, whole: bool) -> list[Section]:
     # Bars end at the first reach that holds all that is summed up.
-    ratios = [found.found.overall.value, *found.found.kinds["ratio"], *found.found.stages["ratio"]]
+    ratios = [comparison.found.overall.value, *comparison.found.kinds["ratio"], *comparison.found.stages["ratio"]]
     widest = math.exp(max(abs(math.log(ratio)) for ratio in ratios))
     reach = next((each for each in _REACHES if each >= widest), _REACHES[-1])
     most = None if whole else MOST_CELLS
     return [
-        facts(found),
-        _matched(found, most),
-        _overall(found, reach),
-        *_wins_and_losses(found, reach, most),
-        *_stages(found, reach),
-        *_held_back(found),
-        *_best_settings(found),
-        *_claims(found),
+        facts(comparison),
+        _matched(comparison, most),
+        _overall(comparison, reach),
+        *_wins_and_losses(comparison, reach, most),
+        *_stages(comparison, reach),
+        *_held_back(comparison),
+        *_best_settings(comparison),
+        *_claims(comparison),
     ]
 
 
@@ -99,14 +99,18 @@ def _facts(side: Side) -> dict[str, str]:
     }
 
 
-def facts(found: Comparison) -> Section:
+def facts(comparison: Comparison) -> Section:
     """Write both machines beside each other, and where they differ."""
-    b = _facts(found.b)
-    rows = [cells(name, one, b[name], "" if one == b[name] else "differs") for name, one in _facts(found.a).items()]
-    lines = [*found.notes, *_settings(found)]
-    if _repeats(found):
+    b = _facts(comparison.b)
+    rows = [
+        cells(name, one, b[name], "" if one == b[name] else "differs") for name, one in _facts(comparison.a).items()
+    ]
+    lines = [*comparison.notes, *_settings(comparison)]
+    if _repeats(comparison):
         lines.append("These are two runs of one machine: how far they differ shows how well a run can be repeated.")
-    versions = [{**side.manifest.software.model_dump(), **side.manifest.runtime} for side in (found.a, found.b)]
+    versions = [
+        {**side.manifest.software.model_dump(), **side.manifest.runtime} for side in (comparison.a, comparison.b)
+    ]
     differ = []
     for name in dict.fromkeys((*versions[0], *versions[1])):
         in_a, in_b = ("none" if of.get(name) is None else str(of[name]) for of in versions)
@@ -117,19 +121,19 @@ def facts(found: Comparison) -> Section:
     return Section("A and B", lines, ("", "A", "B", ""), rows)
 
 
-def _repeats(found: Comparison) -> bool:
+def _repeats(comparison: Comparison) -> bool:
     """Whether the same was measured twice: on one machine, and of a script with the same settings."""
-    a, b = (side.manifest.machine.machine_id for side in (found.a, found.b))
-    return a == b and not found.found.changed
+    a, b = (side.manifest.machine.machine_id for side in (comparison.a, comparison.b))
+    return a == b and not comparison.found.changed
 
 
-def _settings(found: Comparison) -> Iterator[str]:
+def _settings(comparison: Comparison) -> Iterator[str]:
     """How the settings of a script differ, and how long it waits with either."""
-    if found.found.changed is None:
+    if comparison.found.changed is None:
         return
-    differ = [f"{name} {said(a)} → {said(b)}" for name, a, b in found.found.changed]
+    differ = [f"{name} {said(a)} → {said(b)}" for name, a, b in comparison.found.changed]
     yield f"A → B: {', '.join(differ)}." if differ else "The script's loader has the same settings in both."
-    loops = (side.trials[side.trials["mode"].eq("train")] for side in (found.a, found.b))
+    loops = (side.trials[side.trials["mode"].eq("train")] for side in (comparison.a, comparison.b))
     a, b = (percent(loop["host_fetch_ns"].sum() / loop["wall_ns"].sum()) for loop in loops)
     yield f"It waits for data {a} of the time in A and {b} in B."
 
@@ -139,16 +143,16 @@ def said(value: object) -> str:
     return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _matched(found: Comparison, most: int | None) -> Section:
+def _matched(comparison: Comparison, most: int | None) -> Section:
     """Which cells are compared, and why the others are not."""
-    counts = [len(side.trials[CELL].drop_duplicates()) for side in (found.a, found.b)]
+    counts = [len(side.trials[CELL].drop_duplicates()) for side in (comparison.a, comparison.b)]
     same = "script, device and protocol, whatever its loader's settings"
     line = (
-        f"{plural(len(found.found.cells), 'cell')} of {counts[0]:,} in A and {counts[1]:,} in B: those of the same "
-        f"{'settings, device, data, workload and protocol' if found.found.changed is None else same}."
+        f"{plural(len(comparison.found.cells), 'cell')} of {counts[0]:,} in A and {counts[1]:,} in B: those of the "
+        f"same {'settings, device, data, workload and protocol' if comparison.found.changed is None else same}."
     )
     rows = []
-    for reason, group in found.found.unmatched.groupby("reason", sort=False):
+    for reason, group in comparison.found.unmatched.groupby("reason", sort=False):
         every = [descriptions.setting(row) for row in rows_of(group)]
         if most is None:
             rows += [cells(str(reason), "1", setting) for setting in every]
@@ -159,13 +163,13 @@ def _matched(found: Comparison, most: int | None) -> Section:
     return Section("What is compared", lines, ("reason", "cells", "such as"), rows)
 
 
-def _overall(found: Comparison, reach: float) -> Section:
+def _overall(comparison: Comparison, reach: float) -> Section:
     """One ratio over everything, and by what ran."""
-    over, kinds = found.found.overall, rows_of(found.found.kinds)
+    over, kinds = comparison.found.overall, rows_of(comparison.found.kinds)
     lines = [
         f"B is {over.text()} as fast as A: the geometric mean over {plural(over.n, 'cell')}.",
         "In brackets: 95 % intervals; each decides by itself whether B is faster, not corrected for their number.",
-        *_cautions(found),
+        *_cautions(comparison),
     ]
     every = {name: sum(row[name] for row in kinds) for name in COUNTED} | over.row(OVERALL)
     rows = [
@@ -184,18 +188,18 @@ def _tally(counts: Row) -> str:
     return ", ".join(f"{counts[name]:,} {verdict}" for name, verdict in COUNTED.items() if counts[name])
 
 
-def _cautions(found: Comparison) -> Iterator[str]:
+def _cautions(comparison: Comparison) -> Iterator[str]:
     """What a reader of the ratios has to know."""
-    several = found.found.overall.n > 1
+    several = comparison.found.overall.n > 1
     if several:
         yield "The interval over cells says how much the choice of cells matters, not how well each was measured."
     else:
-        [row] = rows_of(found.found.cells)
+        [row] = rows_of(comparison.found.cells)
         yield f"This one cell: {_estimate(row, _blocks(row))}."
-    if found.found.kinds["kind"].eq("emulated").any():
+    if comparison.found.kinds["kind"].eq("emulated").any():
         yield "An emulated step lasts as long on either machine: where it is the bottleneck the ratio is one."
-    if _repeats(found):
-        again = repeated(found.found.cells)
+    if _repeats(comparison):
+        again = repeated(comparison.found.cells)
         if several:
             yield f"Half of the cells agree within {per_cent(again.half_within_pct, 1)}."
         if again.cells:
@@ -205,9 +209,9 @@ def _cautions(found: Comparison) -> Iterator[str]:
             )
 
 
-def _wins_and_losses(found: Comparison, reach: float, most: int | None) -> Iterator[Section]:
+def _wins_and_losses(comparison: Comparison, reach: float, most: int | None) -> Iterator[Section]:
     """Where B is faster and where it is slower, the largest differences first."""
-    compared = found.found.cells
+    compared = comparison.found.cells
     for verdict, ascending, colour in (("faster", False, "green"), ("slower", True, "red")):
         title = f"Where B is {verdict}"
         own = compared[compared["verdict"].eq(verdict)].sort_values("ratio", ascending=ascending, kind="stable")
@@ -216,7 +220,7 @@ def _wins_and_losses(found: Comparison, reach: float, most: int | None) -> Itera
             continue
         rows = [
             (
-                Cell(task(row) if found.found.changed else f"{task(row)}: {descriptions.knobs(row)}"),
+                Cell(task(row) if comparison.found.changed else f"{task(row)}: {descriptions.knobs(row)}"),
                 Cell(f"{row['samples_per_s_a']:,.0f} → {row['samples_per_s_b']:,.0f}"),
                 *_drawn(row, reach, colour),
                 Cell(f"{row['n_a']:.0f}, {row['n_b']:.0f}"),
@@ -228,11 +232,11 @@ def _wins_and_losses(found: Comparison, reach: float, most: int | None) -> Itera
         yield Section(title, [f"In {plural(len(own), 'cell')}{first}"], columns, rows)
 
 
-def _stages(found: Comparison, reach: float) -> Iterator[Section]:
+def _stages(comparison: Comparison, reach: float) -> Iterator[Section]:
     """What each stage could do alone on either machine, where both ran one alone."""
     stages = {stage.name: stage for stage in STAGES}
     rows = []
-    for row in rows_of(found.found.stages):
+    for row in rows_of(comparison.found.stages):
         if row["cells"] == 1:
             basis = "one cell", f"{row['n_a']:.0f}, {row['n_b']:.0f} blocks"
         else:
@@ -241,15 +245,15 @@ def _stages(found: Comparison, reach: float) -> Iterator[Section]:
         rows.append((*rates, *_drawn(row, reach), *cells(*basis)))
     if rows:
         lines = ["Each stage alone, in samples/s: geometric means over its cells."]
-        if any(stages[name].column for name in found.found.stages["stage"]):
+        if any(stages[name].column for name in comparison.found.stages["stage"]):
             lines.append("What one process does is told by the stamps of the DataLoader's workers.")
         columns = ("stage", "A", "B", "B ÷ A (95 %)", "", "from–to", "n")
         yield Section("Why: what each stage could do", lines, columns, rows)
 
 
-def _held_back(found: Comparison) -> Iterator[Section]:
+def _held_back(comparison: Comparison) -> Iterator[Section]:
     """What holds training back on either machine, with the ceilings that say so."""
-    groups = sorted(found.found.held.groupby(["bottleneck_a", "bottleneck_b"]), key=lambda pair: -len(pair[1]))
+    groups = sorted(comparison.found.held.groupby(["bottleneck_a", "bottleneck_b"]), key=lambda pair: -len(pair[1]))
     items = []
     for (a, b), group in groups:
         both = f"{a} in both" if a == b else f"{a} in A, {b} in B"
@@ -277,13 +281,13 @@ def _ceilings(held: pd.DataFrame) -> Iterator[str]:
         yield f"{RAN[name.removesuffix('_ceiling')]}: {', '.join(sides)}{of}"
 
 
-def _best_settings(found: Comparison) -> Iterator[Section]:
+def _best_settings(comparison: Comparison) -> Iterator[Section]:
     """The best settings of either machine, task by task."""
-    rows = [row for row in rows_of(found.found.best) if row["mode"] in ("train", "load")]
+    rows = [row for row in rows_of(comparison.found.best) if row["mode"] in ("train", "load")]
     if rows:
         by_id = [
             {str(row["cell_id"]): row for row in rows_of(side.trials.drop_duplicates("cell_id"))}
-            for side in (found.a, found.b)
+            for side in (comparison.a, comparison.b)
         ]
         rows.sort(key=lambda row: (row["mode"] != "train", row["step"] != "real", str(row["workload"])))
         line = "Of the settings that cannot be told from the fastest the cheapest: fewest workers, then least memory."
@@ -313,9 +317,9 @@ def _blocks(row: Row) -> str:
     return f"{row['n_a']} and {row['n_b']}"
 
 
-def _claims(found: Comparison) -> Iterator[Section]:
+def _claims(comparison: Comparison) -> Iterator[Section]:
     """Claims whose verdict differs."""
-    tested = found.verdicts
+    tested = comparison.verdicts
     if not len(tested):
         return
     differ = tested[~tested["agree"]]
@@ -325,7 +329,7 @@ def _claims(found: Comparison) -> Iterator[Section]:
         line += f"; {decided} differ and are decided on both, {len(differ) - decided} are inconclusive on one"
     rows = []
     for row in rows_of(differ):
-        _, claim = found.claims[row["claim"]]
+        _, claim = comparison.claims[row["claim"]]
         rows.append((Cell(f"{row['claim']}: {claim.says}"), *(verdict(row, side, claim) for side in "ab")))
     yield Section("Claims whose verdict differs", [f"{line}."], ("claim", "A", "B"), rows)
 

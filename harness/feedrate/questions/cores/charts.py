@@ -53,7 +53,7 @@ class Core:
 
 def per_core(trials: pd.DataFrame, cores: int) -> list[Core]:
     """What a core loads, by decoder and workers, the fastest decoder first; ``cores`` might be used."""
-    found = []
+    every_core = []
     for cell in rows_of(cells(trials)):
         workers = max(1, int(cell["num_workers"] or 0)) if cell["mode"] == "load" else 0
         decoded = _of_files(cell) and cell["storage_format"] == "folder" and not on_device(str(cell["decoder"]))
@@ -61,18 +61,18 @@ def per_core(trials: pd.DataFrame, cores: int) -> list[Core]:
         if decoded and not in_its_place and cell["n"] and 0 < workers <= cores:
             lo, hi = (float(cell[end]) / workers if words.known(cell[end]) else None for end in ("lo", "hi"))
             rate = float(cell["samples_per_s"]) / workers
-            found.append(Core(named(cell), workers, rate, lo, hi, int(cell["n"])))
-    best = {core.decoder: core.value for core in sorted(found, key=lambda core: core.workers)}
-    return sorted(found, key=lambda core: (-best[core.decoder], core.decoder, core.workers))
+            every_core.append(Core(named(cell), workers, rate, lo, hi, int(cell["n"])))
+    best = {core.decoder: core.value for core in sorted(every_core, key=lambda core: core.workers)}
+    return sorted(every_core, key=lambda core: (-best[core.decoder], core.decoder, core.workers))
 
 
 def _of_files(cell: Row) -> bool:
     return samples_of(str(cell["workload"])) == "files"
 
 
-def busiest(found: Sequence[Core]) -> list[Core]:
+def busiest(cores: Sequence[Core]) -> list[Core]:
     """Of each decoder the rate with the most workers."""
-    return list({core.decoder: core for core in found}.values())
+    return list({core.decoder: core for core in cores}.values())
 
 
 def named(cell: Row) -> str:

@@ -34,8 +34,8 @@ COLUMNS = (*SETTING, "ratio", "lo", "hi", "n")
 
 def experiment_contrasts(trials: pd.DataFrame) -> pd.DataFrame:
     """Take the contrasts of a run that belong to the experiment."""
-    found = contrasts(_own(trials))
-    return found[found["axis"].isin(TURNED) & found["n"].gt(0)]
+    compared = contrasts(_own(trials))
+    return compared[compared["axis"].isin(TURNED) & compared["n"].gt(0)]
 
 
 def batch_sizes(trials: pd.DataFrame) -> int:
@@ -51,22 +51,22 @@ def _own(trials: pd.DataFrame) -> pd.DataFrame:
     return trials[trials["cell_id"].isin(cells.loc[own, "cell_id"])]
 
 
-def ratios_between(found: pd.DataFrame, axis: str, a: Value, b: Value) -> pd.DataFrame:
+def ratios_between(compared: pd.DataFrame, axis: str, a: Value, b: Value) -> pd.DataFrame:
     """Give the ratios of B to A for two values of an axis, whichever of them the contrast has first."""
-    own = found[found["axis"].eq(axis)]
+    own = compared[compared["axis"].eq(axis)]
     forth = own[own["a_value"].eq(a) & own["b_value"].eq(b)]
     back = own[own["a_value"].eq(b) & own["b_value"].eq(a)]
     both = pd.concat([forth, _inverted(back)]) if len(back) else forth
     return both.assign(**{axis: b})[list(COLUMNS)].reset_index(drop=True)
 
 
-def epochs(found: pd.DataFrame) -> pd.DataFrame:
+def epochs(compared: pd.DataFrame) -> pd.DataFrame:
     """Say how long an epoch takes with each batch size, against batches of 8.
 
     The start of the first epoch is left out: time is samples ÷ throughput, so that this is the ratio of throughputs
     turned over.
     """
-    parts = [ratios_between(found, "batch_size", BATCHES[0], batch) for batch in BATCHES[1:]]
+    parts = [ratios_between(compared, "batch_size", BATCHES[0], batch) for batch in BATCHES[1:]]
     return _inverted(pd.concat(parts, ignore_index=True))
 
 
@@ -75,11 +75,13 @@ def _inverted(ratios: pd.DataFrame) -> pd.DataFrame:
     return ratios.assign(ratio=1 / ratios["ratio"], lo=1 / ratios["hi"], hi=1 / ratios["lo"])
 
 
-def by_batch(found: pd.DataFrame, axis: str = "batch_size") -> list[tuple[dict[str, Any], dict[int, dict[str, Any]]]]:
+def by_batch(
+    compared: pd.DataFrame, axis: str = "batch_size"
+) -> list[tuple[dict[str, Any], dict[int, dict[str, Any]]]]:
     """Put ratios of one run along an axis in rows of one setting each: its values, and batch size to ratio."""
     names = [name for name in SETTING if name not in (axis, "batch_size")]
     rows: dict[tuple[Any, ...], dict[int, dict[str, Any]]] = {}
-    for row in rows_of(found):
+    for row in rows_of(compared):
         key = tuple(None if pd.isna(row[name]) else row[name] for name in names)
         rows.setdefault(key, {})[int(row["batch_size"])] = row
     settings = [(dict(zip(names, key, strict=True)), ratios) for key, ratios in rows.items()]

@@ -53,7 +53,7 @@ def page(runs: Sequence[RunView], verdicts: Verdicts) -> Page:
         holds=_holds(verdicts),
         source=SOURCES[SOURCE],
         figures=figures,
-        machines=[_machine(view, found) for view, found in islice(_repeating(runs), selection.MACHINES)],
+        machines=[_machine(view, compared) for view, compared in islice(_repeating(runs), selection.MACHINES)],
         most=selection.MACHINES,
     )
     return Page(PATH, TITLE, body)
@@ -74,9 +74,9 @@ def _fullest(own: Sequence[RunView]) -> Iterator[tuple[RunView, pd.DataFrame]]:
     for tier in (True, False):
         part = [view for view in own if _is_reference(view) is tier]
         for view in sorted(part, key=lambda view: -analysis.batch_sizes(view.trials)):
-            found = analysis.experiment_contrasts(view.trials)
-            if len(analysis.epochs(found)):
-                yield view, found
+            compared = analysis.experiment_contrasts(view.trials)
+            if len(analysis.epochs(compared)):
+                yield view, compared
 
 
 def _is_reference(view: RunView) -> bool:
@@ -134,7 +134,7 @@ def _untested(claims: Sequence[Claim]) -> str:
     return f" Not tested: {words.listed(reasons)}." if reasons else ""
 
 
-def _machine(view: RunView, found: pd.DataFrame) -> dict[str, Any]:
+def _machine(view: RunView, compared: pd.DataFrame) -> dict[str, Any]:
     """What a run has beside the source: epochs by batch size, then ratios of the other knobs."""
     source = words.listed(f"{words.number(MINUTES[batch] / MINUTES[8])} at {batch}" for batch in analysis.BATCHES[1:])
     missing = "Pinned memory needs a CUDA device; this run was made on the CPU."
@@ -151,22 +151,22 @@ def _machine(view: RunView, found: pd.DataFrame) -> dict[str, Any]:
             "epochs",
             "How long an epoch takes, against batches of 8",
             f"Less than 1 is shorter. The source’s tables: {source}.",
-            analysis.epochs(found),
+            analysis.epochs(compared),
             "batch_size",
         )
     ]
     for name, title, quoted, axis, a, b in knobs:
         note = f"{_TIMES} The source: {quoted}." if quoted else _TIMES
-        ratios = analysis.ratios_between(found, axis, a, b)
+        ratios = analysis.ratios_between(compared, axis, a, b)
         grids.append(_grid(name, title, note, ratios, axis, missing if name == "pinned" else ""))
     return {"view": view, "badge": runs_facts.badge(PATH, view), "grids": grids}
 
 
-def _grid(name: str, title: str, note: str, found: pd.DataFrame, axis: str, missing: str = "") -> dict[str, Any]:
+def _grid(name: str, title: str, note: str, compared: pd.DataFrame, axis: str, missing: str = "") -> dict[str, Any]:
     """A table of ratios: settings below each other, batch sizes side by side."""
-    batches = sorted(found["batch_size"].astype(int).unique())
+    batches = sorted(compared["batch_size"].astype(int).unique())
     rows = []
-    for setting, ratios in analysis.by_batch(found, axis):
+    for setting, ratios in analysis.by_batch(compared, axis):
         counts = sorted({int(ratio["n"]) for ratio in ratios.values()})
         n = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
         cells = [estimate(ratios[batch], "number") if batch in ratios else "–" for batch in batches]

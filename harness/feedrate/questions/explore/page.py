@@ -123,14 +123,14 @@ def shards(cells: pd.DataFrame, runs: Mapping[str, Mapping[str, Any]]) -> list[S
     frame = frame.assign(ran=ran, tier=cells["run_id"].map(tiers))
     # A machine is in the file in which its last cell falls.
     last = frame.groupby("machine", sort=False).size().cumsum() - 1
-    found: list[Shard] = []
+    every_shard: list[Shard] = []
     parts: Counter[str] = Counter()
     for _, own in frame.groupby(frame["machine"].map(last // ROWS), sort=False):
         for part, text in _texts(own, runs):
             machines = tuple(str(name) for name in part["machine"].unique())
             parts[machines[0]] += 1
-            found.append(Shard(f"explore/cells-{slug(machines[0])}-{parts[machines[0]]}.json", text, machines))
-    return found
+            every_shard.append(Shard(f"explore/cells-{slug(machines[0])}-{parts[machines[0]]}.json", text, machines))
+    return every_shard
 
 
 def _texts(part: pd.DataFrame, runs: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[pd.DataFrame, str]]:
@@ -168,11 +168,11 @@ def _measured(part: pd.DataFrame, measure: Measure) -> dict[str, Any]:
     mean, low, high = (part[f"{measure.name}{end}"].to_numpy() for end in ("", "_lo", "_hi"))
     with np.errstate(invalid="ignore", divide="ignore"):
         reach = high / mean if measure.logs else np.maximum(mean - low, high - mean)
-    found: dict[str, Any] = {"mean": _numbers(mean), "reach": _numbers(reach)}
+    columns: dict[str, Any] = {"mean": _numbers(mean), "reach": _numbers(reach)}
     counts = part[f"{measure.name}_n"]
     if measure.name == "samples_per_s" or not counts.equals(part["n"]):
-        found["n"] = counts.tolist()
-    return found
+        columns["n"] = counts.tolist()
+    return columns
 
 
 def _numbers(values: npt.NDArray[np.float64]) -> list[float | None]:

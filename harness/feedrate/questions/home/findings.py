@@ -145,8 +145,8 @@ def _stored(result: ClaimResult) -> str:
 
 def _samples(result: Sequence[ClaimResult], text: str) -> str:
     """The workloads whose samples were read, put into a text; empty where none were."""
-    found = sorted({name for each in result for name in _workloads(each)})
-    return text.format(words.listed(found)) if found else ""
+    workloads = sorted({name for each in result for name in _workloads(each)})
+    return text.format(words.listed(workloads)) if workloads else ""
 
 
 def _workloads(result: ClaimResult) -> set[str]:

@@ -55,8 +55,8 @@ def page(
 ) -> Page:
     """Write the home page; ``known`` is how many machines there are, where that is more than have a run here."""
     speaking = leading(runs)
-    found = opening(speaking)
-    placed = place(found[1], "opening", PATH, found[0].origin) if found else None
+    headline = opening(speaking)
+    placed = place(headline[1], "opening", PATH, headline[0].origin) if headline else None
     machines = list(dict.fromkeys(view.machine_id for view in newest(speaking)))[:FEATURED]
     told = findings(speaking, verdicts, benches)
     numbers = [view for view in newest(speaking) if view.machine_id in machines]
@@ -68,8 +68,8 @@ def page(
         title=TITLE,
         known=len({view.machine_id for view in runs}) if known is None else known,
         tested=_tested(verdicts),
-        opening=found and _numbers(found[0]),
-        figure=found and found[1],
+        opening=headline and _numbers(headline[0]),
+        figure=headline and headline[1],
         placed=placed,
         findings=told,
         numbers=[_numbers(view) for view in numbers],

@@ -81,10 +81,10 @@ def section(view: RunView, suite: str, path: str) -> Why:
     cells = training_cells(view, suite)
     if not len(cells):
         return Why("")
-    found = tasks(cells)[:TASKS]
+    shown = tasks(cells)[:TASKS]
     best = {task_key(row): row for row in rows_of(view.headlines_of(suite))}
-    predicted = _predicted(view, {str(cell["cell_id"]) for task in found for _, cell in task.view})
-    rows = [row for task in found for row in _rows(task, predicted, alone=len(found) == 1)]
+    predicted = _predicted(view, {str(cell["cell_id"]) for task in shown for _, cell in task.view})
+    rows = [row for task in shown for row in _rows(task, predicted, alone=len(shown) == 1)]
     columns = [name for name in rows[0] if any(row[name] for row in rows)]
     errors = predicted["error_pct"].abs()
     axes = [axis.name for axis in AXES if cells[axis.name].notna().any()]
@@ -96,7 +96,7 @@ def section(view: RunView, suite: str, path: str) -> Why:
         rule=RULE,
         file=file,
         count=len(cells),
-        sentences=[_sentence(task, best.get(task_key(task.view[0][1]))) for task in found],
+        sentences=[_sentence(task, best.get(task_key(task.view[0][1]))) for task in shown],
         columns=columns,
         rows=[[row[name] or "–" for name in columns] for row in rows],
         shares_cores=view.manifest.device == "cpu" and cells["num_workers"].gt(0).any(),
@@ -163,8 +163,8 @@ def _predicted(view: RunView, wanted: set[str]) -> pd.DataFrame:
         trials = trials[fitted | trials["cell_id"].isin(sorted(wanted))]
     if not trials["num_workers"].eq(1).any():
         return pd.DataFrame({"cell_id": [], "predicted_samples_per_s": [], "error_pct": []})
-    found = held_out(trials, view.run.table("steps"), view.cores)
-    return found[found["error_pct"].notna()].drop_duplicates("cell_id")
+    predictions = held_out(trials, view.run.table("steps"), view.cores)
+    return predictions[predictions["error_pct"].notna()].drop_duplicates("cell_id")
 
 
 def _rows(task: Task, predicted: pd.DataFrame, *, alone: bool) -> Iterator[dict[str, str]]:
@@ -177,11 +177,11 @@ def _rows(task: Task, predicted: pd.DataFrame, *, alone: bool) -> Iterator[dict[
         if isinstance(cell["dominant"], str):
             loading.append(f"{cell['dominant']} {words.percent(float(cell['dominant_share']))}")
             loading += [cell["bound"]] if isinstance(cell["bound"], str) else []
-        found = by_cell.get(cell["cell_id"])
+        gain = by_cell.get(cell["cell_id"])
         prediction = ""
-        if found:
-            rate = words.number(found["predicted_samples_per_s"])
-            prediction = markup.two_lines(rate, words.signed(found["error_pct"], 1))
+        if gain:
+            rate = words.number(gain["predicted_samples_per_s"])
+            prediction = markup.two_lines(rate, words.signed(gain["error_pct"], 1))
         yield {
             "Setting": markup.two_lines(descriptions.knobs(cell), reason if alone else f"{_task(cell)}: {reason}"),
             "Samples/s": words.number(float(cell["samples_per_s"])),

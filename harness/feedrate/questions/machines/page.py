@@ -40,10 +40,12 @@ def facts(own: Sequence[RunView]) -> dict[str, str]:
     """Name everything that tells a machine from another, and when it was measured, from its runs, newest first."""
     path, runs = own[0].machine_page, [view.manifest for view in own]
     days = dict.fromkeys(descriptions.day(run.started_at) for run in (runs[-1], runs[0]))
-    found = hardware([run.machine for run in runs])
+    hardware_of = hardware([run.machine for run in runs])
     if not runs[0].machine.gpu_name:
-        found["Accelerator"] += ": questions about the loader are asked of the loader alone and of an emulated step"
-    return found | {
+        hardware_of["Accelerator"] += (
+            ": questions about the loader are asked of the loader alone and of an emulated step"
+        )
+    return hardware_of | {
         "PyTorch": ", ".join(dict.fromkeys(run.software.torch or "unknown" for run in runs)),
         "Measured": f"{words.plural(len(own), 'run')}, {' to '.join(days)}",
         "Tier": runs_facts.tiers(path, own),
@@ -130,10 +132,10 @@ def shared_task(machines: Sequence[Tasks]) -> Task | None:
     machine that was measured last.
     """
     had, main = Counter[Task](), Counter[Task]()
-    for found in machines:
-        had.update({task for _, task in found})
-        main.update({task for (_, task), best in found.items() if MAIN in best.view.suites})
-    tasks = dict.fromkeys(task for found in machines for _, task in found)
+    for tasks_of_machine in machines:
+        had.update({task for _, task in tasks_of_machine})
+        main.update({task for (_, task), best in tasks_of_machine.items() if MAIN in best.view.suites})
+    tasks = dict.fromkeys(task for tasks_of_machine in machines for _, task in tasks_of_machine)
     return max(tasks, key=lambda task: (had[task], main[task]), default=None)
 
 
@@ -147,8 +149,8 @@ def index_page(runs: Sequence[RunView]) -> Page:
     tasks = {name: tasks_of(own) for name, own in machines.items()}
     task = shared_task(list(tasks.values()))
     best: dict[str, Best] = {}
-    for name, found in tasks.items():
-        if candidates := [each for (_, own_task), each in found.items() if own_task == task]:
+    for name, tasks_of_machine in tasks.items():
+        if candidates := [each for (_, own_task), each in tasks_of_machine.items() if own_task == task]:
             best[name] = max(candidates, key=_rate)  # of two devices the faster speaks
     ranked = sorted(machines, key=lambda name: -_rate(best[name]) if name in best else 0.0)
     body = render(
@@ -184,19 +186,19 @@ def _row(own: Sequence[RunView], best: Best | None) -> tuple[object, ...]:
 def page(own: Sequence[RunView], verdicts: Verdicts, questions: Mapping[str, str]) -> Page:
     """Write a machine's page from its runs, newest first; ``questions`` is suite to the path of its page."""
     path, name = own[0].machine_page, descriptions.name_of(own[0].manifest.machine)
-    found, by_device = tasks_of(own), _several_devices(own)
+    tasks, by_device = tasks_of(own), _several_devices(own)
 
     def suites(view: RunView, path: str) -> str:
         return listed(markup.link(path, questions[name], name) if name in questions else name for name in view.suites)
 
     device = ("Device",) if by_device else ()
-    columns, stages = _stages(found, by_device)
+    columns, stages = _stages(tasks, by_device)
     body = render(
         "machines/page.md",
         page=path,
         name=name,
         facts_of=facts(own),
-        best=list(_best(own, found, by_device)),
+        best=list(_best(own, tasks, by_device)),
         suites=suites,
         rule=RULE,
         stage_columns=columns,
@@ -210,11 +212,11 @@ def page(own: Sequence[RunView], verdicts: Verdicts, questions: Mapping[str, str
     return Page(path, name, body, listed=False, hide=("navigation",))
 
 
-def _best(own: Sequence[RunView], found: Tasks, by_device: bool) -> Iterator[dict[str, Any]]:
+def _best(own: Sequence[RunView], tasks: Tasks, by_device: bool) -> Iterator[dict[str, Any]]:
     """The best setting of each task for whose device and task no newer run speaks, by run; the main suite first."""
     for view in sorted(own, key=lambda each: MAIN not in each.suites):
         keys = [(view.manifest.device, task_key(row)) for row in rows_of(view.headlines)]
-        rows: pd.DataFrame = view.headlines[[key in found and found[key].view is view for key in keys]]
+        rows: pd.DataFrame = view.headlines[[key in tasks and tasks[key].view is view for key in keys]]
         if len(rows):
             suites = words.listed(view.suites).capitalize() or "No suite"
             device = f", {descriptions.on_device(view.manifest.device)}" if by_device else ""
@@ -227,11 +229,11 @@ def _best(own: Sequence[RunView], found: Tasks, by_device: bool) -> Iterator[dic
             }
 
 
-def _stages(found: Tasks, by_device: bool) -> tuple[list[str], list[list[str]]]:
+def _stages(tasks: Tasks, by_device: bool) -> tuple[list[str], list[list[str]]]:
     """What the best setting of each training task reaches, and each of its stages alone, without empty columns."""
     columns = ("Task, best setting", "All together", "Loader alone", "Copy alone", "Step alone", "Held back by")
     rows = []
-    for best in found.values():
+    for best in tasks.values():
         stages = list(_alone(best)) if best.row["mode"] == "train" else [_NONE]
         if set(stages) != {_NONE}:
             device = f", {descriptions.on_device(best.view.manifest.device)}" if by_device else ""

@@ -63,7 +63,7 @@ class Spread(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class NodeFindings:
     """What the records of a sweep say of its nodes."""
 
     nodes: tuple[int, ...]
@@ -90,14 +90,14 @@ class Found:
         return {node: off[off["node"].eq(node)] for node in sorted(set(off["node"]))}
 
 
-def find(trials: pd.DataFrame) -> Found:
+def find(trials: pd.DataFrame) -> NodeFindings:
     """Hold the nodes of a sweep against each other; ``trials`` of all nodes have their number in ``node``."""
     trials = trials[trials["node"].isin(successful(trials)["node"])]
     nodes = tuple(sorted(trials["node"].unique().tolist()))
     same = comparable(trials)
     if len(nodes) < LEAST_NODES or not len(same):
         nothing = judge({ALL: np.zeros((LEAST_NODES, 1, _LEAST_BLOCKS))}).assign(node=0)[:0]
-        return Found(nodes, 0, nothing, nothing, None, None, np.nan)
+        return NodeFindings(nodes, 0, nothing, nothing, None, None, np.nan)
     every = logs(same)
     judged = _numbered(judge({ALL: every, **by_part(same, ALONE)}), nodes)
     outlying = judged.loc[judged["outlying"], "at"].unique().tolist()
@@ -105,7 +105,7 @@ def find(trials: pd.DataFrame) -> Found:
     stamped = _numbered(judge(stamps, outlying), nodes) if stamps else judged[:0]
     alike = ~judged.loc[judged["part"].eq(ALL), "outlying"].to_numpy(dtype=bool)
     rest = spread(every[alike]) if 1 < alike.sum() < len(nodes) else None
-    return Found(nodes, every.shape[1], judged, stamped, spread(every), rest, found_by(judged))
+    return NodeFindings(nodes, every.shape[1], judged, stamped, spread(every), rest, found_by(judged))
 
 
 def _numbered(judged: pd.DataFrame, nodes: Sequence[int]) -> pd.DataFrame:
@@ -140,20 +140,20 @@ def _on_all_nodes(trials: pd.DataFrame, nodes: int) -> pd.DataFrame:
 def by_part(trials: pd.DataFrame, stages: Sequence[Stage]) -> dict[str, Floats]:
     """Sort comparable trials into stages, of which those without a cell are left out; nodes by their number."""
     cells, nodes = trials.drop_duplicates("cell_id"), trials["node"].nunique()
-    found = {}
+    tables = {}
     for stage in stages:
         own = trials[trials["cell_id"].isin(cells_of(stage, cells)["cell_id"])]
         rated = _on_all_nodes(with_rate_of(stage, own), nodes)
         if len(rated):
-            found[stage.name] = logs(rated)
-    return found
+            tables[stage.name] = logs(rated)
+    return tables
 
 
 def logs(trials: pd.DataFrame) -> Floats:
     """Log throughput of comparable trials by node, cell and block."""
     nodes, cells = (list(dict.fromkeys(column)) for column in (trials.sort_values("node")["run_id"], trials["cell_id"]))
-    found = Blocks(trials).logs(np.repeat(nodes, len(cells)).tolist(), cells * len(nodes))
-    return found.reshape(len(nodes), len(cells), -1)
+    values = Blocks(trials).logs(np.repeat(nodes, len(cells)).tolist(), cells * len(nodes))
+    return values.reshape(len(nodes), len(cells), -1)
 
 
 def judge(parts: Parts, asked: Collection[int] = ()) -> pd.DataFrame:
@@ -168,7 +168,7 @@ def judge(parts: Parts, asked: Collection[int] = ()) -> pd.DataFrame:
         ends ``lo``, ``hi`` of an interval that holds for the whole family, ``n`` (blocks), ``cells``, ``outlying``, and
         ``error``, ``df`` of the log ratio.
     """
-    found = []
+    judged = []
     for name, part in parts.items():
         nodes = len(part)
         may = np.isin(np.arange(nodes), list(asked)) if asked else np.ones(nodes, dtype=bool)
@@ -177,8 +177,8 @@ def judge(parts: Parts, asked: Collection[int] = ()) -> pd.DataFrame:
         log, error, df, outlying = _against_rest(own, may, level)
         ends = as_columns(RATIO, Moments(log, None, own.n), half=t_half_width(error, df, level))
         row = {"part": name, "at": range(nodes), **ends, "cells": part.shape[1], "outlying": outlying}
-        found.append(pd.DataFrame({**row, "error": error, "df": df}))
-    return pd.concat(found, ignore_index=True)
+        judged.append(pd.DataFrame({**row, "error": error, "df": df}))
+    return pd.concat(judged, ignore_index=True)
 
 
 def _of_blocks(part: Floats) -> Moments:
@@ -219,7 +219,7 @@ def _distances(own: Moments, alike: npt.NDArray[np.bool_]) -> tuple[Floats, Floa
 
 
 def found_by(judged: pd.DataFrame) -> float:
-    """How much slower in all cells a node must be to be found in 95 % of such sweeps (``Found.finds``)."""
+    """How much slower in all cells a node must be to be found in 95 % of such sweeps (``NodeFindings.finds``)."""
     own = judged[judged["part"].eq(ALL)]
     quantile = (np.log(own["hi"] / own["ratio"]) / own["error"]).median()
     # How far off in its own errors: Student's t, not central, is then beyond the quantile in 95 %.

@@ -19,7 +19,7 @@ from feedrate.pages.markup import Page
 from feedrate.pages.runs import RunView, place
 from feedrate.pages.template import render
 from feedrate.questions.nodes import sentences
-from feedrate.questions.nodes.analysis import ALL, Found, find
+from feedrate.questions.nodes.analysis import ALL, NodeFindings, find
 from feedrate.questions.nodes.sweep import origin, sweeps
 from feedrate.schema import words
 from feedrate.schema.metrics import CONFIRMED_OVER, REFUTED_UNDER
@@ -30,10 +30,10 @@ TITLE = "Are my nodes alike?"
 
 def page(every: Sequence[RunView]) -> Page | None:
     """Write the page from the newest sweep among all runs; None where no cluster swept."""
-    found = [sweep for sweep in sweeps(view.run for view in every) if not sweep.together]
-    if not found:
+    apart = [sweep for sweep in sweeps(view.run for view in every) if not sweep.together]
+    if not apart:
         return None
-    sweep, views = found[0], {view.run.folder: view for view in every}
+    sweep, views = apart[0], {view.run.folder: view for view in every}
     own = {node: views[run.folder] for node, run in sorted(sweep.runs.items())}
     judged = find(sweep.trials())
     figure = place(draw(judged), "nodes", PATH, origin(list(own.values()), len(judged.nodes)))
@@ -54,10 +54,10 @@ def page(every: Sequence[RunView]) -> Page | None:
     return Page(PATH, TITLE, body, {figure.name: figure})
 
 
-def _rows(found: Found, parts: Sequence[str], own: Mapping[int, RunView]) -> Iterator[list[object]]:
+def _rows(findings: NodeFindings, parts: Sequence[str], own: Mapping[int, RunView]) -> Iterator[list[object]]:
     """A row a node, the slowest in all cells first: how far it is off in each part."""
-    every = {(row["part"], row["node"]): row for row in rows_of(found.judged)}
-    for node in sorted(found.nodes if every else (), key=lambda node: every[ALL, node]["ratio"]):
+    every = {(row["part"], row["node"]): row for row in rows_of(findings.judged)}
+    for node in sorted(findings.nodes if every else (), key=lambda node: every[ALL, node]["ratio"]):
         told = [_off(every[part, node]) for part in parts]
         link = markup.link(PATH, own[node].page, sentences.numbered(node))
         yield [link, *told, f"{every[ALL, node]['n']}"]
@@ -85,12 +85,12 @@ _COLUMNS = {
 }
 
 
-def draw(found: Found) -> Figure:
+def draw(findings: NodeFindings) -> Figure:
     """Draw a panel for all cells and one for each stage; of nothing that can be compared, say so."""
     sheet = Sheet("Each node against the others", "Which node is slow, in which stage, and by how much?")
-    shown = _shown(found.judged)
+    shown = _shown(findings.judged)
     order = [sentences.numbered(node) for node in shown]
-    rows = [_drawn(row) for row in rows_of(found.judged)]
+    rows = [_drawn(row) for row in rows_of(findings.judged)]
     drawn = [row for row in rows if row["who"] in order]
     ends = [100 * (REFUTED_UNDER - 1), 100 * (CONFIRMED_OVER - 1), *(row[end] for row in drawn for end in ("lo", "hi"))]
     for part in dict.fromkeys(row["part"] for row in rows):
@@ -100,8 +100,8 @@ def draw(found: Found) -> Figure:
         "The slowest node in all cells stands on top. Intervals hold for all nodes and panels at once, in 95\u00a0% of "
         "sweeps. A node is outlying where its interval lies beyond ±1\u00a0%, which is shaded."
     )
-    if len(shown) < len(found.nodes):
-        sheet.note(f"Of {len(found.nodes)} nodes {len(shown)} are drawn, those farthest off; the table has all.")
+    if len(shown) < len(findings.nodes):
+        sheet.note(f"Of {len(findings.nodes)} nodes {len(shown)} are drawn, those farthest off; the table has all.")
     return sheet.figure([Key(name, *pair) for name, pair in LOOKS.items()], "No cell ended well on all nodes.")
 
 

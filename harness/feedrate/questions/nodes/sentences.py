@@ -8,7 +8,7 @@ from typing import Any
 
 from feedrate.analysis.estimate import RATIO, Estimate
 from feedrate.analysis.estimates import rows_of
-from feedrate.questions.nodes.analysis import ALL, LEAST_NODES, STAMPED, Found, Spread
+from feedrate.questions.nodes.analysis import ALL, LEAST_NODES, STAMPED, NodeFindings, Spread
 from feedrate.schema import words
 
 Naming = Callable[[int], str]
@@ -55,20 +55,20 @@ def distance(row: Mapping[str, Any]) -> str:
     return size.text(word, write=partial(words.per_cent, places=1))
 
 
-def answer(found: Found, naming: Naming = numbered) -> str:
+def answer(nodes: NodeFindings, naming: Naming = numbered) -> str:
     """Answer in a sentence whether the nodes are alike."""
-    if found.spread is None:
-        few = f"{words.plural(len(found.nodes), 'node')} measured something, and {LEAST_NODES} are needed: of two that "
+    if nodes.spread is None:
+        few = f"{words.plural(len(nodes.nodes), 'node')} measured something, and {LEAST_NODES} are needed: of two that "
         few += "differ nobody can say which one is off"
-        return words.sentence(few if len(found.nodes) < LEAST_NODES else _NONE)
-    off = found.outlying
+        return words.sentence(few if len(nodes.nodes) < LEAST_NODES else _NONE)
+    off = nodes.outlying
     if not off:
         return (
-            f"No node stands out: none of {len(found.nodes)} is shown to be more than 1\u00a0% slower or faster than "
-            f"the others, over {words.plural(found.cells, 'cell')} or in a stage alone."
+            f"No node stands out: none of {len(nodes.nodes)} is shown to be more than 1\u00a0% slower or faster than "
+            f"the others, over {words.plural(nodes.cells, 'cell')} or in a stage alone."
         )
     who = "; ".join(f"{naming(node)} is {_off(rows_of(rows))}" for node, rows in off.items())
-    return words.sentence(f"{len(off)} of {len(found.nodes)} nodes {'stand' if len(off) > 1 else 'stands'} out: {who}")
+    return words.sentence(f"{len(off)} of {len(nodes.nodes)} nodes {'stand' if len(off) > 1 else 'stands'} out: {who}")
 
 
 def _off(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -77,10 +77,10 @@ def _off(rows: Sequence[Mapping[str, Any]]) -> str:
     return f"{distance(rows[0])} in {PARTS[rows[0]['part']]}" + (f", and off in {stages}" if stages else "")
 
 
-def reasons(found: Found, naming: Naming = numbered) -> Iterator[tuple[str, list[str]]]:
+def reasons(findings: NodeFindings, naming: Naming = numbered) -> Iterator[tuple[str, list[str]]]:
     """Tell of each outlying node in which parts it is off; the workers' stamps come last."""
     of_stamps = {stage.name for stage in STAMPED}
-    for node, rows in found.outlying.items():
+    for node, rows in findings.outlying.items():
         lines = [f"{PARTS[row['part']]}: {distance(row)}" for row in rows_of(rows)]
         if set(rows["part"]) == {ALL}:
             lines.append("no stage by itself is shown to be the reason")
@@ -89,14 +89,14 @@ def reasons(found: Found, naming: Naming = numbered) -> Iterator[tuple[str, list
         yield words.sentence(naming(node)).rstrip("."), [words.sentence(line) for line in lines]
 
 
-def variation(found: Found) -> str:
+def variation(nodes: NodeFindings) -> str:
     """Tell how much nodes differ, how much one differs from block to block, and what the sweep could find."""
-    if found.spread is None:
+    if nodes.spread is None:
         return ""
-    rest = f", {_between(found.rest)} without the outlying ones" if found.rest else ""
+    rest = f", {_between(nodes.rest)} without the outlying ones" if nodes.rest else ""
     return (
-        f"Throughput varies by {_between(found.spread)} between nodes{rest}, and by {percent(found.spread.within)} "
-        f"from block to block within one. A node that is {percent(found.finds)} slower in all cells would be found in "
+        f"Throughput varies by {_between(nodes.spread)} between nodes{rest}, and by {percent(nodes.spread.within)} "
+        f"from block to block within one. A node that is {percent(nodes.finds)} slower in all cells would be found in "
         "95 of 100 such sweeps."
     )
 
@@ -105,7 +105,7 @@ def _between(spread: Spread) -> str:
     return words.estimate((spread.between, spread.lo, spread.hi), write=percent)
 
 
-def absent(found: Found, nodes: int, naming: Naming = numbered) -> str:
+def absent(findings: NodeFindings, nodes: int, naming: Naming = numbered) -> str:
     """Name the nodes that swept and of which nothing can be compared."""
-    gone = [naming(node) for node in range(nodes) if node not in found.nodes]
+    gone = [naming(node) for node in range(nodes) if node not in findings.nodes]
     return words.sentence(f"{words.listed(gone)} measured nothing that ended well") if gone else ""

@@ -80,14 +80,14 @@ def origin(own: Sequence[RunView], nodes: int) -> Origin:
 def sweeps(stored: Iterable[StoredRun]) -> list[Sweep]:
     """Sort the runs of clusters into sweeps, the newest first."""
     begun: dict[str, str] = {}
-    found: defaultdict[str, dict[int, StoredRun]] = defaultdict(dict)
+    by_sweep: defaultdict[str, dict[int, StoredRun]] = defaultdict(dict)
     members: dict[str, Membership] = {}
     for run in sorted(stored, key=lambda run: run.manifest.started_at):
         if place := run.manifest.cluster:
-            found[place.sweep][place.node] = run
+            by_sweep[place.sweep][place.node] = run
             begun[place.sweep], members[place.sweep] = run.manifest.started_at, place
-    newest = sorted(found, key=begun.__getitem__, reverse=True)
-    return [Sweep(name, found[name], members[name].nodes, members[name].together) for name in newest]
+    newest = sorted(by_sweep, key=begun.__getitem__, reverse=True)
+    return [Sweep(name, by_sweep[name], members[name].nodes, members[name].together) for name in newest]
 
 
 def named(name: str, results: Path) -> Sweep:

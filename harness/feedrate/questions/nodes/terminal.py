@@ -22,21 +22,21 @@ def show(sweep: Sweep, results: Path, console: Console) -> None:
     def naming(node: int) -> str:
         return f"{sentences.numbered(node)} ({called[node]})" if node in called else sentences.numbered(node)
 
-    found = find(sweep.trials())
+    findings = find(sweep.trials())
     lines = [
-        sentences.answer(found, naming),
-        sentences.absent(found, sweep.nodes, naming),
-        sentences.variation(found),
+        sentences.answer(findings, naming),
+        sentences.absent(findings, sweep.nodes, naming),
+        sentences.variation(findings),
         f"{words.INTERVALS} Those of nodes hold for all nodes and stages at once.",
     ]
     sections = [Section(f"Sweep {sweep.name}: are its nodes alike?", list(filter(None, lines)))]
-    if off := list(sentences.reasons(found, naming)):
+    if off := list(sentences.reasons(findings, naming)):
         sections.append(Section("Where they are off", items=off))
-    every = rows_of(found.judged[found.judged["part"].eq(ALL)].sort_values("ratio"))
+    every = rows_of(findings.judged[findings.judged["part"].eq(ALL)].sort_values("ratio"))
     rows = [
         (
             Cell(naming(row["node"])),
-            Cell(sentences.distance(row), "yellow" if row["node"] in found.outlying else ""),
+            Cell(sentences.distance(row), "yellow" if row["node"] in findings.outlying else ""),
             Cell(f"{row['n']}"),
         )
         for row in every

@@ -131,6 +131,6 @@ def contribute_page(prose: str, contributing: str) -> Page:
         short = re.sub(r"[^a-z]+", "-", heading["title"].partition(":")[0].lower()).strip("-")
         return f"## {heading['title']} {{ #{heading['name'] or markup.slug(short)} }}"
 
-    rest = contributing[found.start() :] if (found := _CONTRIBUTE_HEADING.search(contributing)) else ""
+    rest = contributing[match.start() :] if (match := _CONTRIBUTE_HEADING.search(contributing)) else ""
     text = _CONTRIBUTE_HEADING.sub(named, prose.replace("{{contributing}}", rest))
     return Page(CONTRIBUTE_PATH, "Contribute", text.replace("{{contents}}", markup.contents(text)))

@@ -66,12 +66,12 @@ def drift(sheet: Sheet, trials: pd.DataFrame) -> Figure:
 def _add_trend(sheet: Sheet, own: pd.DataFrame, at: Floats, run_s: float) -> None:
     """Add the panel of throughput over time."""
     rates = own["samples_per_s"].to_numpy(dtype=np.float64)
-    found, trend = Estimate.of_row(rows_of(estimates.cells(own))[0]), noise.drift_trend(at, rates)
+    estimate, trend = Estimate.of_row(rows_of(estimates.cells(own))[0]), noise.drift_trend(at, rates)
     scale, unit = unit_of(run_s)
     rows = [
         {
             "at": float(second) / scale,
-            "value": _percent_off(float(rate) / found.value),
+            "value": _percent_off(float(rate) / estimate.value),
             "rate": float(rate),
             "block": int(block),
             "kind": "plain" if pd.isna(flags) else "flagged",
@@ -90,7 +90,7 @@ def _add_trend(sheet: Sheet, own: pd.DataFrame, at: Floats, run_s: float) -> Non
             "flags:N": "",
         }
     )
-    mean = [_percent_off(end / found.value) for end in (found.value, found.low, found.high)]
+    mean = [_percent_off(end / estimate.value) for end in (estimate.value, estimate.low, estimate.high)]
     x = alt.X(
         "at:Q",
         title=f"{unit} since the run’s first trial",
@@ -98,9 +98,9 @@ def _add_trend(sheet: Sheet, own: pd.DataFrame, at: Floats, run_s: float) -> Non
         axis=alt.Axis(grid=False, tickCount=5),
     )
     layers = _around_mean(rows, x, "throughput, % from the mean", mean, tooltip)
-    layers[-1:-1] = [_slope(trend, at, rates, found.value, scale)] if trend else []
-    message = _trend_message(len(own), found, trend, run_s)
-    sheet.add(Panel.draw(title, subtitle, message, layers, HEIGHT), _listed(rows, found, trend, unit))
+    layers[-1:-1] = [_slope(trend, at, rates, estimate.value, scale)] if trend else []
+    message = _trend_message(len(own), estimate, trend, run_s)
+    sheet.add(Panel.draw(title, subtitle, message, layers, HEIGHT), _listed(rows, estimate, trend, unit))
 
 
 def _slope(trend: Trend, at: Floats, rates: Floats, mean: float, scale: float) -> alt.Chart:
@@ -117,11 +117,11 @@ def _slope(trend: Trend, at: Floats, rates: Floats, mean: float, scale: float) -
     return drawn
 
 
-def _listed(rows: Sequence[Row], found: Estimate, trend: Trend | None, unit: str) -> list[Row]:
+def _listed(rows: Sequence[Row], estimate: Estimate, trend: Trend | None, unit: str) -> list[Row]:
     """A line a trial, then the mean, then the trend."""
     columns = {"block": "block", unit: "at", "samples per s": "rate", "%": "value", "flags": "flags"}
     lines = listed(rows, {"what": "trial"}, columns)
-    lines.append({"what": "mean over blocks", "samples per s": found.value, **_ends(found), "n": found.n})
+    lines.append({"what": "mean over blocks", "samples per s": estimate.value, **_ends(estimate), "n": estimate.n})
     if trend:
         hour = trend.over(3600.0)
         shares = {name: None if end is None else _percent_off(end) for name, end in _ends(hour).items()}
@@ -129,9 +129,9 @@ def _listed(rows: Sequence[Row], found: Estimate, trend: Trend | None, unit: str
     return lines
 
 
-def _trend_message(count: int, found: Estimate, trend: Trend | None, run_s: float) -> str:
+def _trend_message(count: int, estimate: Estimate, trend: Trend | None, run_s: float) -> str:
     said = words.sentence(
-        f"The control cell ran {count} times in {words.plural(found.n, 'block')}: {found.with_n(' samples/s')}"
+        f"The control cell ran {count} times in {words.plural(estimate.n, 'block')}: {estimate.with_n(' samples/s')}"
     )
     if trend is None:
         return f"{said} {count} trials are too few for a trend."
@@ -154,41 +154,41 @@ def _add_self_comparison(sheet: Sheet, own: pd.DataFrame) -> None:
     if not len(compared):
         sheet.note("The control cell ran once in a block, so that it cannot be compared with itself.")
         return
-    found = pooled_ratio(compared)
+    estimate = pooled_ratio(compared)
     rows: list[dict[str, Any]] = []
     lines: list[Row] = []
     for row in rows_of(compared):
         ratio, block, pairs = float(row["ratio"]), int(row["block"]), int(row["pairs"])
         rows.append({"at": block, "value": _percent_off(ratio), "ratio": ratio, "pairs": pairs, "kind": "plain"})
         lines.append({"what": "A/A, a block", "block": block, "B ÷ A": ratio, "n": pairs})
-    lines.append({"what": "A/A, all blocks", "B ÷ A": found.value, **_ends(found), "n": found.n})
+    lines.append({"what": "A/A, all blocks", "B ÷ A": estimate.value, **_ends(estimate), "n": estimate.n})
     axis = alt.Axis(grid=False, tickMinStep=1, format="d", tickCount=6)
     x = alt.X("at:Q", title="block", axis=axis, scale=alt.Scale(nice=False, zero=False, padding=10))
-    mean = [_percent_off(end) for end in (found.value, found.low, found.high)]
+    mean = [_percent_off(end) for end in (estimate.value, estimate.low, estimate.high)]
     tooltip = hover({"at:Q": "block", "ratio:Q": ("B ÷ A", ".4~g"), "pairs:Q": ""})
     truth = alt.Chart(table([{"at": 0.0}])).mark_rule(color=colour("ink"), strokeDash=[2, 2])
     layers = [*_around_mean(rows, x, "B ÷ A − 1, %", mean, tooltip), truth.encode(y=alt.Y("at:Q"))]
     subtitle = f"A/A: {words.plural(int(compared['pairs'].sum()), 'pair')} of its own trials"
-    sheet.add(Panel.draw("The control cell against itself", subtitle, _self_message(found), layers, HEIGHT), lines)
+    sheet.add(Panel.draw("The control cell against itself", subtitle, _self_message(estimate), layers, HEIGHT), lines)
     sheet.note(
         "A/A: trials of the control cell that follow each other in a block are compared as if the second were another "
         "cell, sides changing from pair to pair. The truth is 1 (dashed, 0 %); one run in twenty misses it by chance."
     )
 
 
-def _self_message(found: Estimate) -> str:
+def _self_message(estimate: Estimate) -> str:
     """Say whether the interval holds 1, as it should, and whether it is narrow enough to rule out a difference."""
-    ratio = found.with_n(write="{:.3f}".format)
+    ratio = estimate.with_n(write="{:.3f}".format)
     text = f"Compared with itself, the control cell comes out {ratio} as fast"
-    if not found.known:
+    if not estimate.known:
         return words.sentence(text)
     margin = words.per_cent(100 * (SAME[1] - 1), 0)
-    if not found.low <= 1 <= found.high:
+    if not estimate.low <= 1 <= estimate.high:
         return words.sentence(
             f"{text}: the interval leaves out 1, which one run in twenty does by chance; if others of this machine do "
             "too, its small differences are not to be trusted"
         )
-    if verdicts(found.value, found.low, found.high) == "no difference":
+    if verdicts(estimate.value, estimate.low, estimate.high) == "no difference":
         return words.sentence(f"{text}: the interval holds 1, as it should, and stays within {margin}")
     return words.sentence(f"{text}: the interval holds 1, as it should, but is too wide to rule out {margin}")
 
@@ -214,6 +214,6 @@ def _around_mean(
     ]
 
 
-def _ends(found: Estimate) -> dict[str, float | None]:
+def _ends(estimate: Estimate) -> dict[str, float | None]:
     """Give the ends of an interval as a figure's table has them."""
-    return {"low": plain(found.low), "high": plain(found.high)}
+    return {"low": plain(estimate.low), "high": plain(estimate.high)}

@@ -231,15 +231,15 @@ def _summary(view: RunView) -> dict[str, str]:
 
 def _added(view: RunView) -> dict[str, str]:
     """What the harness ran beside the cells that were asked for."""
-    run, found = view.manifest, dict[str, str]()
+    run, remarks = view.manifest, dict[str, str]()
     if run.ceilings:
         text = f"{words.plural(run.ceilings, 'cell')}: stages of training cells, each alone"
-        found["Ceilings added"] = markup.link(view.page, "methodology.md#ceilings", text)
+        remarks["Ceilings added"] = markup.link(view.page, "methodology.md#ceilings", text)
     if run.control:
         own = view.trials[view.trials["cell_id"].eq(run.control).fillna(False)]
         name = descriptions.setting(own.iloc[0].to_dict()) if len(own) else run.control
-        found["Control cell"] = f"{name}: {words.plural(len(own), 'trial')}"
-    return found
+        remarks["Control cell"] = f"{name}: {words.plural(len(own), 'trial')}"
+    return remarks
 
 
 def _cautions(view: RunView) -> Iterator[str]:
@@ -308,13 +308,13 @@ def _by_axis(contrasts: Sequence[Stopped]) -> Iterator[tuple[str, ...]]:
         yield markup.code(axis), f"{len(own):,}", *(f"{len(part):,}" for part in _split(own)), _blocks(own)
 
 
-def _spread(found: Mapping[str, float]) -> Iterator[tuple[str, ...]]:
+def _spread(shares: Mapping[str, float]) -> Iterator[tuple[str, ...]]:
     """Each part of the spread between trials, and its share of the variance."""
-    whole = sum(found[f"{part}_sd"] ** 2 for part in variance.PARTS)
+    whole = sum(shares[f"{part}_sd"] ** 2 for part in variance.PARTS)
     for part in variance.PARTS:
-        share = words.percent(found[f"{part}_sd"] ** 2 / whole) if whole else "–"
-        yield PARTS[part].capitalize(), words.per_cent(100 * found[f"{part}_sd"], 1), share
-    yield Markup("<strong>All</strong>"), words.per_cent(100 * found["total_sd"], 1), ""
+        share = words.percent(shares[f"{part}_sd"] ** 2 / whole) if whole else "–"
+        yield PARTS[part].capitalize(), words.per_cent(100 * shares[f"{part}_sd"], 1), share
+    yield Markup("<strong>All</strong>"), words.per_cent(100 * shares["total_sd"], 1), ""
 
 
 def _text(value: object) -> str:
@@ -340,12 +340,12 @@ def _order(view: RunView) -> list[tuple[object, ...]]:
 def _details(view: RunView) -> dict[str, dict[str, str]]:
     """What the manifest records of machine, storage, software and protocol."""
     run = view.manifest
-    found = {"Machine": _named(run.machine.model_dump(exclude={"storage", "machine_id"}))}
+    details = {"Machine": _named(run.machine.model_dump(exclude={"storage", "machine_id"}))}
     if run.machine.storage:
-        found["Storage"] = _named(run.machine.storage.model_dump())
-    found["Software"] = _named(run.software.model_dump(exclude_none=True) | run.runtime)
-    found["Protocol"] = {} if run.script else _protocol(run.protocol)
-    return {title: values for title, values in found.items() if values}
+        details["Storage"] = _named(run.machine.storage.model_dump())
+    details["Software"] = _named(run.software.model_dump(exclude_none=True) | run.runtime)
+    details["Protocol"] = {} if run.script else _protocol(run.protocol)
+    return {title: values for title, values in details.items() if values}
 
 
 def _protocol(protocol: Protocol) -> dict[str, str]:

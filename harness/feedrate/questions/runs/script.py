@@ -51,15 +51,20 @@ def section(view: RunView) -> dict[str, Any] | None:
     if not name:
         return None
     cells = {str(row["mode"]): row for row in rows_of(view.judged)}
-    found = {"name": name, "alone": list(_alone(cells)), "bound": cells["train"]["bottleneck"], "facts": _facts(cells)}
+    content = {
+        "name": name,
+        "alone": list(_alone(cells)),
+        "bound": cells["train"]["bottleneck"],
+        "facts": _facts(cells),
+    }
     if not report:
         waits = words.percent(float(cells["train"]["fetch_share"]))
-        answer = f"{name} waits for data {waits} of its time: {found['bound']}."
-        return found | {"answer": answer, "rows": (), "predictions": (), "basis": ""}
+        answer = f"{name} waits for data {waits} of its time: {content['bound']}."
+        return content | {"answer": answer, "rows": (), "predictions": (), "basis": ""}
     said = dict(report["said"])
     answer = f"{name} is held back by {said['held back by']}."
     helps = said.get("next", "")
-    return found | {
+    return content | {
         "answer": f"{answer} What would help: {helps}." if helps else answer,
         "facts": [(about.capitalize() or "Script", text) for about, text in report["said"] if about not in _ELSEWHERE],
         "rows": list(_rows(report)),
@@ -142,12 +147,12 @@ def _settings(report: Mapping[str, Any]) -> list[dict[str, Any]]:
     if not report["predictions"] or report["cause"]["row"] not in MODELLED:
         return []
     now = report["pacing"]["steps_per_s"]
-    found = [
+    texts = [
         {"num_workers": each["num_workers"], "kind": "by the model", **each["steps_per_s"]}
         for each in report["predictions"]["others"]
     ]
-    found.append({"num_workers": report["predictions"]["num_workers"], "kind": "measured", **now})
-    return [row | {"times": row["value"] / now["value"]} for row in sorted(found, key=lambda row: row["num_workers"])]
+    texts.append({"num_workers": report["predictions"]["num_workers"], "kind": "measured", **now})
+    return [row | {"times": row["value"] / now["value"]} for row in sorted(texts, key=lambda row: row["num_workers"])]
 
 
 def _prediction(row: Mapping[str, Any]) -> tuple[object, ...]:

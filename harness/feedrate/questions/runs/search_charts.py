@@ -40,19 +40,19 @@ def settings_of(trials: pd.DataFrame) -> dict[str, Setting]:
     """Give the settings of a search's trials by their cells, whether workers live on or not."""
     known = trials.drop_duplicates("cell_id")
     fixed = [name for name in _NOT_SHOWN if known[name].nunique() < 2]
-    found = {}
+    by_cell = {}
     for row in rows_of(known[list(AXIS_NAMES)]):
         cell = {axis.name: axis.type(row[axis.name]) for axis in AXES if not pd.isna(row[axis.name])}
         for each in lives(cell):
             named: dict[str, Any] = {name: each.get(name, BY_NAME[name].default) for name in Setting._fields}
-            found[cell_id(each)] = Setting(**named | dict.fromkeys(fixed))
-    return found
+            by_cell[cell_id(each)] = Setting(**named | dict.fromkeys(fixed))
+    return by_cell
 
 
-def marked(trials: pd.DataFrame, settings: Mapping[str, Setting], found: Tuned) -> dict[str, str]:
+def marked(trials: pd.DataFrame, settings: Mapping[str, Setting], tuned: Tuned) -> dict[str, str]:
     """Name the cells whose trials show the recommended and the present settings; one can be both."""
     marks: dict[str, str] = {}
-    for name, own in (("recommended", found.recommended), ("present", found.present)):
+    for name, own in (("recommended", tuned.recommended), ("present", tuned.present)):
         if own is not None:
             alike = [own, *(each for each in settings if _alike(settings[each], settings[own]))]
             cell = next(each for each in alike if each in set(trials["cell_id"]))
@@ -66,23 +66,23 @@ def _alike(setting: Setting, other: Setting) -> bool:
 
 def section(view: RunView) -> dict[str, Any] | None:
     """What the page of a search's run begins with; None of other runs."""
-    if (found := view.manifest.search) is None:
+    if (search := view.manifest.search) is None:
         return None
     settings = settings_of(view.trials)
-    best = settings[found.recommended]
-    grid = f"A grid of {found.settings:,} settings × {GRID_BLOCKS} blocks takes {found.settings * GRID_BLOCKS:,}"
+    best = settings[search.recommended]
+    grid = f"A grid of {search.settings:,} settings × {GRID_BLOCKS} blocks takes {search.settings * GRID_BLOCKS:,}"
     return {
-        "answer": Markup(" ").join((_answer(best, view.manifest.script, found.known), _gain(found, settings))),
+        "answer": Markup(" ").join((_answer(best, view.manifest.script, search.known), _gain(search, settings))),
         "snippet": snippet(best),
         "facts": [
-            ("Bound", " ".join(map(words.sentence, tuning.sentences(found)))),
-            ("Trials", f"{found.trials:,} of {words.plural(view.manifest.cells, 'setting')}. {grid}."),
+            ("Bound", " ".join(map(words.sentence, tuning.sentences(search)))),
+            ("Trials", f"{search.trials:,} of {words.plural(view.manifest.cells, 'setting')}. {grid}."),
         ],
-        "settings": list(_rows(view, settings, found)),
-        "aside": [(f"{part.count:,}", part.reason) for part in (*found.aside, *view.manifest.excluded)],
+        "settings": list(_rows(view, settings, search)),
+        "aside": [(f"{part.count:,}", part.reason) for part in (*search.aside, *view.manifest.excluded)],
         "audits": [
             (str(settings[each.cell_id]), words.number(each.predicted), words.number(each.measured))
-            for each in found.audits
+            for each in search.audits
         ],
     }
 
@@ -92,31 +92,31 @@ def searches(view: RunView) -> list[tuple[object, ...]]:
     if view.manifest.search is not None:
         return []
     cells = {str(row["cell_id"]): row for row in rows_of(view.cells)}
-    return [tuple(_task(view, found, cells)) for found in view.manifest.tuned]
+    return [tuple(_task(view, tuned, cells)) for tuned in view.manifest.tuned]
 
 
-def _task(view: RunView, found: Tuned, cells: Mapping[str, Mapping[Any, Any]]) -> Iterator[object]:
+def _task(view: RunView, tuned: Tuned, cells: Mapping[str, Mapping[Any, Any]]) -> Iterator[object]:
     """A task, its setting, what that gains over the defaults, how far from the best it can be, and trials."""
-    best = cells[found.recommended]
+    best = cells[tuned.recommended]
     yield task_cell({**best, "kind": kind_of(best)})
     yield descriptions.knobs(best)
-    yield _over_defaults(view.trials, found, cells)
-    bound = "not known" if found.bound_pct is None else words.per_cent(found.bound_pct, 1)
-    yield bound if found.known else f"{bound} (open)"
-    yield f"{found.trials:,} of {found.settings * GRID_BLOCKS:,}"
+    yield _over_defaults(view.trials, tuned, cells)
+    bound = "not known" if tuned.bound_pct is None else words.per_cent(tuned.bound_pct, 1)
+    yield bound if tuned.known else f"{bound} (open)"
+    yield f"{tuned.trials:,} of {tuned.settings * GRID_BLOCKS:,}"
 
 
-def _over_defaults(trials: pd.DataFrame, found: Tuned, cells: Mapping[str, Mapping[Any, Any]]) -> str:
-    if found.present is None:
+def _over_defaults(trials: pd.DataFrame, tuned: Tuned, cells: Mapping[str, Mapping[Any, Any]]) -> str:
+    if tuned.present is None:
         return "they were not tried"
-    if found.present == found.recommended:
+    if tuned.present == tuned.recommended:
         return "these are the defaults"
-    own = _alike_in_all_but_knobs(trials, found.recommended)
+    own = _alike_in_all_but_knobs(trials, tuned.recommended)
     logs: dict[str, dict[int, float]] = {cell: {} for cell in own if not cells[cell]["failed"]}
     for row in rows_of(successful(trials)[["cell_id", "block", "samples_per_s"]]):
         if row["cell_id"] in logs:
             logs[row["cell_id"]][row["block"]] = -math.log(row["samples_per_s"])
-    gain = over(logs, found.present, found.recommended)
+    gain = over(logs, tuned.present, tuned.recommended)
     if gain is None or not gain.ratio.known:
         return f"needs {LEAST_BLOCKS} blocks with both"
     return gain.ratio.with_n()
@@ -139,25 +139,25 @@ def _answer(best: Setting, name: str, known: bool) -> Markup:
     )
 
 
-def _gain(found: Tuned, settings: Mapping[str, Setting]) -> Markup:
+def _gain(tuned: Tuned, settings: Mapping[str, Setting]) -> Markup:
     """What the recommended settings gain over the present ones, in a sentence."""
-    if found.present is None:
+    if tuned.present is None:
         return Markup()
-    if found.present == found.recommended:
+    if tuned.present == tuned.recommended:
         return Markup("The script has it already.")
-    present = markup.code(str(settings[found.present]))
-    if found.gain is None:
+    present = markup.code(str(settings[tuned.present]))
+    if tuned.gain is None:
         return Markup("What it gains over {} is not known: too few blocks ran with both.").format(present)
-    _, lo, hi = found.gain
-    ratio = words.estimate(found.gain, "ratio", write="{:.2f}".format)
+    _, lo, hi = tuned.gain
+    ratio = words.estimate(tuned.gain, "ratio", write="{:.2f}".format)
     if lo <= 1 <= hi:
         return Markup("It ties with {}, which the script has: {} as fast.").format(present, ratio)
     return Markup("It is {} as fast as {}, which the script has.").format(ratio, present)
 
 
-def _rows(view: RunView, settings: Mapping[str, Setting], found: Tuned) -> Iterator[tuple[object, ...]]:
+def _rows(view: RunView, settings: Mapping[str, Setting], tuned: Tuned) -> Iterator[tuple[object, ...]]:
     """Every setting that ran: the fastest first, those that only failed last."""
-    ran, marks = view.trials["cell_id"].value_counts(), marked(view.trials, settings, found)
+    ran, marks = view.trials["cell_id"].value_counts(), marked(view.trials, settings, tuned)
     for row in rows_of(view.cells.sort_values("samples_per_s", ascending=False)):
         cell = str(row["cell_id"])
         said = [Markup("<strong>{}</strong>").format(marks[cell])] if cell in marks else []

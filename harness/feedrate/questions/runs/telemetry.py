@@ -40,16 +40,16 @@ def in_order(samples: pd.DataFrame) -> pd.DataFrame:
     A run that was resumed counts its time on from the trials that it had, without the pauses between them: its first
     samples can then lie before the last of the run that was interrupted, and are moved behind them.
     """
-    found = samples.assign(t_s=samples["t_ns"].to_numpy(dtype=np.float64) / 1e9)
-    ends = found.groupby(["block", "position", "trial_id"], sort=True)["t_s"].agg(["min", "max"])
+    timed = samples.assign(t_s=samples["t_ns"].to_numpy(dtype=np.float64) / 1e9)
+    ends = timed.groupby(["block", "position", "trial_id"], sort=True)["t_s"].agg(["min", "max"])
     shift, last, shifts = 0.0, -np.inf, []
     for low, high in zip(ends["min"], ends["max"], strict=True):
         shift += max(0.0, last - (low + shift))
         last = high + shift
         shifts.append(shift)
     moved = pd.Series(shifts, ends.index, dtype="float64").droplevel(["block", "position"])
-    found["t_s"] += found["trial_id"].map(moved).astype("float64")
-    return found.assign(t_s=found["t_s"] - found["t_s"].min()).sort_values("t_s", kind="stable").reset_index(drop=True)
+    timed["t_s"] += timed["trial_id"].map(moved).astype("float64")
+    return timed.assign(t_s=timed["t_s"] - timed["t_s"].min()).sort_values("t_s", kind="stable").reset_index(drop=True)
 
 
 def quantities(samples: pd.DataFrame, cores: float | None = None) -> pd.DataFrame:
@@ -72,9 +72,9 @@ def binned(samples: pd.DataFrame, cores: float | None = None) -> pd.DataFrame:
     groups = quantities(samples, cores).groupby(place)
     ends = [groups.min().add_suffix("_least"), groups.max().add_suffix("_most")]
     every = pd.RangeIndex(count)
-    found = pd.concat([groups.mean(), *ends, groups.size().rename("n")], axis=1).reindex(every)
-    found["n"] = found["n"].fillna(0).astype("int64")
-    return found.assign(from_s=width * every.to_numpy(), to_s=width * (every.to_numpy() + 1))
+    bins = pd.concat([groups.mean(), *ends, groups.size().rename("n")], axis=1).reindex(every)
+    bins["n"] = bins["n"].fillna(0).astype("int64")
+    return bins.assign(from_s=width * every.to_numpy(), to_s=width * (every.to_numpy() + 1))
 
 
 def trials(samples: pd.DataFrame) -> pd.DataFrame:

@@ -207,8 +207,8 @@ def _hover(placed: Sequence[Track], whole: float, rows: Sequence[Row], unit: str
     tooltip = [when, *_tooltips(placed, SPOKEN), alt.Tooltip("n:Q", title="samples")]
     strips = _chart(rows).transform_calculate(y="0", y2=f"{whole:g}").mark_rect(opacity=0)
     x = alt.X("from:Q", scale=_span(rows))
-    found: alt.Chart = strips.encode(x=x, x2=alt.X2("to:Q"), y=alt.Y("y:Q"), y2=alt.Y2("y2:Q"), tooltip=tooltip)
-    return found
+    chart: alt.Chart = strips.encode(x=x, x2=alt.X2("to:Q"), y=alt.Y("y:Q"), y2=alt.Y2("y2:Q"), tooltip=tooltip)
+    return chart
 
 
 def _cached(ran: pd.DataFrame, each: Track, bins: pd.DataFrame, scale: float) -> Iterator[alt.Chart]:
@@ -401,7 +401,7 @@ def _bars(ran: pd.DataFrame, strip: Track, scale: float) -> alt.Chart:
         for row in rows_of(_drawn_one_by_one(ran)[0])
     ]
     tone = alt.Scale(domain=list(_KINDS), range=[tone for _, tone, _ in _KINDS.values()])
-    found: alt.Chart = (
+    chart: alt.Chart = (
         alt.Chart(data(rows, "from", "to", "kind", "y", "y2"))
         .mark_rect()
         .encode(
@@ -412,7 +412,7 @@ def _bars(ran: pd.DataFrame, strip: Track, scale: float) -> alt.Chart:
             color=alt.Color("kind:N", title=None, scale=tone, legend=None),
         )
     )
-    return found
+    return chart
 
 
 def _trial_keys(ran: pd.DataFrame) -> list[Key]:

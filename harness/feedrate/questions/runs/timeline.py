@@ -145,12 +145,12 @@ def stretches(trials: Sequence[Recorded]) -> list[Stretch]:
     count = min(count, len(slow.places))
     first = _typical(slow, count)
     span = float(slow.borders[first + count] - slow.borders[first])
-    found = []
+    bars = []
     for trial in trials:
         first = _typical(trial, max(1, min(len(trial.places), round(span / trial.step_ns))))
         whole = int(np.searchsorted(trial.borders, trial.borders[first] + span * (1 + 1e-9), side="right")) - 1 - first
-        found.append(Stretch(first, max(1, whole), span))
-    return found
+        bars.append(Stretch(first, max(1, whole), span))
+    return bars
 
 
 def _typical(trial: Recorded, count: int) -> int:

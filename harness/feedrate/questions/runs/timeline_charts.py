@@ -144,12 +144,12 @@ def timeline(sheet: Sheet, steps: pd.DataFrame) -> Figure:
 
 def _trials(part: Slice) -> list[Trial]:
     frames = [frame for _, frame in part.frame.groupby("trial_id", sort=False)]
-    found = []
+    lanes = []
     steps = [recorded(frame) for frame in frames]
     for frame, own, stretch in zip(frames, steps, stretches(steps), strict=True):
         cell = dict(frame.iloc[0])
-        found.append(Trial(_name(cell), cell, own, stretch, bars(own, stretch), account(own, stretch)))
-    return found
+        lanes.append(Trial(_name(cell), cell, own, stretch, bars(own, stretch), account(own, stretch)))
+    return lanes
 
 
 def _name(cell: Any) -> str:
@@ -219,7 +219,7 @@ def _bars(rows: Sequence[Row]) -> alt.Chart:
         "begin:Q": ("begins, ms", ",.4~g"),
         "lasts:Q": ("lasts, ms", ",.3~g"),
     }
-    found: alt.Chart = (
+    chart: alt.Chart = (
         alt.Chart(data(named, "y", "what", "batch", "from", "to", "begin", "lasts"))
         .mark_bar(height=11, yOffset=_LOWER, strokeWidth=0.5)
         .encode(
@@ -229,13 +229,13 @@ def _bars(rows: Sequence[Row]) -> alt.Chart:
             tooltip=hover(tooltip),
         )
     )
-    return found
+    return chart
 
 
 def _text(rows: Sequence[Row], align: Any, shift: int, ink: str, size: int) -> alt.Chart:
     mark = {"align": align, "baseline": "middle", "dy": shift, "fontSize": size, "color": colour(ink)}
-    found: alt.Chart = alt.Chart(table(rows)).mark_text(**mark).encode(text=alt.Text("text:N"))
-    return found
+    chart: alt.Chart = alt.Chart(table(rows)).mark_text(**mark).encode(text=alt.Text("text:N"))
+    return chart
 
 
 def _numbers(rows: Sequence[Row], span: float) -> list[dict[str, Any]]:
@@ -245,12 +245,12 @@ def _numbers(rows: Sequence[Row], span: float) -> list[dict[str, Any]]:
         if row["lane"] not in (DEVICE, COPIES, OWN):
             begin, end = ends.get((row["y"], row["batch"]), (row["from"], row["to"]))
             ends[row["y"], row["batch"]] = min(begin, row["from"]), max(end, row["to"])
-    found: list[dict[str, Any]] = []
+    labels: list[dict[str, Any]] = []
     for (y, batch), (begin, end) in sorted(ends.items(), key=lambda entry: (entry[0][0], sum(entry[1]))):
         at, room = (begin + end) / 2, _DIGIT * (len(str(batch)) + 0.5) * span / _PLOT
-        if not found or found[-1]["y"] != y or at - found[-1]["at"] > room:
-            found.append({"y": y, "at": float(f"{at:.5g}"), "text": str(batch)})
-    return found
+        if not labels or labels[-1]["y"] != y or at - labels[-1]["at"] > room:
+            labels.append({"y": y, "at": float(f"{at:.5g}"), "text": str(batch)})
+    return labels
 
 
 def _message(part: Slice, one: Trial) -> str:

@@ -79,7 +79,7 @@ def loading(trials: pd.DataFrame) -> list[Loading]:
     """Find what was loaded by several numbers of nodes at once, in a run or a joined sweep."""
     own = trials[trials["nodes"].notna() & ~_one_training(trials)]
     blocks = Blocks(own)
-    found = []
+    series = []
     for group in _groups(own, _LOADING):
         if len({row["nodes"] for row in group}) > 1:
             logs = _logs(blocks, group)
@@ -87,8 +87,8 @@ def loading(trials: pd.DataFrame) -> list[Loading]:
             kept = Estimate.of_logs(logs[-1] - logs[0], "share")
             falls = kept.high < REFUTED_UNDER
             levels = tuple(Level(int(row["nodes"]), Estimate.of_row(row)) for row in group)
-            found.append(Loading(group[0], levels, kept, knee(logs, at) if falls else None))
-    return found
+            series.append(Loading(group[0], levels, kept, knee(logs, at) if falls else None))
+    return series
 
 
 @memoized
@@ -96,7 +96,7 @@ def training(trials: pd.DataFrame) -> list[Training]:
     """Find what was trained on several nodes, or in several processes of one; ``trials`` as for :func:`loading`."""
     own = trials[_one_training(trials)]
     blocks = Blocks(own)
-    found = []
+    series = []
     for group in _groups(own, _TRAINING):
         exchanged = [row for row in group if row["ddp_buckets"] == "many"]
         if len(exchanged) < 2 or max(row["nodes"] for row in exchanged) < 2:
@@ -110,8 +110,8 @@ def training(trials: pd.DataFrame) -> list[Training]:
             without = alone.get((row["nodes"], row["world_size"]))
             exchange = None if without is None else _missing(own_logs - _logs(blocks, [without])[0])
             levels.append(Level(int(row["nodes"]), Estimate.of_row(row), int(row["world_size"]), efficiency, exchange))
-        found.append(Training(first, tuple(levels)))
-    return found
+        series.append(Training(first, tuple(levels)))
+    return series
 
 
 def _one_training(trials: pd.DataFrame) -> pd.Series:

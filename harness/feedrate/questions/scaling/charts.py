@@ -29,9 +29,9 @@ _COLUMNS = {"what": "what", "series": "series", "nodes": "nodes", "processes": "
 def nodes_at_once(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     """Draw a panel for everything that was loaded or trained by several numbers of nodes."""
     used = set()
-    for found in loading(trials):
-        rows = [_row(level, "measured", found) for level in found.levels]
-        _add(sheet, found, rows, sentences.of_loading(found))
+    for series in loading(trials):
+        rows = [_row(level, "measured", series) for level in series.levels]
+        _add(sheet, series, rows, sentences.of_loading(series))
         used |= {"measured"}
     for trained in training(trials):
         rows = [row for level in trained.levels for row in _trained(level, trained)]
@@ -46,32 +46,32 @@ def nodes_at_once(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     return sheet.figure([*keys, Key(IDEAL, colour("muted"), "rule", dashed=True)], sentences.NOTHING)
 
 
-def _add(sheet: Sheet, found: Loading | Training, rows: Sequence[Row], message: str) -> None:
+def _add(sheet: Sheet, series: Loading | Training, rows: Sequence[Row], message: str) -> None:
     """Add a panel, or where there are enough of them the rows alone."""
     table_rows = listed(rows, {}, _COLUMNS | ENDS)
     if len(sheet.panels) >= MOST_PANELS:
         sheet.rows.extend(table_rows)
         sheet.note("Of many settings some are in the table alone.")
         return
-    sheet.add(_panel(found, rows, message), table_rows)
+    sheet.add(_panel(series, rows, message), table_rows)
 
 
-def _row(level: Level, series: str, found: Loading | Training) -> dict[str, Any]:
-    what = f"{sentences.titled(found.cell)}, {sentences.described(found.cell)}"
+def _row(level: Level, series: str, scaled: Loading | Training) -> dict[str, Any]:
+    what = f"{sentences.titled(scaled.cell)}, {sentences.described(scaled.cell)}"
     pace = {name: plain(end) for name, end in level.rate.row(("value", "lo", "hi", "n")).items()}
     return {"what": what, "series": series, "nodes": level.nodes, "processes": level.processes, **pace}
 
 
-def _trained(level: Level, found: Training) -> list[dict[str, Any]]:
+def _trained(level: Level, training: Training) -> list[dict[str, Any]]:
     """The whole training, and what it would be without exchanging gradients."""
-    rows = [_row(level, "gradients exchanged", found)]
+    rows = [_row(level, "gradients exchanged", training)]
     if level.exchange:
         rate_without = level.rate.value / (1 - level.exchange.value)
         rows.append({**rows[0], "series": "not exchanged", "value": rate_without, "lo": None, "hi": None})
     return rows
 
 
-def _panel(found: Loading | Training, rows: Sequence[Row], message: str) -> Panel:
+def _panel(series: Loading | Training, rows: Sequence[Row], message: str) -> Panel:
     one_size = len({row["processes"] for row in rows}) == 1
     of = "nodes" if one_size else "processes"
     places = sorted({row[of] for row in rows})
@@ -84,17 +84,17 @@ def _panel(found: Loading | Training, rows: Sequence[Row], message: str) -> Pane
         scale=scale,
         axis=alt.Axis(values=places, format="d", grid=False),
     )
-    title = "samples per second and node" if isinstance(found, Loading) else "samples per second"
+    title = "samples per second and node" if isinstance(series, Loading) else "samples per second"
     y = logarithmic([*rows, *({"value": row["value"], "lo": None, "hi": None} for row in ideal)], title)
     tone, shape = look("series", LOOKS, {row["series"] for row in rows})
     base = alt.Chart(data(rows, "series", of, "value", "lo", "hi", "n")).encode(x=x, color=tone)
     tooltip = hover({"series:N": "", f"{of}:Q": of, **rate("samples per second"), **BLOCKS})
     dashed = alt.Chart(table(ideal)).mark_line(strokeDash=[4, 4], color=colour("muted"), strokeWidth=1.25)
     layers = [dashed.encode(x=x, y=alt.Y("value:Q", **y)), *lines(base, y, shape, tooltip)]
-    if isinstance(found, Loading) and found.knee:
-        layers = [*_knee(found.knee, scale), *layers]
-    subtitle = [sentences.doing(found.cell), sentences.settings(found.cell)]
-    return Panel.draw(sentences.titled(found.cell), subtitle, message, layers, HEIGHT)
+    if isinstance(series, Loading) and series.knee:
+        layers = [*_knee(series.knee, scale), *layers]
+    subtitle = [sentences.doing(series.cell), sentences.settings(series.cell)]
+    return Panel.draw(sentences.titled(series.cell), subtitle, message, layers, HEIGHT)
 
 
 def _knee(knee: Estimate, scale: alt.Scale) -> list[alt.Chart]:

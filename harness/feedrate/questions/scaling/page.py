@@ -24,10 +24,10 @@ TITLE = "How many nodes at once?"
 
 def page(every: Sequence[RunView]) -> Page | None:
     """Write the page from the newest such sweep among all runs; None where there is none."""
-    found = [sweep for sweep in sweeps(view.run for view in every) if sweep.together]
-    if not found:
+    together = [sweep for sweep in sweeps(view.run for view in every) if sweep.together]
+    if not together:
         return None
-    sweep, views = found[0], {view.run.folder: view for view in every}
+    sweep, views = together[0], {view.run.folder: view for view in every}
     own = {node: views[run.folder] for node, run in sorted(sweep.runs.items())}
     trials = sweep.joined()
     figure = place(charts.nodes_at_once.draw(trials), "scaling", PATH, origin(list(own.values()), len(own)))
@@ -47,25 +47,25 @@ def page(every: Sequence[RunView]) -> Page | None:
 
 def answers(trials: pd.DataFrame) -> Iterator[str]:
     """Answer in a sentence for everything that was loaded, the storage that is full first, or trained."""
-    by_knee = sorted(loading(trials), key=lambda found: found.knee.value if found.knee else math.inf)
+    by_knee = sorted(loading(trials), key=lambda load: load.knee.value if load.knee else math.inf)
     yield from map(sentences.of_loading, by_knee)
     yield from map(sentences.of_training, training(trials))
 
 
-def _loaded(found: Loading) -> Iterator[list[object]]:
-    for level in found.levels:
+def _loaded(load: Loading) -> Iterator[list[object]]:
+    for level in load.levels:
         total = words.number(level.nodes * level.rate.value)
-        yield [_named(found), level.nodes, _rate(level), total, level.rate.n]
+        yield [_named(load), level.nodes, _rate(level), total, level.rate.n]
 
 
-def _trained(found: Training) -> Iterator[list[object]]:
-    for level in found.levels:
+def _trained(training: Training) -> Iterator[list[object]]:
+    for level in training.levels:
         shares = [_share(level.efficiency), _share(level.exchange)]
-        yield [_named(found), sentences.placed(level), _rate(level), *shares]
+        yield [_named(training), sentences.placed(level), _rate(level), *shares]
 
 
-def _named(found: Loading | Training) -> Markup:
-    return markup.two_lines(sentences.titled(found.cell), sentences.described(found.cell))
+def _named(series: Loading | Training) -> Markup:
+    return markup.two_lines(sentences.titled(series.cell), sentences.described(series.cell))
 
 
 def _rate(level: Level) -> Markup:

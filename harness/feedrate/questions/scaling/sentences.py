@@ -37,40 +37,40 @@ def described(cell: Mapping[Any, Any]) -> str:
     return f"{doing(cell)}, {settings(cell)}"
 
 
-def of_loading(found: Loading) -> str:
+def of_loading(load: Loading) -> str:
     """Say how many nodes load at full pace, or whether they slow each other at all."""
-    few, many = found.levels[0], found.levels[-1]
-    what = f"on {titled(found.cell)} ({described(found.cell)})"
+    few, many = load.levels[0], load.levels[-1]
+    what = f"on {titled(load.cell)} ({described(load.cell)})"
     pace = f"a node alone loads {words.number(few.rate.value)} samples a second" if few.nodes == 1 else ""
-    kept = f"with {many.nodes} at once each keeps {found.kept.with_n()} of the pace of {_few(few.nodes)}"
-    return words.sentence(f"{what}: {', '.join(filter(None, [pace, kept]))}; {_knee(found)}")
+    kept = f"with {many.nodes} at once each keeps {load.kept.with_n()} of the pace of {_few(few.nodes)}"
+    return words.sentence(f"{what}: {', '.join(filter(None, [pace, kept]))}; {_knee(load)}")
 
 
 def _few(nodes: int) -> str:
     return "one" if nodes == 1 else f"{nodes}"
 
 
-def _knee(found: Loading) -> str:
-    if found.knee:
-        knee, most = found.knee, found.levels[-1].nodes
+def _knee(load: Loading) -> str:
+    if load.knee:
+        knee, most = load.knee, load.levels[-1].nodes
         fed = knee.with_n(" nodes", write="{:.1f}".format)
         beyond = "; the upper end may lie beyond those measured" if knee.high >= most else ""
         return f"up to {fed} are fed at full pace, more share what there is{beyond}"
-    if found.kept.low > CONFIRMED_OVER:
+    if load.kept.low > CONFIRMED_OVER:
         return "together they are faster"
-    if found.kept.low > SAME[0]:
+    if load.kept.low > SAME[0]:
         return "they do not slow each other: what they share is not full"
     return "whether that is a fall more blocks would tell"
 
 
-def of_training(found: Training) -> str:
+def of_training(training: Training) -> str:
     """Say what training in the most processes reaches, and what of it the exchange of gradients takes."""
-    most = found.levels[-1]
-    what = f"on {titled(found.cell)} ({described(found.cell)})"
+    most = training.levels[-1]
+    what = f"on {titled(training.cell)} ({described(training.cell)})"
     rate = f"{words.number(most.rate.value)} samples a second in {placed(most)}"
     parts = [rate]
     if most.efficiency:
-        parts.append(f"an efficiency of {most.efficiency.with_n()} against {placed(found.levels[0])}")
+        parts.append(f"an efficiency of {most.efficiency.with_n()} against {placed(training.levels[0])}")
     if most.exchange:
         parts.append(_exchange(most.exchange))
     return words.sentence(f"{what}: {'; '.join(parts)}")

@@ -106,11 +106,13 @@ def effects(trials: pd.DataFrame) -> pd.DataFrame:
     ]
     if not rows:
         return pd.DataFrame(columns=list(EFFECT_COLUMNS))
-    found = pd.DataFrame(rows)
-    ratios = blocks_of(credible(trials)).ratios(list(found["run_id"]), list(found["cell_a"]), list(found["cell_b"]))
-    found = pd.concat([found, ratios], axis=1)
-    found["verdict"] = verdicts(found["ratio"], found["lo"], found["hi"])
-    return found[list(EFFECT_COLUMNS)]
+    compared = pd.DataFrame(rows)
+    ratios = blocks_of(credible(trials)).ratios(
+        list(compared["run_id"]), list(compared["cell_a"]), list(compared["cell_b"])
+    )
+    compared = pd.concat([compared, ratios], axis=1)
+    compared["verdict"] = verdicts(compared["ratio"], compared["lo"], compared["hi"])
+    return compared[list(EFFECT_COLUMNS)]
 
 
 def larger(trials: pd.DataFrame) -> pd.DataFrame:
@@ -166,16 +168,16 @@ def choices(trials: pd.DataFrame) -> pd.DataFrame:
     known = table[table["samples_per_s"].notna() & ~table["replica"].fillna(0).gt(0)]
     columns = ["run_id", "cell_id", "storage_format", "stores", "lossy", "samples_per_s", "num_workers", "sample_bytes"]
     cells = known[columns].assign(at=known.index)
-    found = []
+    choice = []
     for _, group in cells.groupby(grouping_keys(known, ("run_id", "device", *QUESTION)), dropna=False, sort=False):
         exact, lossy = group[~group["lossy"]], group[group["lossy"]]
         for purpose, part in ((SPEED, exact), (SPACE, exact[exact["stores"].ne(PIXELS)]), (LOSSY, lossy)):
             if len(part):
                 chosen = _best_set(part.reset_index(drop=True), exact if len(exact) else part, blocks)
-                found.append(chosen.assign(purpose=purpose))
-    if not found:
+                choice.append(chosen.assign(purpose=purpose))
+    if not choice:
         return table.iloc[:0].reindex(columns=[*table.columns, *CHOICE_COLUMNS])
-    every = pd.concat(found, ignore_index=True)
+    every = pd.concat(choice, ignore_index=True)
     return pd.concat([table.loc[every["at"]].reset_index(drop=True), every[list(CHOICE_COLUMNS)]], axis=1)
 
 

@@ -101,14 +101,14 @@ class Part:
     @property
     def states(self) -> list[str]:
         """States of the page cache that were measured, warm first."""
-        found = set(self.frame["page_cache"])
-        return [state for state in MARKS if state in found]
+        present = set(self.frame["page_cache"])
+        return [state for state in MARKS if state in present]
 
 
 def parts(trials: pd.DataFrame, free: Sequence[str] = (), kinds: Sequence[str] = (LOAD,)) -> list[Part]:
     """Split a run's cells into panels by order and kind of step; ``free`` axes are not held still."""
     every = plainest(format_costs(trials)) if len(trials) else trials
-    found: list[tuple[str, Part]] = []
+    ordered: list[tuple[str, Part]] = []
     for access, order in ACCESS.items() if len(every) else ():
         cells = every[every["access"].eq(access)]
         for part in slices(cells, kinds):
@@ -120,8 +120,8 @@ def parts(trials: pd.DataFrame, free: Sequence[str] = (), kinds: Sequence[str] =
             here &= cells["n"].eq(0)
             failed = cells[here & cells["mode"].eq(part.frame["mode"].iloc[0])]
             lost = sorted({f"{row['storage_format']} ({row['page_cache']})" for row in rows_of(failed)})
-            found.append((part.kind, Part(part.title, subtitle, access, frame, kept, tuple(lost))))
-    return [part for _, part in sorted(found, key=lambda pair: kinds.index(pair[0]))]
+            ordered.append((part.kind, Part(part.title, subtitle, access, frame, kept, tuple(lost))))
+    return [part for _, part in sorted(ordered, key=lambda pair: kinds.index(pair[0]))]
 
 
 @memoized
@@ -166,11 +166,11 @@ def _keys(rows: Sequence[Row]) -> list[Key]:
 
 
 def _draw_formats(
-    sheet: Sheet, found: Sequence[Part], column: str, title: str, columns: Mapping[str, str], message: _Message
+    sheet: Sheet, panels: Sequence[Part], column: str, title: str, columns: Mapping[str, str], message: _Message
 ) -> list[Row]:
     """Add a panel a part: a line a format, the best warm value first, a mark with its interval for each state."""
     shown: list[Row] = []
-    for part in found:
+    for part in panels:
         if not (rows := _drawn(part, column)):
             continue
         shown += rows
@@ -194,19 +194,19 @@ def _draw_formats(
 
 def by_state(rows: Sequence[Row]) -> dict[str, list[Row]]:
     """Split rows by the state of the page cache, warm first."""
-    found = {state: [row for row in rows if row["state"] == state] for state in MARKS}
-    return {state: own for state, own in found.items() if own}
+    split = {state: [row for row in rows if row["state"] == state] for state in MARKS}
+    return {state: own for state, own in split.items() if own}
 
 
-def close(sheet: Sheet, found: Sequence[Part], trials: pd.DataFrame | None = None) -> None:
+def close(sheet: Sheet, panels: Sequence[Part], trials: pd.DataFrame | None = None) -> None:
     """Leave out panels beyond ``MOST_PANELS``; say what their page cache means, and of all trials what is missing."""
     if (extra := len(sheet.panels) - MOST_PANELS) > 0:
         del sheet.panels[MOST_PANELS:]
         sheet.note(f"{words.plural(extra, 'more panel')} would fit the records; their numbers are in the table.")
     if sheet.panels:
-        frames = pd.concat([part.frame for part in found])
+        frames = pd.concat([part.frame for part in panels])
         if trials is not None:
-            for note in _notes(frames, trials, {name for part in found for name in part.failed}):
+            for note in _notes(frames, trials, {name for part in panels for name in part.failed}):
                 sheet.note(note)
         elif frames["page_cache"].eq("cold").any():
             sheet.note(
@@ -259,9 +259,9 @@ def _notes(frame: pd.DataFrame, trials: pd.DataFrame, failed: Iterable[str]) -> 
 def storage_throughput(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     """Draw a line a format, sorted by its warm throughput."""
     columns = {**RATE, "samples in the set": "samples", "shuffle_buffer": "buffer"}
-    found = parts(trials, kinds=(LOAD, EMULATED, TRAIN))
-    shown = _draw_formats(sheet, found, "samples_per_s", "samples per second", columns, _throughput_message)
-    close(sheet, found, trials)
+    panels = parts(trials, kinds=(LOAD, EMULATED, TRAIN))
+    shown = _draw_formats(sheet, panels, "samples_per_s", "samples per second", columns, _throughput_message)
+    close(sheet, panels, trials)
     return sheet.figure(_keys(shown), "No trial that loads samples ended well here.")
 
 

@@ -153,8 +153,8 @@ def storage_scaling(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     """Draw a tile a format and worker count, warm and cold in panels of their own."""
     added = [*KEYS, "base_workers", "speedup", "speedup_lo", "speedup_hi"]
     speedups = scaling(trials)[added] if len(trials) else pd.DataFrame()
-    found = parts(trials, free=("num_workers", "prefetch_factor"))
-    for part in found:
+    panels = parts(trials, free=("num_workers", "prefetch_factor"))
+    for part in panels:
         frame = part.frame.merge(speedups, on=list(KEYS), how="left")
         for state in part.states:
             rows = _scaling_rows(frame[frame["page_cache"].eq(state)])
@@ -162,7 +162,7 @@ def storage_scaling(sheet: Sheet, trials: pd.DataFrame) -> Figure:
                 subtitle, size = f"{part.subtitle}, {state}", height(len({row["format"] for row in rows}), 27)
                 panel = Panel.draw(part.title, subtitle, _scaling_message(rows), _scaling_layers(rows), size)
                 sheet.add(panel, listed(rows, part.row(), _SCALING_COLUMNS), part.held)
-    close(sheet, found)
+    close(sheet, panels)
     sheet.note(
         "Large: samples per second. Small: times the fewest workers of the same format, paired block by block, "
         "with half of its 95 % interval."

@@ -69,9 +69,9 @@ def _quality(run: StoredRun, trials: pd.DataFrame, console: Console) -> None:
     )
     for line in manifest.substitutions:
         _say(console, f"Note: {line}.")
-    found = grade(trials, manifest.control)
-    _say(console, f"Grade {found.letter} (A best, D worst; the worst of {len(CRITERIA)} criteria decides)", "bold")
-    for sentence in found.reasons:
+    graded = grade(trials, manifest.control)
+    _say(console, f"Grade {graded.letter} (A best, D worst; the worst of {len(CRITERIA)} criteria decides)", "bold")
+    for sentence in graded.reasons:
         _say(console, f"  {sentence}")
     failed = trials[trials["outcome"] != "ok"]
     for (outcome, kind, message), rows in failed.groupby(["outcome", "error_kind", "error_message"], dropna=False):
@@ -109,30 +109,30 @@ def _tasks(trials: pd.DataFrame, console: Console) -> None:
 def _tuned(run: StoredRun, trials: pd.DataFrame, console: Console) -> None:
     """Per task of a tuned sweep: the recommended setting, how far from the best it can be, trials against the grid."""
     rows = {row["cell_id"]: row for row in rows_of(cells(trials))}
-    for found in run.manifest.tuned:
-        row = rows[found.recommended]
+    for tuned in run.manifest.tuned:
+        row = rows[tuned.recommended]
         reached = Estimate.of_row(row).with_n(" samples/s")
         _say(console, f"\n{task(row)}", "bold")
         _say(console, f"  recommended: {descriptions.knobs(row)}: {reached}")
-        for sentence in sentences(found):
+        for sentence in sentences(tuned):
             _say(console, f"  {sentence}")
-        grid = f"a grid of {found.settings} settings × {GRID_BLOCKS} blocks takes {found.settings * GRID_BLOCKS}"
-        _say(console, f"  {words.plural(found.trials, 'trial')}; {grid}")
-        for counted in found.aside:
+        grid = f"a grid of {tuned.settings} settings × {GRID_BLOCKS} blocks takes {tuned.settings * GRID_BLOCKS}"
+        _say(console, f"  {words.plural(tuned.trials, 'trial')}; {grid}")
+        for counted in tuned.aside:
             _say(console, f"  not measured: {words.plural(counted.count, 'setting')}: {counted.reason}")
 
 
 def _contrasts(run: StoredRun, trials: pd.DataFrame, console: Console) -> None:
     """How many questions are answered, and how many intervals became as narrow as the protocol wants."""
-    found = contrasts(trials[trials["role"].ne("ceiling").fillna(True)])
-    if found.empty:
+    compared = contrasts(trials[trials["role"].ne("ceiling").fillna(True)])
+    if compared.empty:
         return
-    decided = found[found["verdict"] != "inconclusive"]
+    decided = compared[compared["verdict"] != "inconclusive"]
     clear = decided[decided["verdict"] != "no difference"]
     narrow = sum(one.reason == "target" for one in run.manifest.contrasts)
     _say(
         console,
-        f"\n{len(decided)} of {len(found)} contrasts (two cells that differ in one axis) are decided: "
+        f"\n{len(decided)} of {len(compared)} contrasts (two cells that differ in one axis) are decided: "
         f"{len(clear)} differ, {len(decided) - len(clear)} do not (within {100 * (SAME[1] - 1):.0f} %). {narrow} are "
         f"as narrow as wanted (±{run.manifest.protocol.ci_target_pct:g} % after {run.manifest.protocol.blocks[0]} "
         "blocks or more).",

@@ -61,8 +61,8 @@ def transfers(trials: pd.DataFrame) -> pd.DataFrame:
     ended, rate = ended[timed], (size * steps / span)[timed]
     table = cells(ended)
     sizes = size[timed].groupby([ended[key] for key in KEYS]).median()
-    found = over_blocks(by_block(ended, pd.Series(np.log(rate), rate.index)), _GB, np.exp).assign(batch_bytes=sizes)
-    return table.merge(found.reset_index(), on=list(KEYS), how="inner")
+    rates = over_blocks(by_block(ended, pd.Series(np.log(rate), rate.index)), _GB, np.exp).assign(batch_bytes=sizes)
+    return table.merge(rates.reset_index(), on=list(KEYS), how="inner")
 
 
 @chart(
@@ -73,11 +73,11 @@ def transfer_size(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     """Draw bandwidth against the bytes of a batch."""
     used = set[str]()
     if len(trials):
-        found = transfers(trials)
-        emulated = found["mode"].eq(TRAIN) & found["step"].isin(EMULATED_STEPS)
-        kinds = found["mode"].astype(object).mask(emulated.astype(bool), EMULATED)
+        rates = transfers(trials)
+        emulated = rates["mode"].eq(TRAIN) & rates["step"].isin(EMULATED_STEPS)
+        kinds = rates["mode"].astype(object).mask(emulated.astype(bool), EMULATED)
         for kind, (title, subtitle) in KINDS.items():
-            frame, kept = held(found[kinds.eq(kind)], ("batch_size", "pin_memory", "non_blocking", "n_samples"))
+            frame, kept = held(rates[kinds.eq(kind)], ("batch_size", "pin_memory", "non_blocking", "n_samples"))
             if rows := _rows(frame):
                 used |= {row["memory"] for row in rows}
                 panel = Panel.draw(title, subtitle, _message(rows), _layers(rows), 270)

@@ -161,8 +161,8 @@ def worker_scaling(sheet: Sheet, trials: pd.DataFrame, cores: float | None = Non
         return sheet.figure((), _ONE_NUMBER)
     cells = estimates.cells(credible(trials))
     added = [*KEYS, "base_workers", "speedup", "speedup_lo", "speedup_hi", "pairs"]
-    found = cells.merge(scaling(trials, cells)[added], on=list(KEYS), how="left")
-    tasks = _in_turn([task for part in slices(found, _KINDS) if (task := _task(part))[1]])
+    scaled = cells.merge(scaling(trials, cells)[added], on=list(KEYS), how="left")
+    tasks = _in_turn([task for part in slices(scaled, _KINDS) if (task := _task(part))[1]])
     for part, rows, still in tasks:
         sheet.rows.extend(listed(rows, part.row(), _SCALING_COLUMNS))
         sheet.held |= still
@@ -196,8 +196,8 @@ def _task(part: Slice) -> _Task:
     frame, still = held(part.frame, ("num_workers", "prefetch_factor", axis))
     ordered = frame.sort_values(["num_workers", "prefetch_factor"]).drop_duplicates([axis, "num_workers"])
     several = ordered.groupby(axis)["num_workers"].transform("size").gt(1)
-    found = rows_of(ordered[several].sort_values([axis, "num_workers"]))
-    return part, [_mark(cell, str(cell[axis]) if formats else f"batch {int(cell[axis])}") for cell in found], still
+    line = rows_of(ordered[several].sort_values([axis, "num_workers"]))
+    return part, [_mark(cell, str(cell[axis]) if formats else f"batch {int(cell[axis])}") for cell in line], still
 
 
 def _mark(cell: Row, line: str) -> dict[str, Any]:
@@ -223,10 +223,10 @@ def _fewer(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return [row for row in rows if row["line"] in kept]
 
 
-def _line_looks(found: Sequence[str]) -> Looks:
+def _line_looks(lines: Sequence[str]) -> Looks:
     """Colour and shape of each line, the same in every panel: formats by name, batch sizes by their order."""
-    batches = sorted((name for name in found if name.startswith("batch ")), key=lambda name: int(name.split()[1]))
-    formats = sorted(name for name in found if name not in batches)
+    batches = sorted((name for name in lines if name.startswith("batch ")), key=lambda name: int(name.split()[1]))
+    formats = sorted(name for name in lines if name not in batches)
     tones = [*series(len(batches), has_zero=False), *(colour(f"name-{at % 7}") for at in range(len(formats)))]
     shapes = itertools.cycle(SHAPES)
     return dict(zip([*batches, *formats], zip(tones, shapes, strict=False), strict=True))
@@ -341,9 +341,9 @@ def worker_startup(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     return sheet.figure(_keys(drawn), "No two settings that differ in their workers only were measured here.")
 
 
-def _settings(found: pd.DataFrame) -> list[list[dict[str, Any]]]:
+def _settings(cells: pd.DataFrame) -> list[list[dict[str, Any]]]:
     """Rows of the same setting."""
-    return [rows_of(part) for _, part in found.groupby("setting", sort=False)] if len(found) else []
+    return [rows_of(part) for _, part in cells.groupby("setting", sort=False)] if len(cells) else []
 
 
 def _startup_message(rows: Sequence[Row]) -> str:

@@ -67,10 +67,10 @@ def section(view: RunView, suite: str, mark: str = "", place: str = "") -> str:
         _shared(rows_of(loader.shared_memory(trials, limit)), limit),
         _switches(rows_of(loader.switches(trials))),
     )
-    found = [cost for cost in costs if cost.rows]
-    if not found:
+    shown = [cost for cost in costs if cost.rows]
+    if not shown:
         return ""
-    return render("workers/costs.md", costs=found, mark=mark or view.mark, place=place, most_open=MOST_OPEN)
+    return render("workers/costs.md", costs=shown, mark=mark or view.mark, place=place, most_open=MOST_OPEN)
 
 
 def beside(verdicts: Verdicts) -> Iterator[str]:
