@@ -121,5 +121,5 @@ def missing_extra(error: ImportError) -> EnvironmentFault:
 def _release(text: str) -> tuple[int, ...]:
     """The numbers that a version begins with, three at least: ``2.11.0a0+git1234`` → (2, 11, 0)."""
     numbers = re.match(r"\d+(?:\.\d+)*", text)
-    parts = [int(part) for part in numbers[0].split(".")] if numbers else [sys.maxsize]
+    parts = [int(number) for number in numbers[0].split(".")] if numbers else [sys.maxsize]
     return (*parts, *[0] * (3 - len(parts)))

@@ -82,7 +82,7 @@ class Page:
     def markdown(self) -> str:
         """Write the page with its front matter."""
         lines = ["---", f'title: "{entities(self.title)}"']
-        lines += ["hide:", *(f"  - {part}" for part in self.hide)] if self.hide else []
+        lines += ["hide:", *(f"  - {side}" for side in self.hide)] if self.hide else []
         lines += [] if self.listed else ["search:", "  exclude: true"]
         return "\n".join([*lines, "---", "", self.body, ""])
 

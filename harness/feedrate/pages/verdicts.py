@@ -90,17 +90,17 @@ class Verdicts:
 
     def frame(self) -> pd.DataFrame:
         """Rows of ``Findings.claims`` of what was tested, a row a claim and place."""
-        tested = [dict(each.row) for part in self.results.values() for each in part if each.tested]
+        tested = [dict(result.row) for results in self.results.values() for result in results if result.tested]
         return pd.DataFrame(tested, columns=list(CLAIM_COLUMNS))
 
-    def tally(self, place: int) -> dict[str, int]:
+    def tally(self, index: int) -> dict[str, int]:
         """Count the verdicts of a place, in the order of ``VERDICTS``."""
-        words = [part[place].verdict for part in self.results.values()]
+        words = [results[index].verdict for results in self.results.values()]
         return {verdict: words.count(verdict) for verdict in VERDICTS if verdict in words}
 
-    def holding(self, place: int) -> list[Claim]:
+    def holding(self, index: int) -> list[Claim]:
         """The claims that a place confirms."""
-        return [self.claims[name][1] for name, part in self.results.items() if part[place].verdict == "confirmed"]
+        return [self.claims[name][1] for name, results in self.results.items() if results[index].verdict == "confirmed"]
 
 
 def load_verdicts(
@@ -115,7 +115,7 @@ def load_verdicts(
     by_id = {view.manifest.run_id: view for view in runs if view.manifest.outcomes}
     gone = [view.manifest for view in withdrawn]
     findings = judge_claims(each(partial(_observed, asked), by_id.values()), asked, gone)
-    rows, cases, asides = (_by_claim(getattr(findings, part)) for part in ("claims", "cases", "asides"))
+    rows, cases, asides = (_by_claim(getattr(findings, table)) for table in ("claims", "cases", "asides"))
     keys = dict.fromkeys(key[1:] for key, (row,) in rows.items() if row["verdict"] != NOT_TESTABLE)
     newest = {view.where: view for view in reversed(by_id.values())}
     machines = [machine for machine, _ in keys]

@@ -32,30 +32,30 @@ def expand(matrix: Matrix, host: Host, *, yes: bool = False) -> Plan:
     Raises:
         InputError: too many combinations, or no cell that can run here.
     """
-    total = sum(math.prod(len(values) for values in part.axes.values()) for part in matrix.slices)
+    total = sum(math.prod(len(values) for values in one.axes.values()) for one in matrix.slices)
     if total > MOST_COMBINATIONS and not yes:
         raise InputError(
             f"{matrix.path}: profile {matrix.profile} expands to {total:,} combinations; expected at most "
             f"{MOST_COMBINATIONS:,}. Leave values out, or say --yes if you mean it"
         )
-    slices = [_with_stand_ins(part, host) for part in matrix.slices]
+    slices = [_with_stand_ins(one, host) for one in matrix.slices]
     substitutions = tuple(_substitutions(matrix.slices, host))
     cells: dict[str, PlannedCell] = {}
     merged, excluded = Counter[str](), Counter[str]()
-    for part in slices:
-        for combination in _combinations(part):
+    for one in slices:
+        for combination in _combinations(one):
             cell, inapplicable = applicable(combination, host.device)
             key = cell_id(cell)
-            if part.device not in (None, host.device):
-                excluded[f"wanted on {part.device} only; this machine has {host.device}"] += 1
+            if one.device not in (None, host.device):
+                excluded[f"wanted on {one.device} only; this machine has {host.device}"] += 1
             elif key in cells:
-                merged[_why_merged(part, inapplicable)] += 1
+                merged[_why_merged(one, inapplicable)] += 1
             elif why := impossible(cell, host, matrix.protocol):
                 excluded[why] += 1
             else:
-                cells[key] = PlannedCell(key, cell, part.suite)
+                cells[key] = PlannedCell(key, cell, one.suite)
     claims, untestable = claim_selection.plan_claims(
-        claim_selection.claims_of(part.suite for part in matrix.slices),
+        claim_selection.claims_of(one.suite for one in matrix.slices),
         cells,
         host.device,
         host.photographs,
@@ -87,23 +87,23 @@ def _counted(reasons: Counter[str]) -> tuple[Counted, ...]:
     return tuple(Counted(count=count, reason=reason) for reason, count in reasons.most_common())
 
 
-def _combinations(part: SuiteSlice) -> Iterator[dict[str, Value]]:
-    values = [part.axes.get(axis.name, (axis.default,)) for axis in AXES]
+def _combinations(suite_slice: SuiteSlice) -> Iterator[dict[str, Value]]:
+    values = [suite_slice.axes.get(axis.name, (axis.default,)) for axis in AXES]
     for chosen in itertools.product(*values):
         yield dict(zip((axis.name for axis in AXES), chosen, strict=True))
 
 
-def _with_stand_ins(part: SuiteSlice, host: Host) -> SuiteSlice:
+def _with_stand_ins(suite_slice: SuiteSlice, host: Host) -> SuiteSlice:
     """Put the images that are at hand in the place of those that are not."""
-    workloads = part.axes.get("workload", ())
+    workloads = suite_slice.axes.get("workload", ())
     if not host.stand_ins.keys() & set(workloads):
-        return part
+        return suite_slice
     there = dict.fromkeys(host.stand_ins.get(str(workload), workload) for workload in workloads)
-    return replace(part, axes={**part.axes, "workload": tuple(there)})
+    return replace(suite_slice, axes={**suite_slice.axes, "workload": tuple(there)})
 
 
 def _substitutions(slices: Iterable[SuiteSlice], host: Host) -> Iterator[str]:
-    asked = {workload for part in slices for workload in part.axes.get("workload", ())}
+    asked = {workload for suite_slice in slices for workload in suite_slice.axes.get("workload", ())}
     how = {"div2k": "make div2k", "imagefolder": "--data DIR"}
     for workload, stand_in in host.stand_ins.items():
         if workload in asked and workload != stand_in:
@@ -112,11 +112,11 @@ def _substitutions(slices: Iterable[SuiteSlice], host: Host) -> Iterator[str]:
             yield f"workload {workload} is replaced by {stand_in}: {why}"
 
 
-def _why_merged(part: SuiteSlice, reasons: Mapping[str, str]) -> str:
+def _why_merged(suite_slice: SuiteSlice, reasons: Mapping[str, str]) -> str:
     """Name the swept axes that do not apply, grouped by reason; a repetition of another slice otherwise."""
     grouped: dict[str, list[str]] = {}
     for axis, reason in reasons.items():
-        if len(part.axes.get(axis, ())) > 1:
+        if len(suite_slice.axes.get(axis, ())) > 1:
             grouped.setdefault(reason, []).append(axis)
     merged = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in grouped.items())
     return merged or "the same cell stands in another slice"

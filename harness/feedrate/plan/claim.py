@@ -193,19 +193,19 @@ class Claim:
 
     def on(self, device: str) -> Claim:
         """The claim as it is tested on a device, ``cpu`` or ``cuda``."""
-        also = tuple(part for part in self.also if part.device in (None, device))
+        also = tuple(addition for addition in self.also if addition.device in (None, device))
         effect = self.on_cuda if self.on_cuda and device == "cuda" else self.effect
         return replace(self, effect=effect, on_cuda=None, also=also)
 
     def deciding(self) -> list[Effect]:
         """The effects that must all hold; none for a fact."""
-        return [self.effect, *(part.effect for part in self.also)] if self.effect else []
+        return [self.effect, *(addition.effect for addition in self.also)] if self.effect else []
 
     def effects(self) -> list[tuple[Effect, Needs]]:
         """What decides it, on any device, and what stands beside it; each with what it takes."""
         effects: list[tuple[Effect, Needs]] = [(self.effect, self.needs)] if self.effect else []
         effects += [(self.on_cuda, "cuda")] if self.on_cuda else []
-        effects += [(part.effect, "cuda" if part.device == "cuda" else self.needs) for part in self.also]
+        effects += [(addition.effect, "cuda" if addition.device == "cuda" else self.needs) for addition in self.also]
         return [*effects, *((aside.effect, aside.needs or self.needs) for aside in self.asides)]
 
 

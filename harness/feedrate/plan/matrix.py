@@ -64,9 +64,11 @@ class Matrix:
     def suites(self) -> dict[str, Any]:
         """Suite to its slices as plain values, for the manifest."""
         plain: dict[str, list[dict[str, Any]]] = {}
-        for part in self.slices:
-            only_on = {DEVICE: part.device} if part.device else {}
-            plain.setdefault(part.suite, []).append({**only_on, **{k: list(v) for k, v in part.axes.items()}})
+        for suite_slice in self.slices:
+            only_on = {DEVICE: suite_slice.device} if suite_slice.device else {}
+            plain.setdefault(suite_slice.suite, []).append(
+                {**only_on, **{k: list(v) for k, v in suite_slice.axes.items()}}
+            )
         return plain
 
 
@@ -97,8 +99,8 @@ def _parse(path: Path) -> Any:
         ) from error
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
-        place = f"line {mark.line + 1}, column {mark.column + 1}" if mark else "unknown place"
-        raise InputError(f"{path}: {place}: not YAML: {error.problem or error}; mend that line") from error
+        position = f"line {mark.line + 1}, column {mark.column + 1}" if mark else "unknown place"
+        raise InputError(f"{path}: {position}: not YAML: {error.problem or error}; mend that line") from error
     except yaml.YAMLError as error:
         raise InputError(f"{path}: not YAML: {error}") from error
 
@@ -141,7 +143,7 @@ def _slice(name: str, raw: Any, where: str) -> SuiteSlice:
 
 def _slices(name: str, raw: Any, where: str) -> tuple[SuiteSlice, ...]:
     if isinstance(raw, list):
-        return tuple(_slice(name, part, f"{where}[{i}]") for i, part in enumerate(raw))
+        return tuple(_slice(name, content, f"{where}[{i}]") for i, content in enumerate(raw))
     return (_slice(name, raw, where),)
 
 
@@ -184,7 +186,9 @@ def _suite_slices(
             slices = _slices(name, changes, where)
         elif changes is not None:
             new = _slice(name, changes, where)
-            slices = tuple(SuiteSlice(name, {**part.axes, **new.axes}, new.device or part.device) for part in slices)
+            slices = tuple(
+                SuiteSlice(name, {**before.axes, **new.axes}, new.device or before.device) for before in slices
+            )
         if not slices:
             raise InputError(
                 f"{path}: suites.{name}: sweeps nothing; expected axes with values, here or in suites/{name}.py"

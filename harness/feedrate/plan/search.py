@@ -233,14 +233,18 @@ class Search(Generic[Setting]):
 
     def _compared(self, setting: Setting, other: Setting) -> bool:
         """Whether trials alone tell how much better another setting can be, or nothing else does."""
-        told = self.evidence.measured(setting, other) <= self.within
-        return told or (other in self.logs and self._open(setting, other))
+        decided = self.evidence.measured(setting, other) <= self.within
+        return decided or (other in self.logs and self._open(setting, other))
 
     def outcome(self) -> Outcome[Setting]:
         """Recommend the leader, or the cheapest setting before it than which trials show that not to be better."""
         leader, measured = self.leader, self.measured
-        cheaper = [each for each in measured[: measured.index(leader)] if len(self.logs[each]) >= FEWEST]
-        near = (each for each in cheaper if self.evidence.measured(each, leader) <= self.within and self._best(each))
+        cheaper = [setting for setting in measured[: measured.index(leader)] if len(self.logs[setting]) >= FEWEST]
+        near = (
+            setting
+            for setting in cheaper
+            if self.evidence.measured(setting, leader) <= self.within and self._best(setting)
+        )
         best = next(near, leader)
         compared = [other for other in measured if other != best and self._compared(best, other)]
         most = max((self.evidence.measured(best, other) for other in compared), default=math.inf)

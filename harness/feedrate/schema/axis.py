@@ -141,8 +141,8 @@ def model_has(knob: str) -> Idle:
 
     def idle(cell: Cell, _device: str) -> str | None:
         name = str(cell.get("model", ""))
-        known = (declared("feedrate.workloads.models", name, "KNOBS") or ()) if name else ()
-        return None if knob in known else f"no knob of model = {name or 'none'}"
+        knobs = (declared("feedrate.workloads.models", name, "KNOBS") or ()) if name else ()
+        return None if knob in knobs else f"no knob of model = {name or 'none'}"
 
     return idle
 

@@ -49,8 +49,8 @@ class Metric:
     def of(self, trial: Mapping[str, Any]) -> float | None:
         """Compute it for a row of trials; None where a column is null, or a factor not positive."""
         value = 1.0
-        for place, factor in enumerate((*self.up, *self.down)):
-            multiplied = place < len(self.up)
+        for index, factor in enumerate((*self.up, *self.down)):
+            multiplied = index < len(self.up)
             parts: list[Any] = [trial.get(name) for name in _summands(factor)]
             if any(part is None or not math.isfinite(part) for part in parts):
                 return None

@@ -141,7 +141,7 @@ def parse(value: object, where: str) -> float:
     match = _PATTERN.fullmatch(text) if text and not isinstance(value, bool) else None
     if not match:
         raise InputError(f"{where}: got {value!r}; expected a duration such as 90s, 4m or 1h30m")
-    hours, minutes, seconds = (float(part or 0) for part in match.groups())
+    hours, minutes, seconds = (float(digits or 0) for digits in match.groups())
     total = hours * 3600 + minutes * 60 + seconds
     if total <= 0:
         raise InputError(f"{where}: got {value!r}; expected a duration above zero, such as 4m")

@@ -322,8 +322,8 @@ def check_traces(name: str, table: Table, trials: Rows, run: RunManifest) -> Non
     whole = (count == steps)[:, None] & np.array(_EXACT) & (name == "steps")
     wrong = (sums > recorded + ROUNDED_NS) | (whole & (np.abs(sums - recorded) > ROUNDED_NS))
     for row, column in np.argwhere(wrong):
-        place, of = list(_SUMMED.items())[column]
-        where = f"{table.where} column {place} trial {quote(ids[row])}"
+        index, of = list(_SUMMED.items())[column]
+        where = f"{table.where} column {index} trial {quote(ids[row])}"
         raise Refused(where, f"a sum of {sums[row, column]:.0f}", f"{recorded[row, column]:.0f}, its {of}")
 
 

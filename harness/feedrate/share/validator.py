@@ -88,7 +88,7 @@ def admit(folders: Sequence[Path]) -> Admitted:
     lanes = max(1, min(len(usable_cores()), len(folders)))
     with ThreadPoolExecutor(lanes) as pool:
         parts = pool.map(lambda lane: list(judged([(path, True) for path in folders[lane::lanes]])), range(lanes))
-        results = {Path(result.path): result for part in parts for result in part}
+        results = {Path(result.path): result for batch in parts for result in batch}
     ids = Counter(folder.name for folder, result in results.items() if result.valid)
     for folder, result in results.items():
         if result.valid and (finding := _beside(folder, ids)):

@@ -143,7 +143,7 @@ class TerminalScreen:
     def _draw(self, share: float, parts: list[str], label: str = "") -> None:
         if self._live:
             grid = Table.grid(padding=(0, 2))
-            grid.add_row(ProgressBar(1, share, _BAR, complete_style="cyan"), *(Text(part) for part in parts if part))
+            grid.add_row(ProgressBar(1, share, _BAR, complete_style="cyan"), *(Text(text) for text in parts if text))
             below = Text(label, style="dim", overflow="ellipsis", no_wrap=True)
             self._live.update(Group(grid, below), refresh=True)
         else:

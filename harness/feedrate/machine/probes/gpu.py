@@ -156,10 +156,10 @@ class GpuProbe:
         names = [self._of(handle, "UUID") for handle in handles]
         if not any(names):
             return True
-        place = next((place for place, name in enumerate(names) if uuid in (name or "")), None)
-        if place is not None and place >= len(watched):
-            self._handle = handles[place]
-        return place is not None
+        index = next((index for index, name in enumerate(names) if uuid in (name or "")), None)
+        if index is not None and index >= len(watched):
+            self._handle = handles[index]
+        return index is not None
 
     def _all(self) -> Iterator[Any]:
         """Every GPU that NVML lists, and after it its MIG instances."""

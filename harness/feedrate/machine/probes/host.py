@@ -274,9 +274,9 @@ class _Trial:
         self.looked_up_ns = now
 
 
-def percent(part: int | None, whole: int | None) -> float | None:
+def percent(numerator: int | None, whole: int | None) -> float | None:
     """``part`` of ``whole`` in percent; None when either is, or when there is no whole."""
-    return None if part is None or whole is None or whole <= 0 else 100.0 * max(part, 0) / whole
+    return None if numerator is None or whole is None or whole <= 0 else 100.0 * max(numerator, 0) / whole
 
 
 def grew(before: int | None, after: int | None) -> int | None:
@@ -284,9 +284,9 @@ def grew(before: int | None, after: int | None) -> int | None:
     return None if before is None or after is None else after - before
 
 
-def _share(part: int | None, whole: int | None) -> float | None:
+def _share(numerator: int | None, whole: int | None) -> float | None:
     """As ``percent``, held to 100: time spent waiting for I/O may shrink (proc(5)), clocks differ by a little."""
-    share = percent(part, whole)
+    share = percent(numerator, whole)
     return None if share is None else min(share, 100.0)
 
 
