@@ -93,6 +93,7 @@ def test_it_holds_everything(wheel: Path) -> None:
     assert all(name.startswith("feedrate/") for name in held)
 
 
+@pytest.mark.slow
 def test_it_plans_where_there_is_no_checkout(feedrate: Path, tmp_path: Path) -> None:
     """The wheel's own matrix is used; a format whose library is an extra is left out with the command to type."""
     done = run(feedrate, tmp_path, "plan", "--suite", "storage")

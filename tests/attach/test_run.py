@@ -81,7 +81,7 @@ def test_the_planted_line_is_found(planted: Planted, kind: str) -> None:
     assert 0.5 < first["share"] < 0.95
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["fork", pytest.param("no workers", marks=slow), pytest.param("spawn", marks=slow)])
 def test_the_loader_is_named(planted: Planted, kind: str) -> None:
     """A loader is the line that makes it, and what it was made with."""
     _, report, _ = planted[kind]

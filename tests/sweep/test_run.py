@@ -23,23 +23,24 @@ from feedrate.schema.errors import InputError
 from feedrate.store import runs
 from feedrate.sweep.run import ActiveRun
 
-CERTAIN = "persistent-workers"
+CERTAIN, PLAIN = "persistent-workers", "native-code"
+"""One that six blocks decide, and one that they decide in seconds."""
 
 
-def asking(folder: Path, names: list[str], blocks: str = "[4, 6]") -> Place:
-    """A folder with a matrix that asks about some claims of the suite of workers."""
+def asking(folder: Path, names: list[str], blocks: str, name: str = "workers") -> Place:
+    """A folder with a matrix that asks about some claims of a suite."""
     place = Place(folder, folder / "data")
-    slices = list(suite.slices_of(suite.claims()[name][1] for name in names))
+    slices = list(suite.slices_of(suite.claims()[claim][1] for claim in names))
     protocol = yaml.safe_load(f"{{warmup_s: 0.1, window_s: 0.2, min_steps: 4, timeout_s: 30, blocks: {blocks}}}")
-    document = {"version": 1, "protocol": protocol, "suites": {"workers": slices}, "profiles": {"quick": {}}}
+    document = {"version": 1, "protocol": protocol, "suites": {name: slices}, "profiles": {"quick": {}}}
     place.matrix.write_text(yaml.safe_dump(document))
     return place
 
 
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Place, str]:
-    """A real sweep of one claim whose truth is plain: workers that start anew every eight steps, or live on."""
-    place = asking(tmp_path_factory.mktemp("claims"), [CERTAIN], "[4, 30]")
+    """A real sweep of one claim whose truth is plain: a loop in Python over every value, or native code."""
+    place = asking(tmp_path_factory.mktemp("claims"), [PLAIN], "[4, 30]", "collate")
     return place, printed_by(*place.command())
 
 
@@ -52,11 +53,11 @@ def test_a_plain_claim_is_confirmed(swept: tuple[Place, str]) -> None:
     assert (trials["outcome"] == "ok").all(), trials["error_message"].dropna().to_list()
     assert set(trials["role"]) <= {"cell", "control"}
     (asked,) = run.manifest.claims
-    assert (asked.claim, asked.reason) == (CERTAIN, "done")
+    assert (asked.claim, asked.reason) == (PLAIN, "done")
     assert run.manifest.stop_reason == "target"
     assert "every question is answered as well as wanted" in " ".join(output.split())
-    assert set(run.manifest.untestable) == {claim.id for claim in claims_of(["workers"])} - {CERTAIN}
-    line = next(line for line in output.splitlines() if CERTAIN in line)
+    assert set(run.manifest.untestable) == {claim.id for claim in claims_of(["collate"])} - {PLAIN}
+    line = next(line for line in output.splitlines() if PLAIN in line)
     assert "confirmed" in line
     assert "●" in line or "▶" in line
 
@@ -66,7 +67,7 @@ def test_verdicts_are_printed_again(swept: tuple[Place, str]) -> None:
     """From the results, with a sentence for each where wanted; an unknown machine is a mistake that is named."""
     command = [sys.executable, "-m", "feedrate", "claims", "--results", str(swept[0].results)]
     told = printed_by(*command, "--whole")
-    assert f"{CERTAIN}: " in told
+    assert f"{PLAIN}: " in told
     assert "On this machine " in told
     assert "Not testable here (needs a CUDA device): " in told
     wrong = printed_by(*command, "--machine", "nobody", status=2)

@@ -106,6 +106,7 @@ def test_a_script_that_does_not_end_is_killed() -> None:
     assert not [p for p in young if p.status() != psutil.STATUS_ZOMBIE]
 
 
+@pytest.mark.slow
 @tried
 def test_a_first_process_that_never_waits_keeps_them() -> None:
     """Real workers of a killed training process end within seconds, and lie defunct for good; they go with it here."""
