@@ -118,8 +118,8 @@ bench: .venv/ready ## Measure what feedrate promises of itself: results/MACHINE/
 div2k: .venv/ready ## Download DIV2K's photographs and cut them
 	@$(FEEDRATE) data div2k $(ARGS)
 
-lock: ## Compile requirements.lock anew from pyproject.toml (needs uv)
-	@uv pip compile -q --universal --python-version 3.11 --group dev --all-extras pyproject.toml --no-emit-index-url --no-annotate \
+lock: .venv/ready ## Compile requirements.lock anew from pyproject.toml
+	@.venv/bin/uv pip compile -q --universal --python-version 3.11 --group dev --all-extras pyproject.toml --no-emit-index-url --no-annotate \
 		--custom-compile-command 'make lock' -o requirements.lock
 
 clean: ## Remove what was built: build/, packed data, caches (never results/, nor what was downloaded)
