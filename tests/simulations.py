@@ -295,11 +295,13 @@ class Histories(NamedTuple):
     """Of verdicts of two long runs: those that a third, short run turns."""
     turned_by_long: float
     """The same of a third run that is as long."""
+    contradicted: float
+    """Of verdicts of two long runs: those of which a third run of either kind makes another one."""
 
 
 def histories(between: float, replays: int = REPLAYS) -> Histories:
     """Simulate machines with two to six runs of 5 to 30 blocks, whose effects differ by ``between`` from run to run."""
-    random, found = np.random.default_rng(0), np.zeros((4, 2))
+    random, found = np.random.default_rng(0), np.zeros((5, 2))
 
     def drawn(blocks: Sequence[int]) -> list[list[Floats]]:
         """Paired log ratios of each claim, an array a run."""
@@ -331,5 +333,7 @@ def histories(between: float, replays: int = REPLAYS) -> Histories:
             _, settled = judged([runs[:2] for runs in effects])
             _, later = judged(effects)
             decided = settled != "inconclusive"
-            found[place] += (decided & (settled != later)).sum(), decided.sum()
+            turned = decided & (settled != later)
+            found[place] += turned.sum(), decided.sum()
+            found[4] += (turned & (later != "inconclusive")).sum(), decided.sum()
     return Histories(*(found[:, 0] / found[:, 1]).tolist())

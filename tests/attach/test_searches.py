@@ -11,9 +11,11 @@ from __future__ import annotations
 import math
 import random
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import cycle, islice
+from statistics import fmean
 from typing import NamedTuple
 
 import numpy as np
@@ -155,6 +157,54 @@ def searched(case: Case, noise_sd: float, seed: int) -> Searched:
     return Searched(trials, share, outcome.settled, regret, of_compared, outcome.bound)
 
 
+class Rival:
+    """Another way to spend as many trials: they vary as those of a search do, five to a block."""
+
+    def __init__(self, case: Case, noise_sd: float, seed: int) -> None:
+        self.chance, self._case = random.Random(seed), case
+        self._sds = {window: noise_sd * self.chance.lognormvariate(0, SPREAD) for window in case.shown}
+        self._logs = defaultdict[Setting, list[float]](list)
+        self._drift, self._trials = 0.0, 0
+
+    def measure(self, window: Setting) -> None:
+        """Take one trial."""
+        self._drift += self.chance.gauss(0, DRIFT) if self._trials % 5 == 0 else 0.0
+        self._trials += 1
+        noise = self._drift + self.chance.gauss(0, self._sds[window])
+        for setting in self._case.shown[window]:
+            self._logs[setting].append(self._case.truth[setting] + noise)
+
+    def mean(self, setting: Setting) -> float:
+        return fmean(self._logs[setting])
+
+    def regret(self, among: Iterable[Setting]) -> float:
+        """Of the setting with the lowest mean."""
+        return self._case.truth[min(among, key=self.mean)] - min(self._case.truth.values())
+
+
+def random_search(case: Case, trials: int, noise_sd: float, seed: int) -> float:
+    """Regret of the best of random settings, each measured before any is measured again."""
+    rival = Rival(case, noise_sd, seed)
+    windows = rival.chance.sample(list(case.shown), len(case.shown))
+    for window in islice(cycle(windows), trials):
+        rival.measure(window)
+    return rival.regret(setting for window in windows[:trials] for setting in case.shown[window])
+
+
+def successive_halving(case: Case, trials: int, noise_sd: float, seed: int) -> float:
+    """Regret of the last of as many random settings as trials allow: the better half stays and has twice the trials."""
+    rival, rounds = Rival(case, noise_sd, seed), lambda count: math.ceil(math.log2(count))
+    count = max(n for n in range(2, len(case.shown) + 1) if n == 2 or n * rounds(n) <= trials)
+    left = rival.chance.sample(list(case.shown), count)
+    while len(left) > 1:
+        for _ in range(max(1, trials // rounds(count) // len(left))):
+            for window in rival.chance.sample(left, len(left)):
+                rival.measure(window)
+        left.sort(key=lambda window: min(map(rival.mean, case.shown[window])))
+        left = left[: len(left) // 2]
+    return rival.regret(case.shown[left[0]])
+
+
 def cases(name: str, landscape: Landscape) -> Iterator[Case]:
     """Every variant of a workload."""
     shown: dict[Setting, list[Setting]] = {}
@@ -241,3 +291,15 @@ def test_searches_keep_their_promises(name: str, noise_sd: float) -> None:
     if (name, noise_sd) == (USUAL, QUIET):
         assert np.mean([each.regret <= WITHIN for each in found]) >= 0.95
     assert np.mean([each.regret <= WITHIN or not each.settled for each in found]) >= 0.85  # nine of ten, as 36 tell
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [USUAL, "settings differ by 4 %"])
+def test_as_many_trials_find_less_without_a_model(name: str) -> None:
+    """Random search and successive halving end within 3 % of the best less often."""
+    variants = [list(cases(workload, LANDSCAPES[name])) for workload in WORKLOADS]
+    tried = [(own[seed % len(own)], seed) for own in variants for seed in range(SEARCHES)]
+    searches = [searched(case, QUIET, seed) for case, seed in tried]
+    for rival in (random_search, successive_halving):
+        regrets = [rival(case, one.trials, QUIET, seed) for (case, seed), one in zip(tried, searches, strict=True)]
+        assert sum(regret <= WITHIN for regret in regrets) < sum(one.regret <= WITHIN for one in searches)
