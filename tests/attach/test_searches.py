@@ -250,10 +250,8 @@ def trial(setting: Setting, pipeline: Pipeline) -> Trial:
 @cache
 def undisturbed(name: str, setting: Setting, cheaper: float) -> Trial:
     """A trial without noise of a workload whose parts get cheaper with prefetching."""
-    pipeline, factor = (
-        real(WORKLOADS[name], setting),
-        math.exp(-cheaper * math.log2((setting.prefetch_factor or 2) / 2)),
-    )
+    pipeline = real(WORKLOADS[name], setting)
+    factor = math.exp(-cheaper * math.log2((setting.prefetch_factor or 2) / 2))
     return trial(setting, replace(pipeline, wait_ns=factor * pipeline.wait_ns, compute_ns=factor * pipeline.compute_ns))
 
 

@@ -249,30 +249,30 @@ def roofline(trials: pd.DataFrame) -> pd.DataFrame:
     """
     table = cells_with_ceilings(trials)
     complete = table["load_ceiling"].gt(0) & table["compute_ceiling"].gt(0) & table["samples_per_s"].gt(0)
-    training = table[complete.fillna(False)].reset_index(drop=True)
-    if not len(training):
-        return training.reindex(columns=list(dict.fromkeys([*table.columns, *ROOFLINE_COLUMNS])))
-    ids_of = [ceiling_ids(row) for row in rows_of(training)]
+    cells = table[complete.fillna(False)].reset_index(drop=True)
+    if not len(cells):
+        return cells.reindex(columns=list(dict.fromkeys([*table.columns, *ROOFLINE_COLUMNS])))
+    ids_of = [ceiling_ids(row) for row in rows_of(cells)]
     ids = pd.DataFrame({stage: [stages.get(stage, "") for stages in ids_of] for stage in STAGES})
-    added = _alone(table, training["run_id"], ids)
-    turns = training["device_ceiling"].notna().to_numpy(dtype=bool)
-    in_turns = training.assign(copy_id=ids["copy"], compute_id=ids["compute"].replace("", None))[turns]
+    added = _alone(table, cells["run_id"], ids)
+    turns = cells["device_ceiling"].notna().to_numpy(dtype=bool)
+    in_turns = cells.assign(copy_id=ids["copy"], compute_id=ids["compute"].replace("", None))[turns]
     by_block, steps = _turns_by_block(blocks_of(trials), in_turns)
     for end, values in list(as_columns(RATIO, moments(by_block)).items())[1:]:
-        added[f"device_{end}"] = np.zeros(len(training), np.int64) if end == "n" else np.full(len(training), np.nan)
+        added[f"device_{end}"] = np.zeros(len(cells), np.int64) if end == "n" else np.full(len(cells), np.nan)
         added[f"device_{end}"][turns] = values
-    device = training["device_ceiling"].fillna(training["copy_ceiling"])
-    copied = device.lt(training["load_ceiling"]).fillna(False).to_numpy(dtype=bool)
+    device = cells["device_ceiling"].fillna(cells["copy_ceiling"])
+    copied = device.lt(cells["load_ceiling"]).fillna(False).to_numpy(dtype=bool)
     added["feed"] = np.where(copied, "copy", "load")
 
     def of_feed(suffix: str, source: Mapping[str, Any] | pd.DataFrame) -> Any:
         copies = np.where(turns, source[f"device_{suffix}"], source[f"copy_{suffix}"])
         return np.where(copied, copies, source[f"load_{suffix}"]).astype(np.float64)
 
-    added["feed_ceiling"] = of_feed("ceiling", training)
+    added["feed_ceiling"] = of_feed("ceiling", cells)
     # Where not both sides were measured, only the numerator has an interval.
-    compute = training["compute_ceiling"].to_numpy(dtype=np.float64)
-    achieved = training[["samples_per_s", *ENDS]].astype("float64")
+    compute = cells["compute_ceiling"].to_numpy(dtype=np.float64)
+    achieved = cells[["samples_per_s", *ENDS]].astype("float64")
     added |= {
         "headroom": added["feed_ceiling"] / compute,
         "headroom_lo": of_feed("lo", added) / compute,
@@ -285,10 +285,8 @@ def roofline(trials: pd.DataFrame) -> pd.DataFrame:
     }
     fed = ids["load"].where(~copied, ids["copy"])
     at = np.flatnonzero(ids["compute"].ne("") & fed.ne(""))
-    for name, above in (("headroom", fed), ("au", training["cell_id"])):
-        ratios = blocks_of(trials).ratios(
-            *(list(cells.iloc[at]) for cells in (training["run_id"], ids["compute"], above))
-        )
+    for name, above in (("headroom", fed), ("au", cells["cell_id"])):
+        ratios = blocks_of(trials).ratios(*(list(side.iloc[at]) for side in (cells["run_id"], ids["compute"], above)))
         paired = ratios["n"].to_numpy() > 0
         for column, source in ((name, "ratio"), *((f"{name}_{end}", end) for end in ENDS)):
             added[column][at[paired]] = ratios[source].to_numpy()[paired]
@@ -296,6 +294,4 @@ def roofline(trials: pd.DataFrame) -> pd.DataFrame:
     for column, values in as_columns(("headroom", *(f"headroom_{end}" for end in ENDS)), fed_in_turns).items():
         added[column][turns & copied] = values
     added["roof"] = np.minimum(1.0, added["headroom"])
-    return pd.concat(
-        [training.drop(columns="au"), pd.DataFrame(added, index=training.index)[list(ROOFLINE_COLUMNS)]], axis=1
-    )
+    return pd.concat([cells.drop(columns="au"), pd.DataFrame(added, index=cells.index)[list(ROOFLINE_COLUMNS)]], axis=1)

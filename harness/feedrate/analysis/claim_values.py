@@ -99,11 +99,8 @@ def observe(trials: pd.DataFrame, claims: Claims, why_not: Mapping[str, str] | N
     """
     run_id, machine, device = (str(trials[name].iloc[0]) for name in ("run_id", "machine_id", "device"))
     why_not = why_not or {}
-    cells, effects, checks = (
-        _Cells(trials[~doubtful(trials)]),
-        dict[EffectKey, Seen](),
-        dict[EffectKey, Sequence[Row]](),
-    )
+    cells = _Cells(trials[~doubtful(trials)])
+    effects, checks = dict[EffectKey, Seen](), dict[EffectKey, Sequence[Row]]()
     for name, (_, general) in claims.items():
         claim = general.on(device)
         if untestable(claim, device) or name in why_not:
