@@ -25,6 +25,7 @@ from feedrate.schema.axis import (
     OF_FILES,
     OF_IMAGES,
     SCRIPT,
+    STREAMED_BY_LOADER,
     STREAMS,
     TUNE,
     Axis,
@@ -266,10 +267,9 @@ LOADING = named(
     ),
     loader=knob(
         "torch",
-        "Which loader makes batches: PyTorch's DataLoader, whose workers are processes, or threads of the training "
-        "process.",
+        "Which loader makes batches: PyTorch's DataLoader, threads of the training process, or one of another library.",
         choices=lambda: names("feedrate.loaders"),
-        idle=all_of(NEEDS_WORKERS, LOADS_ONE_BY_ONE),
+        idle=all_of(NEEDS_WORKERS, any_of(LOADS_ONE_BY_ONE, STREAMED_BY_LOADER)),
     ),
     start_method=knob(
         "fork",

@@ -198,4 +198,11 @@ OF_FILES = all_of(
     only("mode", "train", "load", "copy"),
     unless(has_samples("files"), "matters only where samples are image files of any size"),
 )
+STREAMED_BY_LOADER = all_of(
+    LOADS,
+    unless(
+        lambda cell, _: cell.get("storage_format") in loader_traits(str(cell.get("loader", ""))).streams,
+        "matters only where a loader streams the format by itself",
+    ),
+)
 STREAMS = unless(lambda cell, _: _streamed(cell), "matters only where samples are streamed from shards")
