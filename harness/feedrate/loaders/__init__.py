@@ -10,7 +10,7 @@ A loader module has a docstring (what it is, its pitfalls), and
   raises is raised in the training process, in the turn of its batch, with its class. When an iterator is dropped, no
   thread, process or memory of it stays. A loader other than ``torch`` gets one worker at least. Of streams, which
   ``torch`` takes, it gets those that its trait ``streams`` names, without ``batches``: it reads the files by itself,
-  shuffles as it can, and hands what it read to ``dataset.fields``.
+  shuffles as it can, and hands what it read to ``dataset.one_pass``.
 
 A step timer sees only that a batch was late. The dataset therefore stamps read, decode and transform of every sample
 and the collate function the batch. The four sums, when the batch was begun and when it was whole, and who prepared it
@@ -105,13 +105,8 @@ class Stamped:
     def __len__(self) -> int:
         return len(self._packed)
 
-    def fields(self, raw: Any, begun: int) -> Fields:
-        """Decode and transform what was read since a moment, and add all three to the account.
-
-        Args:
-            raw: as the format's reader gives it.
-            begun: when it was asked for, by ``perf_counter_ns``.
-        """
+    def _fields(self, raw: Any, begun: int) -> Fields:
+        """Decode and transform what was read since a moment, and add all three to the account."""
         now = time.perf_counter_ns
         read = now()
         self.begun = self.begun or begun
@@ -134,7 +129,7 @@ class StampedDataset(Stamped, Dataset[Fields]):
 
     def __getitem__(self, index: int) -> Fields:
         begun = time.perf_counter_ns()
-        return self.fields(self._reader.read(index), begun)
+        return self._fields(self._reader.read(index), begun)
 
 
 class StampedStream(Stamped, IterableDataset[Fields]):
@@ -152,6 +147,7 @@ class StampedStream(Stamped, IterableDataset[Fields]):
         """Samples of which the next is drawn; 0 takes them as they lie in their shard."""
         self.endless = endless
         """Whether pass follows pass."""
+        self._passes = 0
 
     @property
     def shards(self) -> int:
@@ -163,14 +159,23 @@ class StampedStream(Stamped, IterableDataset[Fields]):
         """The folder of those files, for loaders that read them by themselves."""
         return self._stream.root
 
+    def one_pass(self, records: Iterator[Any]) -> Iterator[Fields]:
+        """Make samples of the records that such a loader reads in a pass; to wait for one counts as reading it."""
+        self._stream.begin(self._passes)
+        self._passes += 1
+        while True:
+            begun = time.perf_counter_ns()
+            if (record := next(records, None)) is None:
+                return
+            yield self._fields(self._stream.visited(record), begun)
+
     def __iter__(self) -> Iterator[Fields]:
         records = self._records()
         while True:
             begun = time.perf_counter_ns()
-            raw = next(records, None)
-            if raw is None:
+            if (raw := next(records, None)) is None:
                 return
-            yield self.fields(raw, begun)
+            yield self._fields(raw, begun)
 
     def _records(self) -> Iterator[Any]:
         info = get_worker_info()

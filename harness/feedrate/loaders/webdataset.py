@@ -7,14 +7,11 @@ https://github.com/webdataset/webdataset#the-webdataset-pipeline-api
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 from webdataset import WebDataset, WebLoader
 
-from feedrate.loaders import Fields, LoadOptions, StampedCollate, StampedStream
+from feedrate.loaders import LoadOptions, StampedCollate, StampedStream
 
 REQUIRES: dict[str, str] = {"torch": "torch", "webdataset": "webdataset"}
 TRAITS: dict[str, object] = {
@@ -29,8 +26,8 @@ TRAITS: dict[str, object] = {
 def build(dataset: StampedStream, collate: StampedCollate, _batches: None, options: LoadOptions) -> WebLoader:
     """Assemble the pipeline: whole batches are made in the workers, as its documentation advises."""
     shards = sorted(map(str, dataset.root.glob("*.tar")))
-    samples = WebDataset(shards, shardshuffle=len(shards)).shuffle(dataset.buffer).compose(partial(_stamped, dataset))
-    batches = samples.batched(options.batch_size, collation_fn=collate, partial=False)
+    records = WebDataset(shards, shardshuffle=len(shards)).shuffle(dataset.buffer).map(_record)
+    batches = records.compose(dataset.one_pass).batched(options.batch_size, collation_fn=collate, partial=False)
     return WebLoader(
         batches.repeat() if dataset.endless else batches,
         batch_size=None,
@@ -40,11 +37,6 @@ def build(dataset: StampedStream, collate: StampedCollate, _batches: None, optio
     )
 
 
-def _stamped(dataset: StampedStream, records: Iterator[dict[str, Any]]) -> Iterator[Fields]:
-    """Decode samples; reading one is waiting for the stages before."""
-    while True:
-        begun = time.perf_counter_ns()
-        if (record := next(records, None)) is None:
-            return
-        files = [content for name, content in sorted(record.items()) if not name.startswith("__")]
-        yield dataset.fields((int(record["__key__"]), files), begun)
+def _record(files: dict[str, Any]) -> tuple[int, list[bytes]]:
+    """A sample's index and its files, in the order of their names."""
+    return int(files["__key__"]), [content for name, content in sorted(files.items()) if not name.startswith("__")]
