@@ -44,7 +44,7 @@ def test_loaders_are_held_against_pytorchs_own() -> None:
     text = section(trials())
     assert "Against DataLoader, 2 workers each: faster: SPDL 2.0" in text
     assert "slower: feedrate’s threads 0.50" in text
-    assert "tied: Grain." in text
+    assert "tied: Grain 1.0" in text
 
 
 def test_costs_stand_beside_speed() -> None:

@@ -12,7 +12,7 @@ from feedrate.analysis.blocks import blocks_of
 from feedrate.analysis.estimate import RATIO, Estimate
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.measures import estimate_measures
-from feedrate.charts.figure import Row, Slice
+from feedrate.charts.figure import Row
 from feedrate.pages.markup import two_lines
 from feedrate.pages.runs import RunView
 from feedrate.pages.template import render
@@ -37,7 +37,7 @@ def section(view: RunView, suite: str) -> str:
     for part, rows, _ in tasks:
         ratios = _against_default(trials, rows)
         lines = [_line(row, ratios[at], costs[row["cell_id"]]) for at, row in enumerate(rows)]
-        tables.append((f"{part.title}, {part.subtitle}", _answer(part, rows, ratios), lines))
+        tables.append((f"{part.title}, {part.subtitle}", _answer(rows, ratios), lines))
     used = {row["plugin"]: loader_traits(row["plugin"]) for _, rows, _ in tasks for row in rows}
     traits = [(trait.title, trait.workers, trait.order, trait.lacks or "–") for trait in used.values()]
     return render("loaders/section.md", tables=tables, default=_DEFAULT, traits=traits)
@@ -56,21 +56,18 @@ def _against_default(trials: pd.DataFrame, rows: Sequence[Row]) -> list[Estimate
     return ratios
 
 
-def _answer(part: Slice, rows: Sequence[Row], ratios: Sequence[Estimate | None]) -> str:
+def _answer(rows: Sequence[Row], ratios: Sequence[Estimate | None]) -> str:
     """Which loaders are faster than PyTorch's with as many workers, and how many tie with it."""
-    known = [(row, ratio) for row, ratio in zip(rows, ratios, strict=True) if ratio and ratio.known]
-    most = max((row["workers"] for row, _ in known), default=0)
-    known = [(row, ratio) for row, ratio in known if row["workers"] == most]
-    faster = [f"{row['loader']} {ratio.text()}" for row, ratio in known if ratio.low > 1]
-    slower = [f"{row['loader']} {ratio.text()}" for row, ratio in known if ratio.high < 1]
-    tied = [row["loader"] for row, ratio in known if ratio.low <= 1 <= ratio.high]
-    parts = [
-        f"{word}: {words.listed(loaders)}"
-        for word, loaders in (("faster", faster), ("slower", slower), ("tied", tied))
-        if loaders
-    ]
-    if not parts:
+    compared_rows = [(row, ratio) for row, ratio in zip(rows, ratios, strict=True) if ratio and ratio.known]
+    if not compared_rows:
         return "Too few repetitions to compare."
+    most = max(row["workers"] for row, _ in compared_rows)
+    groups: dict[str, list[str]] = {"faster": [], "slower": [], "tied": []}
+    for row, ratio in compared_rows:
+        if row["workers"] == most:
+            group = "faster" if ratio.low > 1 else "slower" if ratio.high < 1 else "tied"
+            groups[group].append(f"{row['loader']} {ratio.text()}")
+    parts = [f"{group}: {words.listed(loaders)}" for group, loaders in groups.items() if loaders]
     return words.sentence(f"Against {_DEFAULT}, {words.plural(most, 'worker')} each: {'; '.join(parts)}")
 
 
