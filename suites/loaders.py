@@ -1,7 +1,7 @@
 """Which loader?
 
-Every loader that is installed delivers the same samples, decoded and cropped by the same code. So what differs is what a
-loader itself costs. JPEG files are mostly decoding, packed pixels mostly handing over, tokens hardly anything but the
+Every loader that is installed delivers the same samples, decoded and cropped by the same code. So what differs is what
+a loader itself costs. JPEG files are mostly decoding, packed pixels mostly handing over, tokens hardly anything but the
 loader. Most deliver the same batches in the same order; WebDataset streams its own tar files and shuffles in a buffer,
 Hugging Face datasets are read one by one from their own file, through PyTorch's DataLoader.
 
@@ -18,7 +18,10 @@ from feedrate.suites._cells import EMULATED, LMDB, REAL
 from feedrate.suites.cores import FILES
 
 _LOADERS = names("feedrate.loaders")
-_EVERY: dict[str, Any] = {"loader": [name for name in _LOADERS if not loader_traits(name).streams], "num_workers": [1, 2]}
+_EVERY: dict[str, Any] = {
+    "loader": [name for name in _LOADERS if not loader_traits(name).streams],
+    "num_workers": [1, 2],
+}
 _BUSY = _EVERY | {"num_workers": 2}
 _JPEG = FILES | {"mode": "load", "batch_size": 32}
 _TOKENS = {"mode": "load", "workload": "tokens", "storage_format": "memmap", "batch_size": 32}

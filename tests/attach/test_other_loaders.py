@@ -1,4 +1,4 @@
-"""Loaders of other libraries below ``feedrate run``: each is seen as ``feedrate.watch`` would see it, without an edit."""
+"""Loaders of other libraries below ``feedrate run``: seen as ``feedrate.watch`` would see them, without an edit."""
 
 from __future__ import annotations
 

@@ -76,19 +76,19 @@ def fields(sample: Sample) -> tuple[torch.Tensor, ...]:
 
 
 def of_torch(order: Batches, kind: type[DataLoader[Any]] = DataLoader) -> Iterable[Any]:
-    """https://docs.pytorch.org/docs/stable/data.html"""
+    """See https://docs.pytorch.org/docs/stable/data.html ."""
     return kind(Plain(), batch_sampler=order, num_workers=WORKERS, prefetch_factor=AHEAD)
 
 
 def of_stateful(order: Batches) -> Iterable[Any]:
-    """https://docs.pytorch.org/data/main/stateful_dataloader_tutorial.html"""
+    """See https://docs.pytorch.org/data/main/stateful_dataloader_tutorial.html ."""
     from torchdata.stateful_dataloader import StatefulDataLoader
 
     return of_torch(order, StatefulDataLoader)
 
 
 def of_nodes(order: Batches) -> Iterable[Any]:
-    """https://docs.pytorch.org/data/main/migrate_to_nodes_from_utils.html"""
+    """See https://docs.pytorch.org/data/main/migrate_to_nodes_from_utils.html ."""
     from torchdata.nodes import IterableWrapper, Loader, ParallelMapper, Prefetcher
 
     mapper = ParallelMapper(IterableWrapper(order), Plain().batch, WORKERS, method="thread")
@@ -97,7 +97,7 @@ def of_nodes(order: Batches) -> Iterable[Any]:
 
 
 def of_spdl(order: Batches) -> Iterable[Any]:
-    """https://facebookresearch.github.io/spdl/0.8.0/getting_started/intro.html"""
+    """See https://facebookresearch.github.io/spdl/0.8.0/getting_started/intro.html ."""
     from spdl.pipeline import PipelineBuilder
 
     builder = PipelineBuilder().add_source(order).pipe(Plain().batch, concurrency=WORKERS, output_order="input")
@@ -106,7 +106,7 @@ def of_spdl(order: Batches) -> Iterable[Any]:
 
 
 def of_grain(_: Batches) -> Iterable[Any]:
-    """https://google-grain.readthedocs.io/en/latest/tutorials/dataset_advanced_tutorial.html"""
+    """See https://google-grain.readthedocs.io/en/latest/tutorials/dataset_advanced_tutorial.html ."""
     from grain import MapDataset, MultiprocessingOptions, ReadOptions
 
     samples = MapDataset.source(Plain()).shuffle(seed=1).repeat().batch(SIZE, batch_fn=default_collate)

@@ -27,7 +27,7 @@ TRAITS: dict[str, object] = {
 def build(
     dataset: Dataset[Fields], collate: StampedCollate, batches: Iterable[list[int]], options: LoadOptions
 ) -> SpdlLoader:
-    """Assemble a pipeline with one stage, which makes whole batches; a pipeline runs once, so each iteration has one."""
+    """Assemble a pipeline with one stage, which makes whole batches; each iteration has one, as it runs once."""
     return SpdlLoader(Copies(dataset, collate, options), batches, options)
 
 

@@ -16,7 +16,11 @@ from torchdata.nodes import IterableWrapper, ParallelMapper, Prefetcher
 from feedrate.loaders import Batch, Copies, Fields, LoadOptions, StampedCollate
 
 REQUIRES: dict[str, str] = {"torch": "torch", "torchdata": "torchdata"}
-TRAITS: dict[str, object] = {"title": "torchdata.nodes", "workers": "threads", "lacks": "Python code that runs in parallel"}
+TRAITS: dict[str, object] = {
+    "title": "torchdata.nodes",
+    "workers": "threads",
+    "lacks": "Python code that runs in parallel",
+}
 
 
 def build(

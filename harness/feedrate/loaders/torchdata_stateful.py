@@ -6,6 +6,7 @@ https://docs.pytorch.org/data/main/stateful_dataloader_tutorial.html
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from typing import Any
 
@@ -16,11 +17,19 @@ from feedrate.loaders import Fields, LoadOptions, StampedCollate
 from feedrate.loaders.torch import build as assemble
 
 REQUIRES: dict[str, str] = {"torch": "torch", "torchdata": "torchdata"}
-TRAITS: dict[str, object] = {"title": "StatefulDataLoader", "workers": "processes", "knobs": ("start_method", "persistent_workers")}
+TRAITS: dict[str, object] = {
+    "title": "StatefulDataLoader",
+    "workers": "processes",
+    "knobs": ("start_method", "persistent_workers"),
+}
 
 
 def build(
     dataset: Dataset[Fields], collate: StampedCollate, batches: Iterable[list[int]] | None, options: LoadOptions
 ) -> DataLoader[Any]:
     """Assemble a StatefulDataLoader as PyTorch's own is."""
-    return assemble(dataset, collate, batches, options, StatefulDataLoader)
+    with warnings.catch_warnings():
+        warnings.filterwarnings(
+            "ignore", "'set_vital' is deprecated"
+        )  # torchdata 0.11 calls what torch 2.15 deprecates
+        return assemble(dataset, collate, batches, options, StatefulDataLoader)

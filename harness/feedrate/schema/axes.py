@@ -376,10 +376,10 @@ def applicable(combination: Cell, device: str) -> tuple[dict[str, Value], dict[s
     reasons: dict[str, str] = {}
     for axis in AXES:
         foreign = cell.get("workload") == SCRIPT and not axis.of_scripts
+        cell[axis.name] = combination[axis.name]
         if reason := "a script's own" if foreign else axis.idle(cell, device):
             reasons[axis.name] = reason
-        else:
-            cell[axis.name] = combination[axis.name]
+            del cell[axis.name]
     return cell, reasons
 
 

@@ -101,7 +101,7 @@ def one_of(*options: str) -> Callable[[], tuple[str, ...]]:
 
 
 def unless(holds: Callable[[Cell, str], object], reason: str) -> Idle:
-    """The axis matters only where something holds of the axes so far and the device."""
+    """The axis matters only where something holds of the axes so far, its own value and the device."""
     return lambda cell, device: None if holds(cell, device) else reason
 
 

@@ -78,7 +78,7 @@ def _line(row: Row, ratio: Estimate | None, cost: Mapping[str, Any]) -> Sequence
         row["loader"],
         str(row["workers"]),
         two_lines(words.number(rate), words.interval(row["lo"], row["hi"])),
-        "–" if ratio is None else two_lines(words.times(ratio.value), words.interval(ratio.low, ratio.high)),
+        "–" if ratio is None else two_lines(f"{words.number(ratio.value)}×", words.interval(ratio.low, ratio.high)),
         f"{words.number(10 * busy / rate, 2)} s",
         f"{words.number(float(cost['pss_peak_mib']))} MiB",
         f"{words.number(float(cost['startup_ms']) / 1000, 2)} s",

@@ -105,7 +105,7 @@ def begin(cell: Mapping[Any, Any]) -> str:
         return "no workers"
     if loader_traits(str(cell["loader"])).workers == "threads":
         return "threads"
-    return str(cell["start_method"]) if words.known(cell["start_method"]) else "spawn"  # as loaders without that knob do
+    return "spawn" if pd.isna(cell["start_method"]) else str(cell["start_method"])  # loaders without that knob spawn
 
 
 def who(cell: Mapping[Any, Any]) -> str:
