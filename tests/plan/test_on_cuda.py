@@ -19,7 +19,7 @@ HOST = schedule.Host("cuda", Path("no data here"), gpus=1, cores=16)
 PROFILES = {"quick": 5, "reference": 5, "gpu": 5, "transfer": 7, "tune": 5}
 """Every profile with a budget, and the blocks that must fit into it."""
 SUITES = {
-    **dict.fromkeys(("calibration", "cores", "loader", "storage"), 5),
+    **dict.fromkeys(("calibration", "cores", "loader", "loaders", "storage"), 5),
     **dict.fromkeys(("caching", "claims", "collate", "scaling", "training", "transfer", "workers"), 6),
 }
 """Every suite that runs on one GPU, likewise: claims may be certain after six."""

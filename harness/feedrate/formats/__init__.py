@@ -150,6 +150,10 @@ class Stream(Packed):
     def begin(self, epoch: int) -> None:
         """Note that another pass over the samples begins, counted from 0."""
 
+    def visited(self, record: Any) -> Any:
+        """Give what ``decode`` takes of a record that another library read from a shard in this pass."""
+        return record
+
     @abstractmethod
     def records(self, shard: int) -> Iterator[Any]:
         """Read one shard from its beginning to its end; what comes is for ``decode`` alone.

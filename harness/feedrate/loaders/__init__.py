@@ -8,8 +8,9 @@ A loader module has a docstring (what it is, its pitfalls), and
   makes a ``Batch`` of a list of its items, ``batches`` yields the indices of each batch, possibly without end, and
   ``options`` are ``LoadOptions``. Each iteration asks ``batches`` anew, and delivers them in their order. What a sample
   raises is raised in the training process, in the turn of its batch, with its class. When an iterator is dropped, no
-  thread, process or memory of it stays. A loader other than ``torch`` gets one worker at least, and no streams: there
-  the axis does not apply, and the default stands.
+  thread, process or memory of it stays. A loader other than ``torch`` gets one worker at least. Of streams, which
+  ``torch`` takes, it gets those that its trait ``streams`` names, without ``batches``: it reads the files by itself,
+  shuffles as it can, and hands what it read to ``dataset.one_pass``.
 
 A step timer sees only that a batch was late. The dataset therefore stamps read, decode and transform of every sample
 and the collate function the batch. The four sums, when the batch was begun and when it was whole, and who prepared it
@@ -19,16 +20,21 @@ travel with the batch as 52 inline bytes (one more tensor would cost 340 to 420 
 from __future__ import annotations
 
 import struct
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from copy import deepcopy
 from dataclasses import dataclass
 from itertools import chain, count, islice
+from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, NamedTuple
 
 import numpy as np
 
 # Never `import torch` here: once the plug-in of that name is loaded, the package's `torch` is the plug-in.
-from torch import Tensor
+from torch import Tensor, get_num_threads, set_num_threads
 from torch.utils.data import Dataset, IterableDataset, default_collate, get_worker_info
 
 from feedrate.formats import Packed, Reader, Sample, Stream
@@ -39,6 +45,7 @@ __all__ = [
     "Batch",
     "Batches",
     "Collate",
+    "Copies",
     "Fields",
     "LoadOptions",
     "StampedCollate",
@@ -78,6 +85,10 @@ class Batch(NamedTuple):
     """The workload's tensors, each batch × channels × height × width."""
     stamps: bytes
     """``STAMPS``."""
+
+    def pinned(self) -> Batch:
+        """Copy the tensors to page-locked memory."""
+        return self._replace(fields=tuple(field.pin_memory() for field in self.fields))
 
 
 class Stamped:
@@ -132,20 +143,37 @@ class StampedStream(Stamped, IterableDataset[Fields]):
         super().__init__(stream, transform)
         self._stream = stream
         self._seed = seed
-        self._buffer = buffer
-        self._endless = endless
+        self.buffer = buffer
+        """Samples of which the next is drawn; 0 takes them as they lie in their shard."""
+        self.endless = endless
+        """Whether pass follows pass."""
+        self._passes = 0
 
     @property
     def shards(self) -> int:
         """Files that workers divide among them."""
         return self._stream.shards
 
+    @property
+    def root(self) -> Path:
+        """The folder of those files, for loaders that read them by themselves."""
+        return self._stream.root
+
+    def one_pass(self, records: Iterator[Any]) -> Iterator[Fields]:
+        """Make samples of the records that such a loader reads in a pass; to wait for one counts as reading it."""
+        self._stream.begin(self._passes)
+        self._passes += 1
+        while True:
+            begun = time.perf_counter_ns()
+            if (record := next(records, None)) is None:
+                return
+            yield self._fields(self._stream.visited(record), begun)
+
     def __iter__(self) -> Iterator[Fields]:
         records = self._records()
         while True:
             begun = time.perf_counter_ns()
-            raw = next(records, None)
-            if raw is None:
+            if (raw := next(records, None)) is None:
                 return
             yield self._fields(raw, begun)
 
@@ -153,11 +181,11 @@ class StampedStream(Stamped, IterableDataset[Fields]):
         info = get_worker_info()
         worker, workers = (info.id, info.num_workers) if info else (0, 1)
         random = np.random.default_rng((self._seed, worker))
-        for epoch in count() if self._endless else (0,):
+        for epoch in count() if self.endless else (0,):
             self._stream.begin(epoch)
             order = np.random.default_rng((self._seed, epoch)).permutation(self._stream.shards)[worker::workers]
             records = chain.from_iterable(self._stream.records(shard) for shard in order.tolist())
-            yield from _shuffled(records, self._buffer, random) if self._buffer else records
+            yield from _shuffled(records, self.buffer, random) if self.buffer else records
 
 
 def _shuffled(records: Iterator[Any], size: int, random: np.random.Generator) -> Iterator[Any]:
@@ -194,6 +222,49 @@ class StampedCollate:
         dataset.spent[:] = 0, 0, 0
         dataset.begun = 0
         return Batch(fields, stamps)
+
+
+class Copies:
+    """Copies of a dataset and its collation for threads, one a worker: each has its own handles and account.
+
+    A thread takes a copy for one batch and gives it back. So files stay open over epochs, whatever threads come and go.
+    """
+
+    def __init__(self, dataset: Dataset[Fields], collate: StampedCollate, options: LoadOptions) -> None:
+        self._pin_memory = options.pin_memory
+        self._idle: SimpleQueue[_Copy] = SimpleQueue()
+        for worker in range(options.num_workers):
+            samples, finish = deepcopy((dataset, collate))
+            finish.worker = worker
+            self._idle.put(_Copy(samples, finish))
+
+    def prepare(self, indices: list[int]) -> Batch:
+        """Make the batch of some samples, with one thread of computation, as PyTorch's worker processes do."""
+        if get_num_threads() > 1:
+            set_num_threads(1)
+        copy = self._idle.get()
+        try:
+            batch = copy.batch(indices)
+        finally:
+            self._idle.put(copy)
+        return batch.pinned() if self._pin_memory else batch
+
+
+_OPENING = threading.Lock()
+"""Held for a copy's first batch, in which files are opened: LMDB refuses to open one twice at a time."""
+
+
+@dataclass(slots=True)
+class _Copy:
+    dataset: Dataset[Fields]
+    collate: StampedCollate
+    opening: AbstractContextManager[Any] = _OPENING
+
+    def batch(self, indices: list[int]) -> Batch:
+        with self.opening:
+            batch = self.collate([self.dataset[index] for index in indices])
+        self.opening = nullcontext()  # it is open, in later epochs too
+        return batch
 
 
 @dataclass(frozen=True, slots=True)

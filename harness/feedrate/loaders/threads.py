@@ -12,44 +12,39 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from copy import deepcopy
+from collections.abc import Callable, Iterable, Iterator
 from queue import Empty, SimpleQueue
-from typing import Any
 
 import torch
 from torch._utils import ExceptionWrapper
 from torch.utils.data import Dataset
 
-from feedrate.loaders import Batch, Fields, LoadOptions, StampedCollate
+from feedrate.loaders import Batch, Copies, Fields, LoadOptions, StampedCollate
 
 REQUIRES: dict[str, str] = {"torch": "torch"}
-TRAITS: dict[str, object] = {"workers": "threads"}
+TRAITS: dict[str, object] = {
+    "title": "feedrate’s threads",
+    "workers": "threads",
+    "lacks": "Python code that runs in parallel; resuming in the middle of an epoch",
+}
 Prepare = Callable[[list[int]], Batch]
 """Makes a batch out of its samples' indices."""
-_OPENING = threading.Lock()
-"""Held for a dataset's first batch, in which files are opened: LMDB refuses to open one twice at a time."""
 
 
 def build(
     dataset: Dataset[Fields], collate: StampedCollate, batches: Iterable[list[int]], options: LoadOptions
 ) -> ThreadLoader:
     """Assemble a loader of threads, each with a dataset of its own, as a process has: its own handles and account."""
-    workers = []
-    for number in range(options.num_workers):
-        samples, finish = deepcopy((dataset, collate))
-        finish.worker = number
-        workers.append(_Preparation(samples, finish, options.pin_memory))
-    return ThreadLoader(workers, batches, options.prefetch_factor)
+    return ThreadLoader(Copies(dataset, collate, options).prepare, batches, options)
 
 
 class ThreadLoader:
-    """Batches prepared by threads, ``ahead`` of them for each beforehand."""
+    """Batches prepared by threads, ``prefetch_factor`` of them for each beforehand."""
 
-    def __init__(self, workers: Sequence[Prepare], batches: Iterable[list[int]], ahead: int) -> None:
-        self._workers = workers
+    def __init__(self, prepare: Prepare, batches: Iterable[list[int]], options: LoadOptions) -> None:
+        self._prepare = prepare
         self._batches = batches
-        self._ahead = ahead
+        self._options = options
 
     def __iter__(self) -> Iterator[Batch]:
         workers = self._start()
@@ -64,8 +59,8 @@ class ThreadLoader:
     def _start(self) -> list[_Thread]:
         """Start threads that compute with one thread each, and leave the training thread as many as it had."""
         threads = torch.get_num_threads()
-        ready = threading.Barrier(len(self._workers) + 1)
-        workers = [_Thread(number, prepare, ready) for number, prepare in enumerate(self._workers)]
+        ready = threading.Barrier(self._options.num_workers + 1)
+        workers = [_Thread(number, self._prepare, ready) for number in range(self._options.num_workers)]
         for worker in workers:
             worker.start()
         ready.wait()
@@ -76,7 +71,7 @@ class ThreadLoader:
         """Deal batches out in turn, and hand them over in the same turn."""
         batches = iter(self._batches)
         waiting: deque[_Thread] = deque()
-        for worker, first in zip(workers * self._ahead, batches, strict=False):
+        for worker, first in zip(workers * self._options.prefetch_factor, batches, strict=False):
             worker.orders.put(first)
             waiting.append(worker)
         while waiting:
@@ -120,21 +115,3 @@ class _Thread(threading.Thread):
             while True:
                 self.orders.get_nowait()
         self.orders.put(None)
-
-
-class _Preparation:
-    """A dataset and its collation, called with the indices of a batch; the thread itself fills page-locked memory."""
-
-    def __init__(self, dataset: Dataset[Fields], collate: StampedCollate, pin_memory: bool) -> None:
-        self._dataset = dataset
-        self._collate = collate
-        self._pin_memory = pin_memory
-        self._opening: contextlib.AbstractContextManager[Any] = _OPENING
-
-    def __call__(self, indices: list[int]) -> Batch:
-        with self._opening:
-            batch = self._collate([self._dataset[index] for index in indices])
-            if self._pin_memory:
-                batch = batch._replace(fields=tuple(field.pin_memory() for field in batch.fields))
-        self._opening = contextlib.nullcontext()  # it is open, in later epochs too
-        return batch

@@ -19,18 +19,27 @@ from feedrate.loaders import Fields, LoadOptions, StampedCollate
 from feedrate.machine.linux import die_with_parent
 
 REQUIRES: dict[str, str] = {"torch": "torch"}
-TRAITS: dict[str, object] = {"workers": "processes", "knobs": ("start_method", "persistent_workers")}
+TRAITS: dict[str, object] = {
+    "title": "DataLoader",
+    "workers": "processes",
+    "knobs": ("start_method", "persistent_workers"),
+    "lacks": "resuming in the middle of an epoch",
+}
 
 
 def build(
-    dataset: Dataset[Fields], collate: StampedCollate, batches: Iterable[list[int]] | None, options: LoadOptions
+    dataset: Dataset[Fields],
+    collate: StampedCollate,
+    batches: Iterable[list[int]] | None,
+    options: LoadOptions,
+    loader: type[DataLoader[Any]] = DataLoader,
 ) -> DataLoader[Any]:
-    """Assemble a DataLoader; without ``batches`` the dataset is a stream, which has an order of its own."""
+    """Assemble a DataLoader, or a subclass; without ``batches`` the dataset is a stream, which has its own order."""
     workers, method = options.num_workers, options.start_method
     order: dict[str, Any] = (
         {"batch_sampler": batches} if batches else {"batch_size": options.batch_size, "drop_last": True}
     )
-    return DataLoader(
+    return loader(
         dataset,
         **order,
         collate_fn=collate,

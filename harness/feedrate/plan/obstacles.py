@@ -103,6 +103,9 @@ def _mismatches(cell: Cell) -> Iterator[str]:
         yield f"collate {cell['collate']} converts pairs of images, workload {workload} has none"
     if storage_format and cell["access"] not in traits(storage_format).access:
         yield f"storage_format {storage_format} is streamed from shards: it has no {cell['access']} access"
+    streams = loader_traits(str(cell.get("loader", ""))).streams
+    if streams and storage_format not in streams:
+        yield f"loader {cell['loader']} reads storage_format {' or '.join(streams)}"
     if storage_format and samples not in (holds := traits(storage_format).holds):
         yield f"storage_format {storage_format} holds {' and '.join(holds)}, workload {workload} has {samples}"
     if decoder := str(cell.get("decoder", "")):

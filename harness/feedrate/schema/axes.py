@@ -25,6 +25,7 @@ from feedrate.schema.axis import (
     OF_FILES,
     OF_IMAGES,
     SCRIPT,
+    STREAMED_BY_LOADER,
     STREAMS,
     TUNE,
     Axis,
@@ -266,10 +267,9 @@ LOADING = named(
     ),
     loader=knob(
         "torch",
-        "Which loader makes batches: PyTorch's DataLoader, whose workers are processes, or threads of the training "
-        "process.",
+        "Which loader makes batches: PyTorch's DataLoader, threads of the training process, or one of another library.",
         choices=lambda: names("feedrate.loaders"),
-        idle=all_of(NEEDS_WORKERS, LOADS_ONE_BY_ONE),
+        idle=all_of(NEEDS_WORKERS, any_of(LOADS_ONE_BY_ONE, STREAMED_BY_LOADER)),
     ),
     start_method=knob(
         "fork",
@@ -376,10 +376,10 @@ def applicable(combination: Cell, device: str) -> tuple[dict[str, Value], dict[s
     reasons: dict[str, str] = {}
     for axis in AXES:
         foreign = cell.get("workload") == SCRIPT and not axis.of_scripts
+        cell[axis.name] = combination[axis.name]
         if reason := "a script's own" if foreign else axis.idle(cell, device):
             reasons[axis.name] = reason
-        else:
-            cell[axis.name] = combination[axis.name]
+            del cell[axis.name]
     return cell, reasons
 
 

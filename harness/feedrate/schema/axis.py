@@ -101,7 +101,7 @@ def one_of(*options: str) -> Callable[[], tuple[str, ...]]:
 
 
 def unless(holds: Callable[[Cell, str], object], reason: str) -> Idle:
-    """The axis matters only where something holds of the axes so far and the device."""
+    """The axis matters only where something holds of the axes so far, its own value and the device."""
     return lambda cell, device: None if holds(cell, device) else reason
 
 
@@ -197,5 +197,12 @@ ALIKE = unless(has_samples("images", "tokens"), "matters only where a sample is 
 OF_FILES = all_of(
     only("mode", "train", "load", "copy"),
     unless(has_samples("files"), "matters only where samples are image files of any size"),
+)
+STREAMED_BY_LOADER = all_of(
+    LOADS,
+    unless(
+        lambda cell, _: cell.get("storage_format") in loader_traits(str(cell.get("loader", ""))).streams,
+        "matters only where a loader streams the format by itself",
+    ),
 )
 STREAMS = unless(lambda cell, _: _streamed(cell), "matters only where samples are streamed from shards")

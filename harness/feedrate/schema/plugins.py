@@ -135,13 +135,21 @@ def traits(storage_format: str) -> Traits:
 class LoaderTraits:
     """A loader's ``TRAITS``."""
 
+    title: str
+    """As its authors write it."""
     workers: str
     """What its workers are: ``processes``, or ``threads`` of the training process."""
     knobs: tuple[str, ...] = ()
     """Axes that this loader has and others have not: start_method, persistent_workers."""
+    lacks: str = ""
+    """What it cannot do that another can, in words."""
+    streams: tuple[str, ...] = ()
+    """Storage formats that it streams by itself, and nothing else. Without any it reads samples one by one."""
+    order: str = "any"
+    """In which order it can deliver samples, in words."""
 
 
 @cache
 def loader_traits(loader: str) -> LoaderTraits:
     """Read the traits of a loader by its name; a name that is no loader is left for others to complain of."""
-    return LoaderTraits(**declared("feedrate.loaders", loader, "TRAITS") or {"workers": "processes"})
+    return LoaderTraits(**declared("feedrate.loaders", loader, "TRAITS") or {"title": loader, "workers": "processes"})

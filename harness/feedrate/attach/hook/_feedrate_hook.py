@@ -389,7 +389,40 @@ def patch_stateful(module: Any) -> None:
         patch_start(getattr(module, name))
 
 
+def patch_iterator(name: str) -> Callable[[Any], None]:
+    """Time a class of iterators of a loader that is none of PyTorch's, as ``feedrate.watch`` does."""
+
+    def patch_class(module: Any) -> None:
+        kind = getattr(module, name)
+        make, take = kind.__init__, kind.__next__
+
+        @functools.wraps(make)
+        def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+            begun = now()
+            make(self, *args, **kwargs)
+            loader = module.__name__.split(".")[0]
+            self._feedrate_loop = Loop(begun_ns=begun, made=callers(), watched=True, dataset=f"{loader}’s {name}")
+            self._feedrate_taken = itertools.count()
+            LOG.write(MADE, begun, now(), self._feedrate_loop.iterator)
+
+        @functools.wraps(take)
+        def __next__(self: Any) -> Any:
+            begun, loop = now(), self.__dict__.get("_feedrate_loop")
+            if not loop:
+                return take(self)
+            if loop.said:
+                loop.say()
+            return loop.take(begun, take, lambda iterator: next(iterator._feedrate_taken), -1, self)
+
+        kind.__init__, kind.__next__ = __init__, __next__
+
+    return patch_class
+
+
 PATCHES = {
+    "grain._src.python.data_loader": patch_iterator("DataLoaderIterator"),
+    "nvidia.dali.plugin.pytorch": patch_iterator("DALIGenericIterator"),
+    "spdl.pipeline._pipeline": patch_iterator("PipelineIterator"),
     "torch._tensor": patch_tensor,
     "torch.serialization": patch_saving("save"),
     "safetensors.torch": patch_saving("save_file"),

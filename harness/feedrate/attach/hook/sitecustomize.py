@@ -19,7 +19,10 @@ from typing import Any
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _PATCHED = frozenset(
     (
+        "grain._src.python.data_loader",
+        "nvidia.dali.plugin.pytorch",
         "safetensors.torch",
+        "spdl.pipeline._pipeline",
         "torch._tensor",
         "torch.autograd",
         "torch.optim.optimizer",
@@ -43,7 +46,7 @@ _OWN = {
 
 
 class _Finder:
-    """Patches modules of PyTorch as they are imported."""
+    """Patches modules of PyTorch and of other loaders as they are imported."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -59,7 +62,7 @@ class _Finder:
 
 
 def _patching(spec: ModuleSpec) -> ModuleSpec:
-    """Have a module of PyTorch patched when it has been executed."""
+    """Have a module patched when it has been executed."""
     loader: Any = spec.loader
     execute = loader.exec_module
 

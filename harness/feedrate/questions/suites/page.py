@@ -22,6 +22,7 @@ from feedrate.questions.claims import page as claims_page
 from feedrate.questions.cores import page as cores_page
 from feedrate.questions.home.page import EXPLORE
 from feedrate.questions.loader import page as loader_page
+from feedrate.questions.loaders import page as loaders_page
 from feedrate.questions.runs import facts as runs_facts
 from feedrate.questions.storage.page import StorageSection
 from feedrate.questions.workers import page as workers_page
@@ -102,8 +103,8 @@ def _around_charts(
     """What stands before the charts of a run (the answer), what after them, and the files of that."""
     planted, compared = calibration_page.section(view, name), StorageSection(view, name)
     before: list[str] = [planted or compared.answers(path)]
-    if name == cores_page.SUITE:
-        before = [cores_page.section(view, name)]
+    if own := {cores_page.SUITE: cores_page.section, loaders_page.SUITE: loaders_page.section}.get(name):
+        before = [own(view, name)]
     elif not planted and not compared:
         text = answer(view.headlines_of(name)) or (claims_page.answer(verdicts, name, view) if verdicts else "")
         before = [markup.paragraph(text, "fr-answer")] if text else []

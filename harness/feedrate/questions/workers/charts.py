@@ -60,7 +60,8 @@ from feedrate.charts.marks import (
 )
 from feedrate.charts.theme import SHAPES, colour, series
 from feedrate.schema import words
-from feedrate.schema.axes import AXES
+from feedrate.schema.axes import AXES, BY_NAME
+from feedrate.schema.plugins import loader_traits
 
 LOOKS = {
     "no workers": (colour("name-6"), "cross"),
@@ -102,7 +103,9 @@ def begin(cell: Mapping[Any, Any]) -> str:
     """Name how a cell's workers begin: a key of ``LOOKS``."""
     if not int(cell["num_workers"]):
         return "no workers"
-    return "threads" if cell["loader"] == "threads" else str(cell["start_method"])
+    if loader_traits(str(cell["loader"])).workers == "threads":
+        return "threads"
+    return "spawn" if pd.isna(cell["start_method"]) else str(cell["start_method"])  # loaders without that knob spawn
 
 
 def who(cell: Mapping[Any, Any]) -> str:
@@ -110,7 +113,8 @@ def who(cell: Mapping[Any, Any]) -> str:
     how, count = begin(cell), int(cell["num_workers"])
     if how == "no workers":
         return how
-    return words.plural(count, "thread") if how == "threads" else f"{words.plural(count, 'worker')}, {how}"
+    name = words.plural(count, "thread") if how == "threads" else f"{words.plural(count, 'worker')}, {how}"
+    return name if cell["loader"] in (BY_NAME["loader"].default, "threads") else f"{name}, {cell['loader']}"
 
 
 def what(cell: Mapping[Any, Any], leave_out: Sequence[str] = ()) -> str:

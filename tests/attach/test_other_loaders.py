@@ -1,0 +1,64 @@
+"""Loaders of other libraries below ``feedrate run``: seen as ``feedrate.watch`` would see them, without an edit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from attaching import Place
+
+BATCHES = 60
+TIMED = """
+def timed(batches):
+    waits, begun, batches = [], time.perf_counter(), iter(batches)
+    while True:
+        asked = time.perf_counter()
+        batch = next(batches, None)
+        if batch is None:
+            break
+        waits.append(time.perf_counter() - asked)
+        step(torch.as_tensor(batch))
+        time.sleep(0.004)
+    print(len(waits), sum(waits[5:]) / (time.perf_counter() - begun))
+"""
+SPDL = """
+from spdl.pipeline import PipelineBuilder
+
+def load(_):
+    time.sleep(0.02)
+    return torch.rand(4, 4)
+
+pipeline = PipelineBuilder().add_source(range(60)).pipe(load).add_sink(1).build(num_threads=1)
+with pipeline.auto_stop():
+    timed(pipeline)
+"""
+GRAIN = """
+import grain, numpy
+
+class Source:
+    def __len__(self):
+        return 240
+    def __getitem__(self, index):
+        time.sleep(0.005)
+        return numpy.full(4, index, numpy.float32)
+
+order = grain.samplers.IndexSampler(240, shuffle=True, num_epochs=1, seed=1)
+reading = grain.ReadOptions(num_threads=1, prefetch_buffer_size=4)
+operations = [grain.transforms.Batch(4)]
+timed(grain.DataLoader(data_source=Source(), sampler=order, operations=operations, read_options=reading))
+"""
+SCRIPTS: Mapping[str, str] = {"spdl": SPDL, "grain": GRAIN}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("library", SCRIPTS)
+def test_it_is_seen_without_an_edit(library: str, tmp_path: Path) -> None:
+    """Every batch, and how long the loop waited, as the script's own clock has it."""
+    place = Place(tmp_path)
+    done = place.python(place.script(TIMED + SCRIPTS[library]))
+    assert done.status == 0, done.err
+    batches, share = done.out.split()
+    assert int(batches) == BATCHES == place.report["loader"]["steps"]
+    assert place.report["loader"]["dataset"].startswith(f"{library}’s ")
+    assert place.report["pacing"]["wait_share"]["value"] == pytest.approx(float(share), abs=0.05)

@@ -1,0 +1,78 @@
+"""Which loader: the same batches by several of them, what each takes, and against PyTorch's own."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from made_trials import WEATHER, make_trials
+
+from feedrate.questions.loaders import charts, page
+from feedrate.schema import plugins
+from feedrate.schema.axes import Value
+
+LOAD: dict[str, Value] = {"mode": "load", "workload": "div2k_standin", "storage_format": "lmdb"}
+RATES = {("torch", 1): 100.0, ("torch", 2): 190.0, ("threads", 2): 95.0, ("grain", 2): 190.5, ("spdl", 2): 380.0}
+COSTS = {"main_cpu_pct": 50.0, "workers_cpu_pct": 150.0, "pss_peak_bytes": 512 << 20, "startup_ns": 1_500_000_000}
+
+
+def trials(names: tuple[str, ...] = ("torch", "threads", "grain", "spdl")) -> pd.DataFrame:
+    """SPDL is twice as fast as two workers of PyTorch's, threads half as fast, Grain as fast."""
+    random = np.random.default_rng(1)
+    return make_trials(
+        [
+            (
+                LOAD | {"loader": loader, "num_workers": workers},
+                [rate * weather * random.normal(1, 0.01) for weather in WEATHER],
+            )
+            for (loader, workers), rate in RATES.items()
+            if loader in names
+        ],
+        **COSTS,
+    )
+
+
+def section(frame: pd.DataFrame) -> str:
+    view: Any = SimpleNamespace(trials_of=lambda _: frame)
+    return page.section(view, page.SUITE)
+
+
+def test_loaders_are_held_against_pytorchs_own() -> None:
+    """With as many workers, paired by block: which are faster, slower or tie."""
+    text = section(trials())
+    assert "Against DataLoader, 2 workers each: faster: SPDL " in text
+    assert "slower: feedrate’s threads 0.5" in text
+    assert "tied: Grain " in text
+
+
+def test_costs_stand_beside_speed() -> None:
+    """CPU seconds of all processes for a thousand samples, their memory, the time to the first batch."""
+    text = section(trials())
+    assert "10 s" in text  # two busy cores, 190 samples a second
+    assert "512 MiB" in text
+    assert "1.5 s" in text
+
+
+def test_one_loader_is_no_comparison() -> None:
+    """Then there is neither a table nor a picture."""
+    assert section(trials(("torch",))) == ""
+    assert not charts.loader_rates.draw(trials(("torch",))).panels
+
+
+def test_the_chart_has_the_fastest_first() -> None:
+    """A mark for each loader and number of workers, the fastest and the slowest in words."""
+    figure = charts.loader_rates.draw(trials())
+    order = [row["loader"] for row in figure.rows]
+    assert (order[0], order[-1]) == ("SPDL", "feedrate’s threads")
+    assert order.index("DataLoader") + 1 == len(order) - 1 - order[::-1].index("DataLoader")  # its rows lie together
+    assert "SPDL with 2 workers delivers 38" in figure.panels[0].message
+    assert [key.label for key in figure.keys] == ["1 worker", "2 workers"]
+
+
+@pytest.mark.parametrize("loader", plugins.names("feedrate.loaders"))
+def test_every_loader_says_what_it_lacks(loader: str) -> None:
+    """So that a table of the page has no gaps."""
+    assert loader == "torchdata_stateful" or plugins.loader_traits(loader).lacks
