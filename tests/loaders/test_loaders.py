@@ -47,8 +47,8 @@ STREAMING = [
     for storage_format in plugins.loader_traits(name).streams
 ]
 DEFAULT = BY_NAME["loader"].default
-SPAWNING = {"grain"}
-"""Their workers import torch anew, which takes seconds."""
+SPAWNING = {name for name in LOADERS if plugins.loader_traits(name).spawns}
+"""That takes seconds a worker."""
 WITH_WORKERS = [
     pytest.param(loader, workers, marks=[pytest.mark.slow] * (loader in SPAWNING))
     for loader in LOADERS

@@ -35,22 +35,23 @@ def trials(names: tuple[str, ...] = ("torch", "threads", "grain", "spdl")) -> pd
     )
 
 
-def section(frame: pd.DataFrame) -> str:
-    view: Any = SimpleNamespace(trials_of=lambda _: frame)
-    return page.section(view, page.SUITE)
+def sections(frame: pd.DataFrame) -> tuple[str, str]:
+    view: Any = SimpleNamespace(trials_of=lambda _: frame, mark="m")
+    return page.sections(view, page.SUITE)
 
 
 def test_loaders_are_held_against_pytorchs_own() -> None:
     """With as many workers, paired by block: which are faster, slower or tie."""
-    text = section(trials())
-    assert "Against DataLoader, 2 workers each: faster: SPDL " in text
+    text, _ = sections(trials())
+    assert "Speed against DataLoader, with 2 workers each:" in text
+    assert "Faster: SPDL " in text
     assert "slower: feedrate’s threads 0.5" in text
     assert "tied: Grain " in text
 
 
 def test_costs_stand_beside_speed() -> None:
     """CPU seconds of all processes for a thousand samples, their memory, the time to the first batch."""
-    text = section(trials())
+    _, text = sections(trials())
     assert "10 s" in text  # two busy cores, 190 samples a second
     assert "512 MiB" in text
     assert "1.5 s" in text
@@ -58,7 +59,7 @@ def test_costs_stand_beside_speed() -> None:
 
 def test_one_loader_is_no_comparison() -> None:
     """Then there is neither a table nor a picture."""
-    assert section(trials(("torch",))) == ""
+    assert sections(trials(("torch",))) == ("", "")
     assert not charts.loader_rates.draw(trials(("torch",))).panels
 
 

@@ -27,6 +27,7 @@ REQUIRES: dict[str, str] = {"torch": "torch", "grain": "grain"}
 TRAITS: dict[str, object] = {
     "title": "Grain",
     "workers": "processes",
+    "spawns": True,
     "lacks": "forked workers: each imports torch anew",
 }
 _ENDLESS = 1 << 40

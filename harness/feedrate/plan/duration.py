@@ -47,7 +47,7 @@ def trial_s(cell: Cell, protocol: Protocol, window_s: float, device: str, cores:
 def _start_s(cell: Cell, workers: int, device: str, cores: int) -> float:
     """What comes before the first batch is asked for: processes, their imports, the device."""
     fresh = int(bool(cell.get("launch_blocking")))  # the variable is read when CUDA starts
-    if cell.get("start_method", "fork") != "fork":
+    if cell.get("start_method", "fork") != "fork" or plugins.loader_traits(str(cell.get("loader", ""))).spawns:
         fresh += workers
     imports = TEMPLATE_S * max(1.0, fresh / cores) if fresh else 0.0
     return FORK_S + workers * WORKER_S + imports + CUDA_S * needs_context(cell, device)

@@ -141,6 +141,8 @@ class LoaderTraits:
     """What its workers are: ``processes``, or ``threads`` of the training process."""
     knobs: tuple[str, ...] = ()
     """Axes that this loader has and others have not: start_method, persistent_workers."""
+    spawns: bool = False
+    """Whether each worker is a fresh interpreter, which imports torch anew."""
     lacks: str = ""
     """What it cannot do that another can, in words."""
     streams: tuple[str, ...] = ()

@@ -9,7 +9,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from feedrate.analysis.estimates import cells, rows_of
+from feedrate.analysis.estimates import asked, cells, rows_of
 from feedrate.analysis.summary import EMULATED, LOAD, TRAIN
 from feedrate.charts.figure import (
     ENDS,
@@ -41,7 +41,8 @@ _MISSING = "No task of this run was loaded by two loaders."
 def compared(trials: pd.DataFrame) -> list[tuple[Slice, list[Row], dict[str, object]]]:
     """Tasks that several loaders worked on: the slice, a row a cell (the fastest loader first), what is held still."""
     tasks = []
-    for part in slices(cells(trials), _KINDS):
+    every = cells(trials)
+    for part in slices(every[asked(trials, every)], _KINDS):
         frame, still = held(part.frame[part.frame["loader"].notna()], FREE)
         if frame["loader"].nunique() < 2:
             continue

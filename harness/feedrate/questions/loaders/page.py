@@ -26,21 +26,28 @@ _DEFAULT = loader_traits(str(BY_NAME["loader"].default)).title
 """PyTorch's loader, which others are held against."""
 
 
-def section(view: RunView, suite: str) -> str:
-    """Write what a run says of loaders; nothing where no task was loaded by two of them."""
+def sections(view: RunView, suite: str) -> tuple[str, str]:
+    """Write what a run says of loaders: the answers and, for below the chart, the tables; nothing without two loaders.
+
+    A task has a line of the answers and a table.
+    """
     trials = view.trials_of(suite)
-    tasks = compared(trials)
-    if not tasks:
-        return ""
+    if not (tasks := compared(trials)):
+        return "", ""
     costs = {row["cell_id"]: row for row in rows_of(estimate_measures(trials))}
-    tables = []
+    answers, tables = [], []
     for part, rows, _ in tasks:
         ratios = _against_default(trials, rows)
-        lines = [_line(row, ratios[at], costs[row["cell_id"]]) for at, row in enumerate(rows)]
-        tables.append((f"{part.title}, {part.subtitle}", _answer(rows, ratios), lines))
+        title = f"{part.title}, {part.subtitle}"
+        answers.append((title, _answer(rows, ratios)))
+        tables.append((title, [_line(row, ratios[at], costs[row["cell_id"]]) for at, row in enumerate(rows)]))
     used = {row["plugin"]: loader_traits(row["plugin"]) for _, rows, _ in tasks for row in rows}
     traits = [(trait.title, trait.workers, trait.order, trait.lacks or "–") for trait in used.values()]
-    return render("loaders/section.md", tables=tables, default=_DEFAULT, traits=traits)
+    most = max(row["workers"] for _, rows, _ in tasks for row in rows)
+    return (
+        render("loaders/answers.md", answers=answers, default=_DEFAULT, workers=most),
+        render("loaders/tables.md", tables=tables, default=_DEFAULT, traits=traits, mark=view.mark),
+    )
 
 
 def _against_default(trials: pd.DataFrame, rows: Sequence[Row]) -> list[Estimate | None]:
@@ -68,7 +75,7 @@ def _answer(rows: Sequence[Row], ratios: Sequence[Estimate | None]) -> str:
             group = "faster" if ratio.low > 1 else "slower" if ratio.high < 1 else "tied"
             groups[group].append(f"{row['loader']} {ratio.text()}")
     parts = [f"{group}: {words.listed(loaders)}" for group, loaders in groups.items() if loaders]
-    return words.sentence(f"Against {_DEFAULT}, {words.plural(most, 'worker')} each: {'; '.join(parts)}")
+    return words.sentence("; ".join(parts))
 
 
 def _line(row: Row, ratio: Estimate | None, cost: Mapping[str, Any]) -> Sequence[object]:

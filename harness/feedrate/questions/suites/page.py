@@ -103,12 +103,15 @@ def _around_charts(
     """What stands before the charts of a run (the answer), what after them, and the files of that."""
     planted, compared = calibration_page.section(view, name), StorageSection(view, name)
     before: list[str] = [planted or compared.answers(path)]
-    if own := {cores_page.SUITE: cores_page.section, loaders_page.SUITE: loaders_page.section}.get(name):
-        before = [own(view, name)]
+    loaders = loaders_page.sections(view, name) if name == loaders_page.SUITE else ("", "")
+    if name == cores_page.SUITE:
+        before = [cores_page.section(view, name)]
+    elif loaders[0]:
+        before = [loaders[0]]
     elif not planted and not compared:
         text = answer(view.headlines_of(name)) or (claims_page.answer(verdicts, name, view) if verdicts else "")
         before = [markup.paragraph(text, "fr-answer")] if text else []
-    after = [compared.details()]
+    after = [compared.details(), loaders[1]]
     after += [workers_page.section(view, name)] if name == workers_page.SUITE else []
     why = loader_page.Why("") if planted else loader_page.section(view, name, path)
     return _joined(before), _joined([*after, why.html]), why.files

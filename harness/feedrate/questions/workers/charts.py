@@ -103,9 +103,12 @@ def begin(cell: Mapping[Any, Any]) -> str:
     """Name how a cell's workers begin: a key of ``LOOKS``."""
     if not int(cell["num_workers"]):
         return "no workers"
-    if loader_traits(str(cell["loader"])).workers == "threads":
+    trait = loader_traits(str(cell["loader"]))
+    if trait.workers == "threads":
         return "threads"
-    return "spawn" if pd.isna(cell["start_method"]) else str(cell["start_method"])  # loaders without that knob spawn
+    if pd.isna(cell["start_method"]):
+        return "spawn" if trait.spawns else "fork"
+    return str(cell["start_method"])
 
 
 def who(cell: Mapping[Any, Any]) -> str:
