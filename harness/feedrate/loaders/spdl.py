@@ -8,6 +8,7 @@ https://facebookresearch.github.io/spdl/0.8.0/getting_started/intro.html
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import torch
 from spdl.pipeline import PipelineBuilder
@@ -42,9 +43,9 @@ class SpdlLoader:
     def __iter__(self) -> Iterator[Batch]:
         workers, threads = self._options.num_workers, torch.get_num_threads()
         ahead = max(1, workers * (self._options.prefetch_factor - 1))  # 0 would be without limit
+        builder: PipelineBuilder[Any, Any] = PipelineBuilder()
         pipeline = (
-            PipelineBuilder()
-            .add_source(self._batches)
+            builder.add_source(self._batches)
             .pipe(self._prepare, concurrency=workers, output_order="input")
             .add_sink(ahead)
             .build(num_threads=workers)

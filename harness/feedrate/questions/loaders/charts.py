@@ -38,7 +38,7 @@ _COLUMNS = {"loader": "loader", "workers": "workers", "samples per s": "value", 
 _MISSING = "No task of this run was loaded by two loaders."
 
 
-def compared(trials: pd.DataFrame) -> list[tuple[Slice, list[Row], dict[str, object]]]:
+def compared(trials: pd.DataFrame) -> list[tuple[Slice, list[Row], dict[str, Any]]]:
     """Tasks that several loaders worked on: the slice, a row a cell (the fastest loader first), what is held still."""
     tasks = []
     every = cells(trials)
@@ -47,7 +47,7 @@ def compared(trials: pd.DataFrame) -> list[tuple[Slice, list[Row], dict[str, obj
         if frame["loader"].nunique() < 2:
             continue
         usual = str(frame["storage_format"].mode()[0])
-        rows = [{**_row(cell), "loader": named(cell, usual)} for cell in rows_of(frame)]
+        rows: list[Row] = [{**_row(cell), "loader": named(cell, usual)} for cell in rows_of(frame)]
         best = {row["loader"]: row["value"] for row in sorted(rows, key=itemgetter("value"))}
         tasks.append((part, sorted(rows, key=lambda row: (-best[row["loader"]], row["loader"], row["workers"])), still))
     return tasks
