@@ -49,8 +49,8 @@ def figures(show: Show) -> Callable[[str, str], Figure]:
 
 
 def test_no_chart_is_forgotten() -> None:
-    """Every chart is drawn here but those of planted costs, searches, image files and nodes, which have own tests."""
-    apart = {"calibration", "search", "images_per_core", "nodes_at_once"}
+    """Every chart is drawn here but those of planted costs, searches, image files, loaders and nodes: own tests."""
+    apart = {"calibration", "search", "images_per_core", "loader_rates", "nodes_at_once"}
     assert {name for name, _ in CASES} | apart == set(charts_by_name())
 
 

@@ -35,7 +35,7 @@ def delivered(found: Iterator[Batch]) -> list[list[int]]:
 @settings(max_examples=40)
 def test_what_is_dealt_is_delivered_in_order(batches: list[list[int]], workers: int, ahead: int) -> None:
     """Every batch once, in the sampler's order, dealt to the workers in turn; then the iteration ends."""
-    made = list(ThreadLoader(numbered, batches, LoadOptions(1, workers, ahead)))
+    made = list(ThreadLoader([numbered] * workers, batches, ahead))
     assert delivered(iter(made)) == batches
     assert [batch.stamps for batch in made] == [f"loader worker {i % workers}".encode() for i in range(len(batches))]
 
@@ -48,7 +48,7 @@ def test_no_more_than_the_stock_is_prepared_ahead() -> None:
         begun.extend(indices)
         return numbered(indices)
 
-    batches = iter(ThreadLoader(noted, ([i] for i in range(1000)), LoadOptions(1, 3, 2)))
+    batches = iter(ThreadLoader([noted] * 3, ([i] for i in range(1000)), 2))
     for taken in range(1, 5):
         next(batches)
         until = time.monotonic() + 5

@@ -22,7 +22,7 @@ from __future__ import annotations
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
 from dataclasses import dataclass
@@ -45,13 +45,15 @@ __all__ = [
     "Batch",
     "Batches",
     "Collate",
-    "Copies",
+    "Copy",
     "Fields",
     "LoadOptions",
+    "Pool",
     "StampedCollate",
     "StampedDataset",
     "StampedStream",
     "Transform",
+    "copies",
 ]
 
 Fields = tuple[Tensor, ...]
@@ -224,19 +226,42 @@ class StampedCollate:
         return Batch(fields, stamps)
 
 
-class Copies:
-    """Copies of a dataset and its collation for threads, one a worker: each has its own handles and account.
+_OPENING = threading.Lock()
+"""Held for a copy's first batch, in which files are opened: LMDB refuses to open one twice at a time."""
 
-    A thread takes a copy for one batch and gives it back. So files stay open over epochs, whatever threads come and go.
+
+class Copy:
+    """A dataset and its collation for one thread at a time, with handles and an account of their own."""
+
+    def __init__(self, dataset: Dataset[Fields], collate: StampedCollate, worker: int, pin_memory: bool) -> None:
+        self._dataset, self._collate = deepcopy((dataset, collate))
+        self._collate.worker = worker
+        self._pin_memory = pin_memory
+        self._opening: AbstractContextManager[Any] = _OPENING
+
+    def prepare(self, indices: list[int]) -> Batch:
+        """Make the batch of some samples; the thread itself fills page-locked memory."""
+        with self._opening:
+            batch = self._collate([self._dataset[index] for index in indices])
+        self._opening = nullcontext()  # it is open, in later epochs too
+        return batch.pinned() if self._pin_memory else batch
+
+
+def copies(dataset: Dataset[Fields], collate: StampedCollate, options: LoadOptions) -> list[Copy]:
+    """Copy a dataset and its collation for each worker that is a thread."""
+    return [Copy(dataset, collate, worker, options.pin_memory) for worker in range(options.num_workers)]
+
+
+class Pool:
+    """Copies for threads of others: a thread takes one for a batch and gives it back.
+
+    So files stay open over epochs, whatever threads come and go.
     """
 
-    def __init__(self, dataset: Dataset[Fields], collate: StampedCollate, options: LoadOptions) -> None:
-        self._pin_memory = options.pin_memory
-        self._idle: SimpleQueue[_Copy] = SimpleQueue()
-        for worker in range(options.num_workers):
-            samples, finish = deepcopy((dataset, collate))
-            finish.worker = worker
-            self._idle.put(_Copy(samples, finish))
+    def __init__(self, idle: Sequence[Copy]) -> None:
+        self._idle: SimpleQueue[Copy] = SimpleQueue()
+        for copy in idle:
+            self._idle.put(copy)
 
     def prepare(self, indices: list[int]) -> Batch:
         """Make the batch of some samples, with one thread of computation, as PyTorch's worker processes do."""
@@ -244,27 +269,9 @@ class Copies:
             set_num_threads(1)
         copy = self._idle.get()
         try:
-            batch = copy.batch(indices)
+            return copy.prepare(indices)
         finally:
             self._idle.put(copy)
-        return batch.pinned() if self._pin_memory else batch
-
-
-_OPENING = threading.Lock()
-"""Held for a copy's first batch, in which files are opened: LMDB refuses to open one twice at a time."""
-
-
-@dataclass(slots=True)
-class _Copy:
-    dataset: Dataset[Fields]
-    collate: StampedCollate
-    opening: AbstractContextManager[Any] = _OPENING
-
-    def batch(self, indices: list[int]) -> Batch:
-        with self.opening:
-            batch = self.collate([self.dataset[index] for index in indices])
-        self.opening = nullcontext()  # it is open, in later epochs too
-        return batch
 
 
 @dataclass(frozen=True, slots=True)

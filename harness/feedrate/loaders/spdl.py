@@ -15,7 +15,7 @@ from spdl.pipeline import PipelineBuilder
 from torch._utils import ExceptionWrapper
 from torch.utils.data import Dataset
 
-from feedrate.loaders import Batch, Copies, Fields, LoadOptions, StampedCollate
+from feedrate.loaders import Batch, Fields, LoadOptions, Pool, StampedCollate, copies
 
 REQUIRES: dict[str, str] = {"torch": "torch", "spdl": "spdl-core"}
 TRAITS: dict[str, object] = {
@@ -29,14 +29,14 @@ def build(
     dataset: Dataset[Fields], collate: StampedCollate, batches: Iterable[list[int]], options: LoadOptions
 ) -> SpdlLoader:
     """Assemble a pipeline with one stage, which makes whole batches; each iteration has one, as it runs once."""
-    return SpdlLoader(Copies(dataset, collate, options), batches, options)
+    return SpdlLoader(Pool(copies(dataset, collate, options)), batches, options)
 
 
 class SpdlLoader:
     """Batches of a pipeline, in order."""
 
-    def __init__(self, copies: Copies, batches: Iterable[list[int]], options: LoadOptions) -> None:
-        self._copies = copies
+    def __init__(self, pool: Pool, batches: Iterable[list[int]], options: LoadOptions) -> None:
+        self._pool = pool
         self._batches = batches
         self._options = options
 
@@ -59,6 +59,6 @@ class SpdlLoader:
 
     def _prepare(self, indices: list[int]) -> Batch | ExceptionWrapper:
         try:
-            return self._copies.prepare(indices)
+            return self._pool.prepare(indices)
         except Exception:  # noqa: BLE001 - whatever it is, it is raised again where the batch is waited for
             return ExceptionWrapper(where="in a thread of SPDL")  # type: ignore[no-untyped-call]

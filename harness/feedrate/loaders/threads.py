@@ -12,14 +12,14 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from queue import Empty, SimpleQueue
 
 import torch
 from torch._utils import ExceptionWrapper
 from torch.utils.data import Dataset
 
-from feedrate.loaders import Batch, Copies, Fields, LoadOptions, StampedCollate
+from feedrate.loaders import Batch, Fields, LoadOptions, StampedCollate, copies
 
 REQUIRES: dict[str, str] = {"torch": "torch"}
 TRAITS: dict[str, object] = {
@@ -35,16 +35,17 @@ def build(
     dataset: Dataset[Fields], collate: StampedCollate, batches: Iterable[list[int]], options: LoadOptions
 ) -> ThreadLoader:
     """Assemble a loader of threads, each with a dataset of its own, as a process has: its own handles and account."""
-    return ThreadLoader(Copies(dataset, collate, options).prepare, batches, options)
+    workers = [copy.prepare for copy in copies(dataset, collate, options)]
+    return ThreadLoader(workers, batches, options.prefetch_factor)
 
 
 class ThreadLoader:
-    """Batches prepared by threads, ``prefetch_factor`` of them for each beforehand."""
+    """Batches prepared by threads, ``ahead`` of them for each beforehand."""
 
-    def __init__(self, prepare: Prepare, batches: Iterable[list[int]], options: LoadOptions) -> None:
-        self._prepare = prepare
+    def __init__(self, workers: Sequence[Prepare], batches: Iterable[list[int]], ahead: int) -> None:
+        self._workers = workers
         self._batches = batches
-        self._options = options
+        self._ahead = ahead
 
     def __iter__(self) -> Iterator[Batch]:
         workers = self._start()
@@ -59,8 +60,8 @@ class ThreadLoader:
     def _start(self) -> list[_Thread]:
         """Start threads that compute with one thread each, and leave the training thread as many as it had."""
         threads = torch.get_num_threads()
-        ready = threading.Barrier(self._options.num_workers + 1)
-        workers = [_Thread(number, self._prepare, ready) for number in range(self._options.num_workers)]
+        ready = threading.Barrier(len(self._workers) + 1)
+        workers = [_Thread(number, prepare, ready) for number, prepare in enumerate(self._workers)]
         for worker in workers:
             worker.start()
         ready.wait()
@@ -71,7 +72,7 @@ class ThreadLoader:
         """Deal batches out in turn, and hand them over in the same turn."""
         batches = iter(self._batches)
         waiting: deque[_Thread] = deque()
-        for worker, first in zip(workers * self._options.prefetch_factor, batches, strict=False):
+        for worker, first in zip(workers * self._ahead, batches, strict=False):
             worker.orders.put(first)
             waiting.append(worker)
         while waiting:

@@ -13,7 +13,7 @@ import torch
 from torch.utils.data import Dataset
 from torchdata.nodes import IterableWrapper, ParallelMapper, Prefetcher
 
-from feedrate.loaders import Batch, Copies, Fields, LoadOptions, StampedCollate
+from feedrate.loaders import Batch, Fields, LoadOptions, Pool, StampedCollate, copies
 
 REQUIRES: dict[str, str] = {"torch": "torch", "torchdata": "torchdata"}
 TRAITS: dict[str, object] = {
@@ -27,20 +27,20 @@ def build(
     dataset: Dataset[Fields], collate: StampedCollate, batches: Iterable[list[int]], options: LoadOptions
 ) -> NodesLoader:
     """Assemble the nodes; each iteration builds its own, as none can be told to end."""
-    return NodesLoader(Copies(dataset, collate, options), batches, options)
+    return NodesLoader(Pool(copies(dataset, collate, options)), batches, options)
 
 
 class NodesLoader:
     """Batches of a parallel mapper."""
 
-    def __init__(self, copies: Copies, batches: Iterable[list[int]], options: LoadOptions) -> None:
-        self._copies = copies
+    def __init__(self, pool: Pool, batches: Iterable[list[int]], options: LoadOptions) -> None:
+        self._pool = pool
         self._batches = batches
         self._options = options
 
     def __iter__(self) -> Iterator[Batch]:
         workers, threads = self._options.num_workers, torch.get_num_threads()
-        mapper = ParallelMapper(IterableWrapper(self._batches), self._copies.prepare, workers, method="thread")
+        mapper = ParallelMapper(IterableWrapper(self._batches), self._pool.prepare, workers, method="thread")
         node = Prefetcher(mapper, max(1, workers * (self._options.prefetch_factor - 1)))
         node.reset()
         yield next(node)
