@@ -83,7 +83,8 @@ def loader_rates(sheet: Sheet, trials: pd.DataFrame) -> Figure:
         base = alt.Chart(data(rows, "loader", "who", "workers", "value", "lo", "hi", "n"))
         base = base.encode(y=names("loader", used), color=tone)
         tooltip = hover({"loader:N": "", "who:N": "", **rate("samples per second"), **BLOCKS})
-        x = {"title": "samples per second", "scale": alt.Scale(zero=True)}
+        axis = alt.Axis(tickCount=5, format="~s", domain=False)
+        x = {"title": "samples per second", "scale": alt.Scale(zero=True), "axis": axis}
         layers = dots(base, x, shape, tooltip)
         sheet.add(
             Panel.draw(part.title, part.subtitle, _message(part, rows), layers, height(len(used))),
@@ -97,8 +98,7 @@ def _message(part: Slice, rows: Sequence[Row]) -> str:
     """The fastest and the slowest loader, each with the workers that it is fastest with."""
     best = {row["loader"]: row for row in sorted(rows, key=itemgetter("value"))}
     slowest, *_, fastest = sorted(best.values(), key=itemgetter("value"))
-    return words.sentence(
+    return (
         f"{part.title}, {part.subtitle}: {fastest['loader']} with {fastest['who']} delivers "
-        f"{words.number(fastest['value'])} samples a second ({interval(fastest)}), {slowest['loader']} "
-        f"{words.number(slowest['value'])} ({interval(slowest)})"
+        f"{words.number(fastest['value'])} samples a second ({interval(fastest)}), {slowest['loader']} {words.number(slowest['value'])} ({interval(slowest)})."
     )

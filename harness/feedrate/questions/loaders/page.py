@@ -64,18 +64,18 @@ def _against_default(trials: pd.DataFrame, rows: Sequence[Row]) -> list[Estimate
 
 
 def _answer(rows: Sequence[Row], ratios: Sequence[Estimate | None]) -> str:
-    """Which loaders are faster than PyTorch's with as many workers, and how many tie with it."""
+    """Which loaders are clearly faster or slower than PyTorch's with as many workers, and how many are neither."""
     compared_rows = [(row, ratio) for row, ratio in zip(rows, ratios, strict=True) if ratio and ratio.known]
     if not compared_rows:
         return "Too few repetitions to compare."
     most = max(row["workers"] for row, _ in compared_rows)
-    groups: dict[str, list[str]] = {"faster": [], "slower": [], "tied": []}
-    for row, ratio in compared_rows:
-        if row["workers"] == most:
-            group = "faster" if ratio.low > 1 else "slower" if ratio.high < 1 else "tied"
-            groups[group].append(f"{row['loader']} {ratio.text()}")
-    parts = [f"{group}: {words.listed(loaders)}" for group, loaders in groups.items() if loaders]
-    return words.sentence("; ".join(parts))
+    busiest = [(row["loader"], ratio) for row, ratio in compared_rows if row["workers"] == most]
+    faster = [f"{loader} {ratio.text()}" for loader, ratio in busiest if ratio.low > 1]
+    slower = [f"{loader} {ratio.text()}" for loader, ratio in busiest if ratio.high < 1]
+    named = [f"{word}: {words.listed(group)}" for word, group in (("faster", faster), ("slower", slower)) if group]
+    rest = len(busiest) - len(faster) - len(slower)
+    tied = f"{rest} of {len(busiest)} others show no clear difference"
+    return words.sentence("; ".join([*named, tied] if rest else named))
 
 
 def _line(row: Row, ratio: Estimate | None, cost: Mapping[str, Any]) -> Sequence[object]:
