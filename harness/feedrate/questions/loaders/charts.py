@@ -100,5 +100,6 @@ def _message(part: Slice, rows: Sequence[Row]) -> str:
     slowest, *_, fastest = sorted(best.values(), key=itemgetter("value"))
     return (
         f"{part.title}, {part.subtitle}: {fastest['loader']} with {fastest['who']} delivers "
-        f"{words.number(fastest['value'])} samples a second ({interval(fastest)}), {slowest['loader']} {words.number(slowest['value'])} ({interval(slowest)})."
+        f"{words.number(fastest['value'])} samples a second ({interval(fastest)}), "
+        f"{slowest['loader']} {words.number(slowest['value'])} ({interval(slowest)})."
     )
