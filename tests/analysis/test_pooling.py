@@ -10,8 +10,6 @@ from simulations import histories
 from feedrate.analysis.estimate import half_width, moments
 from feedrate.analysis.pooling import ASSUMED, BELIEF, Between, between_runs, pooled
 
-pytestmark = pytest.mark.usefixtures("quick_tails")
-
 
 def values(mean: float, sd: float, blocks: int) -> np.ndarray:
     """Values of one run with exactly this mean and spread."""

@@ -29,8 +29,6 @@ from feedrate.plan.stopping import Rule
 from feedrate.questions.methodology import page as methodology_page
 from feedrate.questions.methodology.simulations import FAULTS_SIMULATED, SIMULATED
 
-pytestmark = pytest.mark.usefixtures("quick_tails")
-
 FIGURES = (Path(methodology_page.__file__).parent / "simulated.md").read_text(encoding="utf-8")
 
 

@@ -134,7 +134,6 @@ def test_true_nulls_are_called_so() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("quick_tails")
 @pytest.mark.parametrize(
     "truth", [[np.log(1.03)] * 10, [0.0] * 5 + [np.log(1.03)] * 5 + [np.log(1.01)] * 5 + [0.3] * 16]
 )

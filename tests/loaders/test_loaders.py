@@ -134,6 +134,12 @@ def test_an_epoch_is_what_a_plain_loop_makes_of_it(loader: str, workers: int) ->
             assert worker in (range(workers) if workers else [NOBODY])
 
 
+@pytest.mark.parametrize(("loader", "workers"), WITH_WORKERS)
+def test_an_epoch_may_be_empty(loader: str, workers: int) -> None:
+    """Then there is no batch, and no error."""
+    assert list(loaded(loader, workers, [])) == []
+
+
 @pytest.mark.usefixtures("nothing_left")
 @pytest.mark.parametrize(("loader", "workers"), FAILING)
 def test_an_error_is_raised_where_its_batch_is_waited_for(loader: str, workers: int) -> None:

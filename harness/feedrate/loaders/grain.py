@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -33,60 +35,55 @@ TRAITS: dict[str, object] = {
 _ENDLESS = 1 << 40
 
 
-def build(
-    dataset: Dataset[Fields], collate: StampedCollate, batches: Iterable[list[int]], options: LoadOptions
-) -> GrainLoader:
-    """Assemble a data set of batches, which worker processes index."""
-    return GrainLoader(dataset, collate, batches, options)
-
-
+@dataclass(frozen=True, slots=True)
 class GrainLoader:
-    """Batches of spawned processes, in order."""
+    """Batches of spawned processes, in order, which index a data set of whole batches."""
 
-    def __init__(
-        self, dataset: Dataset[Fields], collate: StampedCollate, batches: Iterable[list[int]], options: LoadOptions
-    ) -> None:
-        self._samples = dataset, collate
-        self._batches = batches
-        self._options = options
+    dataset: Dataset[Fields]
+    collate: StampedCollate
+    batches: Iterable[list[int]]
+    options: LoadOptions
 
     def __iter__(self) -> Iterator[Batch]:
-        workers = self._options.num_workers
-        endless = isinstance(self._batches, Batches) and self._batches.endless
-        source = _BatchSource(*self._samples, self._batches if endless else list(self._batches), workers)
-        processes = MultiprocessingOptions(workers, per_worker_buffer_size=self._options.prefetch_factor)
+        workers = self.options.num_workers
+        endless = self.batches if isinstance(self.batches, Batches) and self.batches.endless else None
+        source = _BatchSource(self.dataset, self.collate, workers, [] if endless else list(self.batches), endless)
+        processes = MultiprocessingOptions(workers, per_worker_buffer_size=self.options.prefetch_factor)
         samples = MapDataset.source(source).to_iter_dataset(ReadOptions(num_threads=0, prefetch_buffer_size=0))
         iterator: Any = iter(samples.mp_prefetch(processes, partial(_begin, os.getpid())))
         try:
             for arrays, stamps in iterator:
                 batch = Batch(tuple(torch.from_numpy(np.asarray(array)) for array in arrays), stamps)
-                yield batch.pinned() if self._options.pin_memory else batch
+                yield batch.pinned() if self.options.pin_memory else batch
         finally:
             iterator.close()
 
 
+build = GrainLoader
+
+
+@dataclass(slots=True)
 class _BatchSource:
     """Whole batches by their number; worker i prepares those of i, i + workers and so on."""
 
-    def __init__(
-        self, dataset: Dataset[Fields], collate: StampedCollate, batches: Iterable[list[int]], workers: int
-    ) -> None:
-        self._samples = dataset, collate
-        self._batches = batches
-        self._workers = workers
-        self._order: list[list[int]] = batches if isinstance(batches, list) else []
-        self._rest: Iterator[list[int]] | None = None
+    dataset: Dataset[Fields]
+    collate: StampedCollate
+    workers: int
+    order: list[list[int]]
+    """Indices of the batches, as far as they are known."""
+    endless: Batches | None
+    """Gives further ones, where there is no end."""
+    rest: Iterator[list[int]] | None = None
 
     def __len__(self) -> int:
-        return len(self._batches) if isinstance(self._batches, list) else _ENDLESS
+        return _ENDLESS if self.endless else len(self.order)
 
     def __getitem__(self, number: int) -> tuple[tuple[NDArray[Any], ...], bytes]:
-        if len(self._order) <= number:
-            self._rest = self._rest or iter(self._batches)
-            self._order += [next(self._rest) for _ in range(number + 1 - len(self._order))]
-        dataset, collate = self._samples
-        collate.worker = number % self._workers
-        fields, stamps = collate([dataset[index] for index in self._order[number]])
+        if self.endless and len(self.order) <= number:
+            self.rest = self.rest or iter(self.endless)
+            self.order += islice(self.rest, number + 1 - len(self.order))
+        self.collate.worker = number % self.workers
+        fields, stamps = self.collate([self.dataset[index] for index in self.order[number]])
         return tuple(field.numpy() for field in fields), stamps
 
 

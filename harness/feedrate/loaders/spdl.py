@@ -52,7 +52,7 @@ class SpdlLoader:
         )
         with pipeline.auto_stop():
             for result in pipeline:
-                torch.set_num_threads(threads)
+                torch.set_num_threads(threads)  # a worker's first batch lowers it for all of MKL
                 if isinstance(result, ExceptionWrapper):
                     result.reraise()  # type: ignore[no-untyped-call]
                 yield result

@@ -43,6 +43,6 @@ class NodesLoader:
         mapper = ParallelMapper(IterableWrapper(self._batches), self._pool.prepare, workers, method="thread")
         node = Prefetcher(mapper, max(1, workers * (self._options.prefetch_factor - 1)))
         node.reset()
-        yield next(node)
-        torch.set_num_threads(threads)
-        yield from node
+        for batch in node:
+            torch.set_num_threads(threads)  # a worker's first batch lowers it for all of MKL
+            yield batch
