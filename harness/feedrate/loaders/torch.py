@@ -37,7 +37,7 @@ def build(
     """Assemble a DataLoader, or a subclass; without ``batches`` the dataset is a stream, which has its own order."""
     workers, method = options.num_workers, options.start_method
     order: dict[str, Any] = (
-        {"batch_sampler": batches} if batches else {"batch_size": options.batch_size, "drop_last": True}
+        {"batch_sampler": batches} if batches is not None else {"batch_size": options.batch_size, "drop_last": True}
     )
     return loader(
         dataset,
