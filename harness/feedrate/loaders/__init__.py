@@ -22,7 +22,8 @@ from __future__ import annotations
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
 from dataclasses import dataclass
@@ -48,7 +49,7 @@ __all__ = [
     "Copy",
     "Fields",
     "LoadOptions",
-    "Pool",
+    "Pooled",
     "StampedCollate",
     "StampedDataset",
     "StampedStream",
@@ -252,16 +253,28 @@ def copies(dataset: Dataset[Fields], collate: StampedCollate, options: LoadOptio
     return [Copy(dataset, collate, worker, options.pin_memory) for worker in range(options.num_workers)]
 
 
-class Pool:
-    """Copies for threads of others: a thread takes one for a batch and gives it back.
+class Pooled(ABC):
+    """A loader whose threads are another library's: a thread takes a copy for a batch and gives it back.
 
     So files stay open over epochs, whatever threads come and go.
     """
 
-    def __init__(self, idle: Sequence[Copy]) -> None:
+    def __init__(
+        self, dataset: Dataset[Fields], collate: StampedCollate, batches: Iterable[list[int]], options: LoadOptions
+    ) -> None:
+        self.batches = batches
+        self.options = options
         self._idle: SimpleQueue[Copy] = SimpleQueue()
-        for copy in idle:
+        for copy in copies(dataset, collate, options):
             self._idle.put(copy)
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[Batch]: ...
+
+    @property
+    def ahead(self) -> int:
+        """Batches that wait beside those which are worked on; one at least, as some libraries take 0 for no limit."""
+        return max(1, self.options.num_workers * (self.options.prefetch_factor - 1))
 
     def prepare(self, indices: list[int]) -> Batch:
         """Make the batch of some samples, with one thread of computation, as PyTorch's worker processes do."""

@@ -7,13 +7,12 @@ https://docs.pytorch.org/data/main/migrate_to_nodes_from_utils.html
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import torch
-from torch.utils.data import Dataset
 from torchdata.nodes import IterableWrapper, ParallelMapper, Prefetcher
 
-from feedrate.loaders import Batch, Fields, LoadOptions, Pool, StampedCollate, copies
+from feedrate.loaders import Batch, Pooled
 
 REQUIRES: dict[str, str] = {"torch": "torch", "torchdata": "torchdata"}
 TRAITS: dict[str, object] = {
@@ -23,26 +22,17 @@ TRAITS: dict[str, object] = {
 }
 
 
-def build(
-    dataset: Dataset[Fields], collate: StampedCollate, batches: Iterable[list[int]], options: LoadOptions
-) -> NodesLoader:
-    """Assemble the nodes; each iteration builds its own, as none can be told to end."""
-    return NodesLoader(Pool(copies(dataset, collate, options)), batches, options)
-
-
-class NodesLoader:
-    """Batches of a parallel mapper."""
-
-    def __init__(self, pool: Pool, batches: Iterable[list[int]], options: LoadOptions) -> None:
-        self._pool = pool
-        self._batches = batches
-        self._options = options
+class NodesLoader(Pooled):
+    """Batches of a parallel mapper; each iteration builds its own, as none can be told to end."""
 
     def __iter__(self) -> Iterator[Batch]:
-        workers, threads = self._options.num_workers, torch.get_num_threads()
-        mapper = ParallelMapper(IterableWrapper(self._batches), self._pool.prepare, workers, method="thread")
-        node = Prefetcher(mapper, max(1, workers * (self._options.prefetch_factor - 1)))
+        threads = torch.get_num_threads()
+        mapper = ParallelMapper(IterableWrapper(self.batches), self.prepare, self.options.num_workers, method="thread")
+        node = Prefetcher(mapper, self.ahead)
         node.reset()
         for batch in node:
             torch.set_num_threads(threads)  # a worker's first batch lowers it for all of MKL
             yield batch
+
+
+build = NodesLoader
