@@ -7,16 +7,19 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pytest
 from made_trials import WEATHER, make_trials
 
 from feedrate.questions.loaders import charts, page
-from feedrate.schema import plugins
 from feedrate.schema.axes import Value
 
 LOAD: dict[str, Value] = {"mode": "load", "workload": "div2k_standin", "storage_format": "lmdb"}
 RATES = {("torch", 1): 100.0, ("torch", 2): 190.0, ("threads", 2): 95.0, ("grain", 2): 190.5, ("spdl", 2): 380.0}
 COSTS = {"main_cpu_pct": 50.0, "workers_cpu_pct": 150.0, "pss_peak_bytes": 512 << 20, "startup_ns": 1_500_000_000}
+
+DATASETS = [
+    SimpleNamespace(name="standin", storage_format=name, bytes=1 << 20, pack_s=seconds)
+    for name, seconds in (("lmdb", 3.0), ("webdataset", 10.0), ("litdata", 5.0))
+]
 
 
 def trials(names: tuple[str, ...] = ("torch", "threads", "grain", "spdl")) -> pd.DataFrame:
@@ -36,7 +39,7 @@ def trials(names: tuple[str, ...] = ("torch", "threads", "grain", "spdl")) -> pd
 
 
 def sections(frame: pd.DataFrame) -> tuple[str, str]:
-    view: Any = SimpleNamespace(trials_of=lambda _: frame, mark="m")
+    view: Any = SimpleNamespace(trials_of=lambda _: frame, mark="m", manifest=SimpleNamespace(datasets=DATASETS))
     return page.sections(view, page.SUITE)
 
 
@@ -73,7 +76,29 @@ def test_the_chart_has_the_fastest_first() -> None:
     assert [key.label for key in figure.keys] == ["1 worker", "2 workers"]
 
 
-@pytest.mark.parametrize("loader", plugins.names("feedrate.loaders"))
-def test_every_loader_says_what_it_lacks(loader: str) -> None:
-    """So that a table of the page has no gaps."""
-    assert loader == "torchdata_stateful" or plugins.loader_traits(loader).lacks
+def test_published_figures_stand_beside_the_runs() -> None:
+    """SPDL's 1.74× beside what this run measured of the same two; LitData's packing beside this run's."""
+    _, text = sections(trials())
+    assert "SPDL against DataLoader" in text
+    assert "1.74×" in text
+    assert "; 0.50× the CPU" in text  # as busy, and twice as fast
+    assert "arXiv:2504.20067" in text
+    assert "LitData against WebDataset" not in text  # the run has neither
+
+
+def test_packing_is_compared_on_the_same_samples() -> None:
+    """Of two formats that the run packed: the seconds of both."""
+    streamed: dict[str, Value] = {"access": "sequential", "shuffle_buffer": 1000, "num_workers": 2}
+    more = make_trials(
+        [
+            (
+                LOAD | streamed | {"loader": name, "storage_format": name},
+                [rate * weather for weather in WEATHER],
+            )
+            for name, rate in (("webdataset", 100.0), ("litdata", 150.0))
+        ],
+        **COSTS,
+    )
+    _, text = sections(pd.concat([trials(), more]))
+    assert "LitData against WebDataset" in text
+    assert "0.50× the time: 5.0 and 10.0 s" in text

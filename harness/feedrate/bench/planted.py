@@ -7,7 +7,8 @@ them in the hot line. To compute is to hash so many times as ``--per-ms`` says t
 With ``--turns`` it trains for so many epochs. In every other one feedrate is away: its hook is taken out of PyTorch,
 and the processes that watch this one are stopped. The order within each two is random.
 
-``make`` gives loader and step to ``feedrate tune``; ``FEEDRATE_PLANTED`` holds the options then. With ``--settings`` it
+``make`` gives loader and step to ``feedrate tune``, ``get_workload`` to loadtune; ``FEEDRATE_PLANTED`` holds the
+options then. With ``--settings`` it
 measures what a step truly takes with each of them, in blocks of random order: a window opens once the prefetched stock
 is consumed and closes on a round of the workers. It writes a list a setting, of seconds a step.
 """
@@ -26,6 +27,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from hashlib import pbkdf2_hmac
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -196,6 +198,21 @@ def make() -> tuple[DataLoader[Any], Callable[[Any], object]]:
     options = parsed(shlex.split(os.environ["FEEDRATE_PLANTED"]))
     step = planted_step(options)
     return planted_loader(options, options.workers, shuffle=True), lambda _: step()
+
+
+def get_workload() -> Any:
+    """What loadtune takes: it makes the loader itself."""
+    options = parsed(shlex.split(os.environ["FEEDRATE_PLANTED"]))
+    samples, step = Samples(options), planted_step(options)
+    return import_module("loadtune").Workload(
+        name="planted",
+        make_dataset=lambda: samples,
+        make_model=lambda: torch.nn.Linear(1, 1),
+        make_optimizer=lambda model: torch.optim.SGD(model.parameters(), lr=1e-6),
+        train_step=lambda *_: step() or 0.0,
+        default_batch_size=options.batch,
+        collate_fn=samples.collate,
+    )
 
 
 def window(options: argparse.Namespace, workers: int, prefetch: int | None) -> float:

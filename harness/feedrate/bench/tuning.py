@@ -1,17 +1,23 @@
-"""Does ``feedrate tune`` find what is best?
+"""Does ``feedrate tune`` find what is best, and does it beside loadtune 0.3.0 (Marija Efremova, MIT)?
 
 It tunes planted workloads (``planted``) until a setting is known to be near enough to the best, at most for
-``BUDGET_S``. The truth is measured by a process without feedrate: every setting once, and those that may be the best,
-that was recommended or was present in many blocks. Regret is how much faster than the recommended setting the best one
-is. The best of several measured means is too good by chance: so it is chosen by one half of the blocks and measured by
-the other (``analysis.crossfit``).
+``BUDGET_S``. So does loadtune, with its defaults and from the same setting; then feedrate once more, within the time
+that loadtune took. The truth is measured by a process without feedrate: every setting once, and those that may be the
+best, that was recommended or was present in many blocks. Regret is how much faster than the recommended setting the
+best one is. The best of several measured means is too good by chance: so it is chosen by one half of the blocks and
+measured by the other (``analysis.crossfit``).
 """
 
 from __future__ import annotations
 
 import json
+import os
+import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,8 +31,10 @@ from feedrate.bench.session import Figure, Session, run_planted
 from feedrate.machine.identity import usable_cores
 from feedrate.store.bench_record import Advice, TunedWorkload
 
-BUDGET_S = 120.0
-"""After so long feedrate begins no other trial."""
+LOADTUNE = "loadtune==0.3.0"
+BUDGET_S, SHARE = 120.0, 0.7
+"""After so long feedrate begins no other trial, or after so much of loadtune's time: its last trial is to end within
+that."""
 SCREEN_S, BEST = 0.4, 3
 """Window of the block in which every setting runs, and how many of its fastest may be the best."""
 WINDOW_S, BLOCKS = 1.0, 14
@@ -53,30 +61,39 @@ COSTS = (
 def measure(session: Session) -> list[Figure]:
     """Tune every planted workload and measure what its settings truly take; about a quarter of an hour."""
     planted = Planted(session.folder)
+    packages = session.folder / "loadtune"
+    install = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(packages), LOADTUNE]
+    if subprocess.run(install, capture_output=True, check=False).returncode:
+        session.console.print(f"{LOADTUNE} could not be installed: feedrate tune stands alone.")
     session.console.print(f"Tuning: {len(COSTS)} planted workloads, and what their settings truly take ...")
     for costs in track(COSTS, "", console=session.console, transient=True):
-        session.tuned.append(tune(planted, costs))
+        session.tuned.append(tune(planted, costs, packages if packages.is_dir() else None))
     return [judge(session.tuned)]
 
 
 def tune(
-    planted: Planted, costs: Costs, *, blocks: int = BLOCKS, seconds: tuple[float, float] = (SCREEN_S, WINDOW_S)
+    planted: Planted,
+    costs: Costs,
+    loadtune: Path | None,
+    *,
+    blocks: int = BLOCKS,
+    seconds: tuple[float, float] = (SCREEN_S, WINDOW_S),
 ) -> TunedWorkload:
     """Have feedrate tune a workload, and measure what its settings truly take; a TrialError where either fails.
 
-    ``seconds`` are those of a window: of the first block with all settings, and of the ``blocks`` of those that may be
-    the best.
+    ``loadtune`` is the folder that it was installed in: it tunes the same workload. ``seconds`` are those of a window:
+    of the first block with all settings, and of the ``blocks`` of those that may be the best.
     """
-    options, folder = planted.options(steps=EPOCH_STEPS, **costs.options), planted.script.parent
-    words = ("--budget", f"{BUDGET_S:.0f}s", "--results", str(folder), "--json", str(folder / "tuned.json"))
-    tune = ("-m", "feedrate", "tune", *words, f"{planted.script}:make")
-    ended = run_planted(*tune, environment={"FEEDRATE_PLANTED": shlex.join(options)})
-    tuned = json.loads((folder / "tuned.json").read_text(encoding="utf-8"))
-    present, recommended = (_setting(tuned[name]) for name in ("present", "recommended"))
+    options = planted.options(steps=EPOCH_STEPS, **costs.options)
+    tuned, advice = _feedrate(planted, options, BUDGET_S)
+    present = _setting(tuned["present"])
+    other = _loadtune(planted, options, present, loadtune) if loadtune else None
+    stopped = _feedrate(planted, options, SHARE * other.took_s)[1] if other else None
     choices = settings(present, Asked(), Machine(len(usable_cores()), None, None), cuda=False)
     screened = _truth(planted, options, choices, 1, seconds[0])[:, 0]
-    asked = {present, recommended, *(choices[at] for at in np.argsort(screened)[:BEST])}
-    measured = [setting for setting in choices if setting in asked]
+    fastest = {str(choices[at]) for at in np.argsort(screened)[:BEST]}
+    asked = {str(present), *fastest, *(tuner.setting for tuner in (advice, other, stopped) if tuner)}
+    measured = [setting for setting in choices if str(setting) in asked]
     logs = _truth(planted, options, measured, blocks, seconds[1])
     return TunedWorkload(
         costs=costs.label,
@@ -84,10 +101,33 @@ def tune(
         settings=tuned["settings"],
         trials=tuned["trials"],
         bound_pct=tuned["bound_pct"],
-        feedrate=Advice(setting=str(recommended), took_s=ended.took_s),
+        feedrate=advice,
+        loadtune=other,
+        stopped=stopped,
         blocks=blocks,
         steps_per_s={str(setting): tuple(np.exp(-row).tolist()) for setting, row in zip(measured, logs, strict=True)},
     )
+
+
+def _feedrate(planted: Planted, options: Sequence[str], budget_s: float) -> tuple[dict[str, Any], Advice]:
+    """Have feedrate tune a workload for so long: its report, and the setting whose window is measured."""
+    folder = planted.script.parent
+    words = ("--budget", f"{budget_s:.0f}s", "--results", str(folder), "--json", str(folder / "tuned.json"))
+    command = ("-m", "feedrate", "tune", *words, f"{planted.script}:make")
+    ended = run_planted(*command, environment={"FEEDRATE_PLANTED": shlex.join(options)})
+    tuned: dict[str, Any] = json.loads((folder / "tuned.json").read_text(encoding="utf-8"))
+    return tuned, Advice(setting=str(_setting(tuned["recommended"])), took_s=ended.took_s)
+
+
+def _loadtune(planted: Planted, options: Sequence[str], present: Setting, packages: Path) -> Advice:
+    """Have loadtune tune it from the present setting, which stays where it prints nothing faster."""
+    words = ("--workers", str(present.num_workers), "--no-plots", "--out", str(planted.script.parent / "loadtune.md"))
+    paths = os.pathsep.join(filter(None, (str(packages), os.environ.get("PYTHONPATH"))))
+    environment = {"FEEDRATE_PLANTED": shlex.join(options), "PYTHONPATH": paths}
+    ended = run_planted("-m", "loadtune.cli", "tune", str(planted.script), *words, environment=environment)
+    best = re.search(r"best overall: workers=(\d+)(?:, prefetch=(\d+))?", ended.stdout)
+    setting = _setting({"num_workers": int(best[1]), "prefetch_factor": int(best[2] or 2)}) if best else present
+    return Advice(setting=str(setting), took_s=ended.took_s)
 
 
 def _setting(knobs: Mapping[str, Any]) -> Setting:

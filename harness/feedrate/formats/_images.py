@@ -244,20 +244,24 @@ class ShardedStream(Encoded, Stream):
         """Files that can be read independently of each other."""
         return min(STREAM_SHARDS, len(self))
 
+    def shard_path(self, shard: int) -> Path:
+        """Name a shard's file, or its first."""
+        return _shard_path(self.root, shard, self.kind)
+
     def path(self, index: int, field: int) -> Path:  # noqa: ARG002 - all are in one
         """Name the shard in which a sample lies."""
-        return _shard_path(self.root, index % STREAM_SHARDS, self.kind)
+        return self.shard_path(index % STREAM_SHARDS)
 
     @abstractmethod
-    def read_file(self, path: Path) -> Iterator[RawFiles]:
-        """Read a shard's file; an OSError or ValueError says what is wrong with it."""
+    def read_shard(self, shard: int) -> Iterator[RawFiles]:
+        """Read a shard; an OSError or ValueError says what is wrong with it."""
 
     def records(self, shard: int) -> Iterator[RawFiles]:
         """Read one shard, which must hold the samples that were packed into it."""
-        path = _shard_path(self.root, shard, self.kind)
+        path = self.shard_path(shard)
         due = iter(range(shard, len(self), STREAM_SHARDS))
         try:
-            for record in self.read_file(path):
+            for record in self.read_shard(shard):
                 expected = next(due, "the end")
                 if record[0] != expected:
                     raise ValueError(f"sample {record[0]} lies where {expected} should be")

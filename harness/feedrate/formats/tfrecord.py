@@ -77,9 +77,9 @@ class RecordStream(ShardedStream):
 
     kind = "tfrecord"
 
-    def read_file(self, path: Path) -> Iterator[RawFiles]:
+    def read_shard(self, shard: int) -> Iterator[RawFiles]:
         """Read the records of a file."""
-        with path.open("rb") as file:
+        with self.shard_path(shard).open("rb") as file:
             for frame in _frames(file):
                 try:
                     features = Example.FromString(frame).features.feature

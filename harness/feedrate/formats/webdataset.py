@@ -77,14 +77,14 @@ class TarStream(ShardedStream):
 
     kind = "tar"
 
-    def read_file(self, path: Path) -> Iterator[RawFiles]:
+    def read_shard(self, shard: int) -> Iterator[RawFiles]:
         """Read the samples of a file."""
         fields = _names(self._kinds)
-        with path.open("rb") as file:
+        with self.shard_path(shard).open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             if size % tarfile.RECORDSIZE or os.pread(file.fileno(), len(_END), max(0, size - len(_END))) != _END:
                 raise ValueError("truncated")
-            samples = group_by_keys(tar_file_expander([{"url": path.name, "stream": file}]))
+            samples = group_by_keys(tar_file_expander([{"url": file.name, "stream": file}]))
             try:
                 for sample in samples:
                     if lacking := [name for name in fields if name not in sample]:

@@ -30,6 +30,7 @@ TRAITS: dict[str, object] = {
     "title": "Grain",
     "workers": "processes",
     "spawns": True,
+    "resumes": True,
     "lacks": "forked workers: each imports torch anew",
 }
 _ENDLESS = 1 << 40

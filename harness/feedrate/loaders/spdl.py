@@ -20,7 +20,8 @@ REQUIRES: dict[str, str] = {"torch": "torch", "spdl": "spdl-core"}
 TRAITS: dict[str, object] = {
     "title": "SPDL",
     "workers": "threads",
-    "lacks": "Python code that runs in parallel; resuming in the middle of an epoch",
+    "errors": "skipped with its batch, and logged (raised here)",
+    "lacks": "Python code that runs in parallel",
 }
 
 

@@ -25,7 +25,7 @@ REQUIRES: dict[str, str] = {"torch": "torch"}
 TRAITS: dict[str, object] = {
     "title": "feedrate’s threads",
     "workers": "threads",
-    "lacks": "Python code that runs in parallel; resuming in the middle of an epoch",
+    "lacks": "Python code that runs in parallel",
 }
 Prepare = Callable[[list[int]], Batch]
 """Makes a batch out of its samples' indices."""

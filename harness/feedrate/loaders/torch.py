@@ -23,7 +23,6 @@ TRAITS: dict[str, object] = {
     "title": "DataLoader",
     "workers": "processes",
     "knobs": ("start_method", "persistent_workers"),
-    "lacks": "resuming in the middle of an epoch",
 }
 
 

@@ -18,6 +18,7 @@ REQUIRES: dict[str, str] = {"torch": "torch", "torchdata": "torchdata"}
 TRAITS: dict[str, object] = {
     "title": "torchdata.nodes",
     "workers": "threads",
+    "resumes": True,
     "lacks": "Python code that runs in parallel",
 }
 

@@ -21,6 +21,7 @@ TRAITS: dict[str, object] = {
     "title": "StatefulDataLoader",
     "workers": "processes",
     "knobs": ("start_method", "persistent_workers"),
+    "resumes": True,
 }
 
 

@@ -19,7 +19,7 @@ TRAITS: dict[str, object] = {
     "workers": "processes",
     "streams": ("webdataset",),
     "order": "shards at random, samples at random within a buffer",
-    "lacks": "random access; a shuffle of all samples; resuming in the middle of an epoch",
+    "lacks": "random access; a shuffle of all samples",
 }
 
 

@@ -92,7 +92,7 @@ class Traits:
     """A format's ``TRAITS``, a dictionary of literals in its file."""
 
     container: str
-    """What holds the samples: files, lmdb, hdf5, raw file, zarr, arrow, tfrecord, recordio, tar."""
+    """What holds the samples: files, lmdb, hdf5, raw file, zarr, arrow, tfrecord, recordio, tar, litdata."""
     stores: str
     """What a sample is on disk: pixels, lz4 or gzip (pixels, compressed), png, jpeg, files (as they are)."""
     holds: tuple[str, ...]
@@ -149,6 +149,10 @@ class LoaderTraits:
     """Storage formats that it streams by itself, and nothing else. Without any it reads samples one by one."""
     order: str = "any"
     """In which order it can deliver samples, in words."""
+    errors: str = "raised"
+    """What becomes of a sample that fails, in words: raised, or skipped."""
+    resumes: bool = False
+    """Whether its own state can be saved and restored in the middle of an epoch, with no sample twice or never."""
 
 
 @cache

@@ -172,7 +172,7 @@ class TunedWorkload(_Frozen):
     """How much faster the best setting is at most, as feedrate stated it; None where it stated nothing."""
     feedrate: Advice
     loadtune: Advice | None = None
-    """Of another tuner, which records of earlier versions asked."""
+    """What loadtune recommended; None where it was not asked."""
     stopped: Advice | None = None
     """What feedrate recommended where it was stopped within the time that loadtune took."""
     blocks: Count

@@ -59,6 +59,7 @@ def _row(cell: Mapping[Any, Any]) -> dict[str, Any]:
     return {
         **identity,
         "plugin": str(cell["loader"]),
+        "storage_format": str(cell["storage_format"]),
         "workers": workers,
         "who": words.plural(workers, "worker"),
         **estimate(cell),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,16 @@ from feedrate.analysis.estimate import RATIO, Estimate
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.measures import estimate_measures
 from feedrate.charts.figure import Row
+from feedrate.pages import descriptions
 from feedrate.pages.markup import two_lines
 from feedrate.pages.runs import RunView
 from feedrate.pages.template import render
 from feedrate.questions.loaders.charts import compared
+from feedrate.questions.loaders.published import PUBLISHED, UNMEASURED
 from feedrate.schema import words
 from feedrate.schema.axes import BY_NAME
 from feedrate.schema.plugins import loader_traits
+from feedrate.store.manifest import Dataset
 
 SUITE = "loaders"
 _DEFAULT = loader_traits(str(BY_NAME["loader"].default)).title
@@ -42,25 +46,89 @@ def sections(view: RunView, suite: str) -> tuple[str, str]:
         answers.append((title, _answer(rows, ratios)))
         tables.append((title, [_line(row, ratios[at], costs[row["cell_id"]]) for at, row in enumerate(rows)]))
     used = {row["plugin"]: loader_traits(row["plugin"]) for _, rows, _ in tasks for row in rows}
-    traits = [(trait.title, trait.workers, trait.order, trait.lacks or "–") for trait in used.values()]
+    traits = [
+        (trait.title, trait.workers, trait.order, trait.errors, "yes" if trait.resumes else "no", trait.lacks or "–")
+        for trait in used.values()
+    ]
+    packed = view.manifest.datasets
     most = max(row["workers"] for _, rows, _ in tasks for row in rows)
     return (
         render("loaders/answers.md", answers=answers, default=_DEFAULT, workers=most),
-        render("loaders/tables.md", tables=tables, default=_DEFAULT, traits=traits, mark=view.mark),
+        render(
+            "loaders/tables.md",
+            tables=tables,
+            default=_DEFAULT,
+            traits=traits,
+            mark=view.mark,
+            packed=[(d.name, d.storage_format, descriptions.size(d.bytes), f"{d.pack_s:.1f} s") for d in packed],
+            published=list(_published(trials, [rows for _, rows, _ in tasks], costs, packed)),
+            unmeasured=UNMEASURED.items(),
+        ),
     )
 
 
 def _against_default(trials: pd.DataFrame, rows: Sequence[Row]) -> list[Estimate | None]:
-    """Each cell's speed ÷ that of PyTorch's loader with as many workers, paired by block; None for that one itself."""
-    default = {row["workers"]: row["cell_id"] for row in rows if row["loader"] == _DEFAULT}
-    others = [(at, row) for at, row in enumerate(rows) if row["loader"] != _DEFAULT and row["workers"] in default]
+    """Each cell's speed ÷ that of PyTorch's loader with as many workers; None for that one itself."""
+    default = {row["workers"]: row for row in rows if row["loader"] == _DEFAULT}
+    others = [at for at, row in enumerate(rows) if row["loader"] != _DEFAULT and row["workers"] in default]
     ratios: list[Estimate | None] = [None] * len(rows)
-    if others:
-        pairs = [(row["run_id"], default[row["workers"]], row["cell_id"]) for _, row in others]
-        table = blocks_of(trials).ratios(*map(list, zip(*pairs, strict=True)))
-        for (at, _), ratio in zip(others, rows_of(table), strict=True):
-            ratios[at] = Estimate.of_row(ratio, RATIO, "ratio")
+    for at, ratio in zip(
+        others, _ratios(trials, [(default[rows[at]["workers"]], rows[at]) for at in others]), strict=True
+    ):
+        ratios[at] = ratio
     return ratios
+
+
+def _ratios(trials: pd.DataFrame, pairs: Sequence[tuple[Row, Row]]) -> list[Estimate]:
+    """The second's speed ÷ the first's, paired by block."""
+    if not pairs:
+        return []
+    cells = [(second["run_id"], first["cell_id"], second["cell_id"]) for first, second in pairs]
+    table = blocks_of(trials).ratios(*map(list, zip(*cells, strict=True)))
+    return [Estimate.of_row(ratio, RATIO, "ratio") for ratio in rows_of(table)]
+
+
+def _published(
+    trials: pd.DataFrame,
+    tasks: Sequence[Sequence[Row]],
+    costs: Mapping[str, Mapping[str, Any]],
+    packed: Sequence[Dataset],
+) -> Iterator[tuple[str, ...]]:
+    """What authors publish of two loaders beside what the first task with both says of them."""
+    seconds = {(data.name, data.storage_format): data.pack_s for data in packed}
+    for publication in PUBLISHED:
+        sides = publication.against, publication.loader
+        for rows in tasks:
+            busiest = {row["plugin"]: row for row in sorted(rows, key=itemgetter("workers")) if row["plugin"] in sides}
+            if len(busiest) == len(sides):
+                break
+        else:
+            continue
+        first, second = (busiest[side] for side in sides)
+        if publication.packing:
+            names = [name for name, storage_format in seconds if storage_format == second["storage_format"]]
+            took = [seconds[names[0], row["storage_format"]] for row in (first, second)]
+            here = f"{took[1] / took[0]:.2f}× the time: {took[1]:.1f} and {took[0]:.1f} s"
+        else:
+            (ratio,) = _ratios(trials, [(first, second)])
+            here = f"{ratio.text() if ratio.known else 'too few repetitions'}; {_share(second, first, costs)}"
+        titles = [loader_traits(side).title for side in sides]
+        yield f"{titles[1]} against {titles[0]}", publication.figures, here, publication.differs, publication.source
+
+
+def _share(second: Row, first: Row, costs: Mapping[str, Mapping[str, Any]]) -> str:
+    """CPU and memory of a loader ÷ those of another."""
+    cpu, memory = (
+        of(second, costs[second["cell_id"]]) / of(first, costs[first["cell_id"]])
+        for of in (_cpu_s, lambda _, cost: float(cost["pss_peak_mib"]))
+    )
+    return f"{words.number(cpu, 2)}× the CPU, {words.number(memory, 2)}× the memory"
+
+
+def _cpu_s(row: Row, cost: Mapping[str, Any]) -> float:
+    """CPU seconds of all processes for a thousand samples."""
+    busy = np.nansum([float(cost[name]) for name in ("main_cpu_pct", "workers_cpu_pct")])
+    return float(10 * busy / row["value"])
 
 
 def _answer(rows: Sequence[Row], ratios: Sequence[Estimate | None]) -> str:
@@ -79,14 +147,12 @@ def _answer(rows: Sequence[Row], ratios: Sequence[Estimate | None]) -> str:
 
 
 def _line(row: Row, ratio: Estimate | None, cost: Mapping[str, Any]) -> Sequence[object]:
-    rate = float(row["value"])
-    busy = np.nansum([float(cost[name]) for name in ("main_cpu_pct", "workers_cpu_pct")])
     return (
         row["loader"],
         str(row["workers"]),
-        two_lines(words.number(rate), words.interval(row["lo"], row["hi"])),
+        two_lines(words.number(row["value"]), words.interval(row["lo"], row["hi"])),
         "–" if ratio is None else two_lines(f"{words.number(ratio.value)}×", words.interval(ratio.low, ratio.high)),
-        f"{words.number(10 * busy / rate, 2)} s",
+        f"{words.number(_cpu_s(row, cost), 2)} s",
         f"{words.number(float(cost['pss_peak_mib']))} MiB",
         f"{words.number(float(cost['startup_ms']) / 1000, 2)} s",
     )

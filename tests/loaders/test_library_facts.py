@@ -1,0 +1,147 @@
+"""What the page says of a broken sample and of resuming is what each library does, as its documentation shows it."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Iterable
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from torch.utils.data import DataLoader, Dataset
+
+from feedrate.schema import plugins
+
+COUNT, SIZE, WORKERS = 48, 4, 2
+BATCHES = [list(range(start, start + SIZE)) for start in range(0, COUNT, SIZE)]
+BROKEN, BEFORE = 9, 5
+"""The sample that fails, and how many batches are taken before an epoch is left."""
+
+
+class Numbers(Dataset[int]):
+    """Samples that are their own numbers, of which one may be broken."""
+
+    def __init__(self, broken: int | None) -> None:
+        self.broken = broken
+
+    def __len__(self) -> int:
+        return COUNT
+
+    def __getitem__(self, index: int) -> int:
+        if index == self.broken:
+            raise ValueError("broken")
+        return index
+
+    def batch(self, indices: list[int]) -> Any:
+        return np.array([self[index] for index in indices])
+
+
+def of_torch(numbers: Numbers, _folder: Path) -> Any:
+    return DataLoader(numbers, SIZE, num_workers=WORKERS)
+
+
+def of_stateful(numbers: Numbers, _folder: Path) -> Any:
+    from torchdata.stateful_dataloader import StatefulDataLoader
+
+    return StatefulDataLoader(numbers, SIZE, num_workers=WORKERS)
+
+
+def of_nodes(numbers: Numbers, _folder: Path) -> Any:
+    from torchdata.nodes import IterableWrapper, Loader, ParallelMapper, Prefetcher
+
+    return Loader(Prefetcher(ParallelMapper(IterableWrapper(BATCHES), numbers.batch, WORKERS, method="thread"), 2))
+
+
+def of_spdl(numbers: Numbers, _folder: Path) -> Any:
+    from spdl.pipeline import PipelineBuilder
+
+    def batches() -> Iterable[Any]:
+        builder = PipelineBuilder().add_source(BATCHES).pipe(numbers.batch, concurrency=WORKERS, output_order="input")
+        pipeline = builder.add_sink(2).build(num_threads=WORKERS)
+        with pipeline.auto_stop():
+            yield from pipeline
+
+    return batches()
+
+
+def of_grain(numbers: Numbers, _folder: Path) -> Any:
+    from grain import MapDataset, MultiprocessingOptions
+
+    return iter(MapDataset.source(BATCHES).map(numbers.batch).to_iter_dataset().mp_prefetch(MultiprocessingOptions(2)))
+
+
+def of_webdataset(numbers: Numbers, folder: Path) -> Any:
+    from webdataset import WebDataset, WebLoader
+    from webdataset.writer import TarWriter
+
+    shards = [str(folder / f"{shard}.tar") for shard in range(WORKERS)]
+    for first, shard in enumerate(shards):
+        with TarWriter(shard) as tar:
+            for number in range(first, COUNT, WORKERS):
+                tar.write({"__key__": f"{number:04d}", "txt": str(number)})
+    samples = WebDataset(shards, shardshuffle=False).map(lambda files: numbers[int(files["__key__"])])
+    return WebLoader(samples.batched(SIZE, collation_fn=list), batch_size=None, num_workers=WORKERS)
+
+
+def of_litdata(numbers: Numbers, folder: Path) -> Any:
+    from litdata import StreamingDataLoader, StreamingDataset
+    from litdata.streaming.writer import BinaryWriter
+
+    if not (folder / "index.json").exists():
+        writer = BinaryWriter(str(folder), chunk_size=8)
+        for number in range(COUNT):
+            writer[number] = (number,)
+        writer.done()
+        writer.merge()
+    samples = StreamingDataset(str(folder), shuffle=True, transform=lambda row: numbers[row[0]])
+    return StreamingDataLoader(samples, batch_size=SIZE, num_workers=WORKERS, collate_fn=list)
+
+
+BARE: dict[str, Callable[[Numbers, Path], Any]] = {
+    "torch": of_torch,
+    "torchdata_stateful": of_stateful,
+    "torchdata_nodes": of_nodes,
+    "spdl": of_spdl,
+    "grain": of_grain,
+    "webdataset": of_webdataset,
+    "litdata": of_litdata,
+}
+FORKING = "ignore:This process .* is multi-threaded"  # pytest's own process has threads of loaders before
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings(FORKING), pytest.mark.filterwarnings("ignore:'set_vital'")]
+
+
+def test_all_libraries_are_asked() -> None:
+    """Each but feedrate's own threads, which the contract test holds."""
+    assert {*BARE, "threads"} == set(plugins.names("feedrate.loaders"))
+
+
+def numbers_of(batches: Iterable[Any]) -> list[int]:
+    return [int(number) for number in chain.from_iterable(batches)]
+
+
+@pytest.mark.parametrize("loader", BARE)
+def test_a_broken_sample_is_raised_or_skipped(loader: str, tmp_path: Path) -> None:
+    """As the page says: raised, or skipped with the batch that it is in."""
+    source = BARE[loader](Numbers(BROKEN), tmp_path)
+    if plugins.loader_traits(loader).errors.startswith("raised"):
+        with pytest.raises(ValueError, match="broken"):
+            numbers_of(source)
+    else:
+        assert set(range(COUNT)) - {*numbers_of(source)} == {*BATCHES[BROKEN // SIZE]}
+    multiprocessing.active_children()
+
+
+@pytest.mark.parametrize("loader", BARE)
+def test_an_epoch_goes_on_where_it_was_left(loader: str, tmp_path: Path) -> None:
+    """Where the page says so: no sample comes twice, and none never. Else there is no state to save."""
+    first = BARE[loader](Numbers(None), tmp_path)
+    save = getattr(first, "state_dict", None) or getattr(first, "get_state", None)
+    assert bool(save) == plugins.loader_traits(loader).resumes
+    if save:
+        begun = numbers_of(islice(first, BEFORE))
+        second = BARE[loader](Numbers(None), tmp_path)
+        restore = getattr(second, "load_state_dict", None) or second.set_state
+        restore(save())
+        assert sorted(begun + numbers_of(second)) == list(range(COUNT))
