@@ -1,12 +1,13 @@
 """Which loader?
 
-All loaders deliver the same samples, decoded by the same code: what differs is what the loader itself costs.
+All loaders but DALI deliver the same samples, decoded by the same code: what differs is what the loader itself costs.
 
 JPEG files are mostly decoding, packed pixels mostly handing over, tokens hardly anything but the loader. Most loaders
-deliver the same batches in the same order. WebDataset and LitData stream files of their own and shuffle as they can;
-Hugging Face datasets are read one by one from their own file, through PyTorch's DataLoader.
+deliver the same batches in the same order. WebDataset and LitData stream files of their own and shuffle as they can.
+DALI streams WebDataset's, and decodes, crops and resizes by itself. Hugging Face datasets are read one by one from
+their own file, through PyTorch's DataLoader.
 
-It does not show decoders that a loader brings along (DALI, SPDL), nor storage over a network.
+It does not show SPDL's own decoder, nor storage over a network.
 """
 
 from __future__ import annotations

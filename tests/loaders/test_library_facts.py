@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -99,6 +99,35 @@ def of_litdata(numbers: Numbers, folder: Path) -> Any:
     return StreamingDataLoader(samples, batch_size=SIZE, num_workers=WORKERS, collate_fn=list)
 
 
+class OfDali:
+    """A pipeline over a callback; a checkpoint is given to a new one."""
+
+    def __init__(self, numbers: Numbers, _folder: Path) -> None:
+        self.numbers, self.checkpoint = numbers, None
+
+    def __iter__(self) -> Iterator[Any]:
+        from nvidia.dali import fn, pipeline_def
+        from nvidia.dali.plugin.pytorch import DALIGenericIterator
+
+        def sample(info: Any) -> Any:
+            if info.idx_in_epoch >= COUNT:
+                raise StopIteration
+            return np.array([self.numbers[info.idx_in_epoch]])
+
+        @pipeline_def(batch_size=SIZE, num_threads=WORKERS, device_id=None, enable_checkpointing=True)
+        def pipeline() -> Any:
+            return fn.external_source(source=sample, batch=False)
+
+        self.iterator = DALIGenericIterator([pipeline(checkpoint=self.checkpoint)], ["numbers"])
+        return (batch[0]["numbers"].flatten() for batch in self.iterator)
+
+    def state_dict(self) -> Any:
+        return self.iterator.checkpoints()[0]
+
+    def load_state_dict(self, state: Any) -> None:
+        self.checkpoint = state
+
+
 BARE: dict[str, Callable[[Numbers, Path], Any]] = {
     "torch": of_torch,
     "torchdata_stateful": of_stateful,
@@ -107,6 +136,7 @@ BARE: dict[str, Callable[[Numbers, Path], Any]] = {
     "grain": of_grain,
     "webdataset": of_webdataset,
     "litdata": of_litdata,
+    "dali": OfDali,
 }
 FORKING = "ignore:This process .* is multi-threaded"  # pytest's own process has threads of loaders before
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings(FORKING), pytest.mark.filterwarnings("ignore:'set_vital'")]

@@ -9,6 +9,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -18,6 +19,7 @@ import numpy as np
 import psutil
 import pytest
 import torch
+from PIL import Image
 from torch.utils.data import default_collate
 
 from feedrate.formats import Manifest, Reader, Sample, Stream
@@ -35,7 +37,7 @@ from feedrate.loaders import (
 from feedrate.schema import plugins
 from feedrate.schema.axes import BY_NAME
 from feedrate.schema.errors import DataError
-from feedrate.trial import feed
+from feedrate.trial import feed, prepare
 from feedrate.trial.job import Job
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")  # more workers than cores
@@ -45,7 +47,9 @@ STREAMING = [
     (name, storage_format)
     for name in plugins.names("feedrate.loaders")
     for storage_format in plugins.loader_traits(name).streams
+    if not plugins.loader_traits(name).decodes
 ]
+DECODING = [name for name in plugins.names("feedrate.loaders") if plugins.loader_traits(name).decodes]
 DEFAULT = BY_NAME["loader"].default
 SPAWNING = {name for name in LOADERS if plugins.loader_traits(name).spawns}
 """That takes seconds a worker."""
@@ -179,6 +183,47 @@ def test_a_loader_that_streams_has_every_sample_once(
     expected = pixels(6, storage_format="png")
     streamed = pixels(12, storage_format=storage_format, loader=loader, access="sequential", shuffle_buffer=buffer)
     assert sorted(streamed[: len(expected)]) == sorted(streamed[len(expected) :]) == sorted(expected)
+
+
+@pytest.fixture(scope="session")
+def photographs(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Job]:
+    """Makes jobs of 24 photographs, each of a class of its own, as a loader that decodes gets them."""
+    folder = tmp_path_factory.mktemp("photographs")
+    random = np.random.default_rng(1)
+    for number in range(24):
+        (folder / "files" / f"{number:02d}").mkdir(parents=True)
+        coarse = Image.fromarray(random.integers(0, 255, (6, 8, 3), np.uint8))
+        coarse.resize((80, 60), Image.Resampling.BICUBIC).save(folder / "files" / f"{number:02d}" / "a.jpg")
+
+    def make(**axes: object) -> Job:
+        cell = {"workload": "imagefolder", "mode": "load", "patch_size": 32, "n_samples": 24, "batch_size": 4}
+        cell |= {"collate": "fast", "normalize_on": "none", "storage_format": "webdataset", "access": "sequential"}
+        job = Job("trial", cell=cell | axes, data_root=str(folder), source=str(folder / "files"), seed=3)
+        prepare.prepare(job.data_spec(), "webdataset", folder, lambda _done, _total: None)
+        return replace(job, packed=str(prepare.dataset_root(folder, job.data_spec(), "webdataset")))
+
+    return make
+
+
+@pytest.mark.parametrize("loader", DECODING)
+@pytest.mark.parametrize("buffer", [0, 10])
+def test_a_loader_that_decodes_makes_the_same_of_files(
+    photographs: Callable[..., Job], fetch: Callable[[Job, int], list[Batch]], loader: str, buffer: int
+) -> None:
+    """Every file once a pass, shapes and types of PyTorch's; pixels whose mean and spread are those of its crops."""
+
+    def batches(**axes: object) -> list[Batch]:
+        return fetch(photographs(num_workers=2, shuffle_buffer=buffer, **axes), 120)
+
+    ours, theirs = batches(), batches(loader=loader)
+    for mine, other in zip(ours, theirs, strict=True):
+        assert [(field.shape, field.dtype) for field in mine.fields] == [(f.shape, f.dtype) for f in other.fields]
+    classes = [int(label[0]) for batch in theirs for label in batch.fields[1].flatten(1)]
+    assert all(sorted(classes[first : first + 24]) == list(range(24)) for first in range(0, len(classes), 24))
+    assert (classes[:24] == sorted(classes[:24])) == (not buffer)
+    pixels, expected = (torch.cat([batch.fields[0] for batch in some]).float() for some in (theirs, ours))
+    assert float(pixels.mean()) == pytest.approx(float(expected.mean()), rel=0.02)
+    assert float(pixels.std()) == pytest.approx(float(expected.std()), rel=0.03)
 
 
 class Numbers(Stream):

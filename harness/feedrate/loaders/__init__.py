@@ -10,7 +10,8 @@ A loader module has a docstring (what it is, its pitfalls), and
   raises is raised in the training process, in the turn of its batch, with its class. When an iterator is dropped, no
   thread, process or memory of it stays. A loader other than ``torch`` gets one worker at least. Of streams, which
   ``torch`` takes, it gets those that its trait ``streams`` names, without ``batches``: it reads the files by itself,
-  shuffles as it can, and hands what it read to ``dataset.one_pass``.
+  shuffles as it can, and hands what it read to ``dataset.one_pass``. One that decodes by itself (``decodes``) makes of
+  image files what the workload's crops are, and stamps that it does not know how long that took.
 
 A step timer sees only that a batch was late. The dataset therefore stamps read, decode and transform of every sample
 and the collate function the batch. The four sums, when the batch was begun and when it was whole, and who prepared it
@@ -79,6 +80,8 @@ class LoadOptions:
     pin_memory: bool = False
     start_method: str = "fork"
     persistent_workers: bool = False
+    patch_size: int = 64
+    """Of images, where the loader crops them by itself."""
 
 
 class Batch(NamedTuple):

@@ -103,9 +103,11 @@ def _mismatches(cell: Cell) -> Iterator[str]:
         yield f"collate {cell['collate']} converts pairs of images, workload {workload} has none"
     if storage_format and cell["access"] not in traits(storage_format).access:
         yield f"storage_format {storage_format} is streamed from shards: it has no {cell['access']} access"
-    streams = loader_traits(str(cell.get("loader", ""))).streams
-    if streams and storage_format not in streams:
-        yield f"loader {cell['loader']} reads storage_format {' or '.join(streams)}"
+    loader = loader_traits(str(cell.get("loader", "")))
+    if loader.streams and storage_format not in loader.streams:
+        yield f"loader {cell['loader']} reads storage_format {' or '.join(loader.streams)}"
+    if loader.decodes and (samples != "files" or cell.get("collate") != "fast" or cell.get("normalize_on") == "worker"):
+        yield f"loader {cell['loader']} decodes image files as they are: collate fast, normalize_on none or device"
     if storage_format and samples not in (holds := traits(storage_format).holds):
         yield f"storage_format {storage_format} holds {' and '.join(holds)}, workload {workload} has {samples}"
     if decoder := str(cell.get("decoder", "")):

@@ -53,7 +53,14 @@ def missing(package: str, name: str) -> dict[str, str]:
         Import name to the name that ``pip install`` takes; empty when the plug-in can be used.
     """
     requires: dict[str, str] = declared(package, name, "REQUIRES") or {}
-    return {module: pip for module, pip in requires.items() if importlib.util.find_spec(module) is None}
+    return {module: pip for module, pip in requires.items() if not _installed(module)}
+
+
+def _installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # not even the package that it belongs to
+        return False
 
 
 def load(package: str, name: str) -> ModuleType:
@@ -147,6 +154,8 @@ class LoaderTraits:
     """What it cannot do that another can, in words."""
     streams: tuple[str, ...] = ()
     """Storage formats that it streams by itself, and nothing else. Without any it reads samples one by one."""
+    decodes: bool = False
+    """Whether it decodes and crops image files by itself, and hands over whole batches."""
     order: str = "any"
     """In which order it can deliver samples, in words."""
     errors: str = "raised"

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 UNMEASURED: Mapping[str, str] = {
-    "DALI 2.4": "a loader of 0.8 GB, most of it for GPUs, that decodes by itself",
     "MosaicML Streaming 0.13": "asks for NumPy below 2.2 and transformers below 5; without them it cannot be imported",
     "TurboLoader 2.39": "delivers images without their classes, from one pool of threads for all cores",
     "datago 2026.10": "delivers whole images; cropping and batches are left to the training process",
