@@ -49,7 +49,24 @@ reading = grain.ReadOptions(num_threads=1, prefetch_buffer_size=4)
 operations = [grain.transforms.Batch(4)]
 timed(grain.DataLoader(data_source=Source(), sampler=order, operations=operations, read_options=reading))
 """
-SCRIPTS: Mapping[str, str] = {"spdl": SPDL, "grain": GRAIN}
+DALI = """
+import numpy
+from nvidia.dali import fn, pipeline_def
+from nvidia.dali.plugin.pytorch import DALIGenericIterator
+
+def samples(batch):
+    if batch >= 60:
+        raise StopIteration
+    time.sleep(0.02)
+    return numpy.random.rand(4, 4).astype(numpy.float32)
+
+@pipeline_def(batch_size=4, num_threads=1, device_id=None)
+def pipeline():
+    return fn.external_source(source=samples)
+
+timed(batch["x"] for (batch,) in DALIGenericIterator([pipeline()], ["x"]))
+"""
+SCRIPTS: Mapping[str, str] = {"spdl": SPDL, "grain": GRAIN, "nvidia": DALI}
 
 
 @pytest.mark.slow
