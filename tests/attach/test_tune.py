@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
 from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ import pytest
 from attaching import Done, Place, ended
 
 from feedrate.analysis.pipeline import Pipeline
+from feedrate.attach import tune_report
 from feedrate.attach.run import HOOK
 from feedrate.attach.space import Machine, Setting
 from feedrate.attach.trials import WINDOW_S, Trial, first_window_s, rooms
@@ -313,3 +316,18 @@ def test_a_script_without_a_loader_ends_as_it_would(tmp_path: Path) -> None:
     assert done.status == 7
     assert "nothing was tuned" in done.err
     assert not list(place.results.glob("*/2*"))
+
+
+def test_what_trials_vary_by_is_said(fake_tuned: ModuleType) -> None:
+    """Once settings have run again: a reader knows then why a search needs long, or ends too early."""
+
+    def noise(blocks: int) -> str | None:
+        session = fake_tuned._searched(fake_tuned.Search(blocks=blocks))
+        result = tune_report.result(session)
+        said = dict(tune_report.text(session, result, "python train.py"))
+        spread = tune_report.as_object(session, result)["spread_pct"]
+        assert ("noise" in said) == (spread is not None)
+        return said.get("noise")
+
+    assert noise(1) is None
+    assert re.fullmatch(r"trials of one setting vary by \d+(\.\d)?\s% \(standard deviation\)", noise(8) or "")

@@ -11,11 +11,11 @@ from typing import Any
 from feedrate.analysis.crossfit import Gain, over
 from feedrate.attach.report import place
 from feedrate.attach.space import Setting, gib
-from feedrate.attach.trials import Trial
+from feedrate.attach.trials import SEEN, Trial
 from feedrate.attach.tune import Session
 from feedrate.plan.search import GRID_BLOCKS, Outcome, Search
 from feedrate.plan.tuning import manifest_entry, sentences
-from feedrate.schema.words import number, plural, times
+from feedrate.schema.words import number, per_cent, plural, times
 from feedrate.store.manifest import Tuned
 
 
@@ -77,6 +77,8 @@ def text(session: Session, result: Result | None, command: str) -> Iterator[tupl
     yield "set", f"{result.outcome.recommended}  at {place(tuning.made)}"
     yield "gain", _said_gain(result)
     yield from (("bound", sentence) for sentence in sentences(entry))
+    if (spread := _spread_pct(result)) is not None:
+        yield "noise", f"trials of one setting vary by {per_cent(spread, 1)} (standard deviation)"
     for reason, count in (dict(result.search.aside()) | result.excluded).items():
         yield "set aside", f"{plural(count, 'setting')}: {reason}"
     if audits := list(result.search.audits()):
@@ -93,6 +95,12 @@ def text(session: Session, result: Result | None, command: str) -> Iterator[tupl
     if note := _ENDED.get(tuning.ended):
         yield "note", note
     yield "note", "batches were repeated and their order changed: do not keep what this run trained"
+
+
+def _spread_pct(result: Result) -> float | None:
+    """What trials of one setting vary by within a block; None where few settings ran twice."""
+    spread = result.search.evidence.spread
+    return 100 * math.expm1(spread.sd) if spread.freedom >= SEEN else None
 
 
 _ENDED = {
@@ -157,6 +165,7 @@ def as_object(session: Session, result: Result | None) -> dict[str, Any]:
         "compared": result.outcome.compared,
         "unseen": result.entry.unseen,
         "model_error_pct": result.entry.model_error_pct,
+        "spread_pct": _spread_pct(result),
         "trials": result.entry.trials,
         "settings": result.entry.settings,
         "took_s": session.took_s,

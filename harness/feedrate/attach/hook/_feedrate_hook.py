@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from multiprocessing import parent_process
 from types import TracebackType
 from typing import Any, NoReturn
 
@@ -394,33 +395,60 @@ def patch_iterator(name: str) -> Callable[[Any], None]:
 
     def patch_class(module: Any) -> None:
         kind = getattr(module, name)
-        make, take = kind.__init__, kind.__next__
+        make = kind.__init__
 
         @functools.wraps(make)
         def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
             begun = now()
             make(self, *args, **kwargs)
-            loader = module.__name__.split(".")[0]
-            self._feedrate_loop = Loop(begun_ns=begun, made=callers(), watched=True, dataset=f"{loader}’s {name}")
-            self._feedrate_taken = itertools.count()
-            LOG.write(MADE, begun, now(), self._feedrate_loop.iterator)
+            watch_iterator(self, begun, f"{module.__name__.split('.')[0]}’s {name}")
 
-        @functools.wraps(take)
-        def __next__(self: Any) -> Any:
-            begun, loop = now(), self.__dict__.get("_feedrate_loop")
-            if not loop:
-                return take(self)
-            if loop.said:
-                loop.say()
-            return loop.take(begun, take, lambda iterator: next(iterator._feedrate_taken), -1, self)
-
-        kind.__init__, kind.__next__ = __init__, __next__
+        kind.__init__ = __init__
 
     return patch_class
 
 
+def patch_grain(module: Any) -> None:
+    """Time what the end of a pipeline of Grain's gives; its DataLoader, which has one too, is timed by itself."""
+    kind = module._OutputIterDataset
+    make = kind.__iter__
+
+    @functools.wraps(make)
+    def __iter__(self: Any) -> Any:
+        begun, iterator = now(), make(self)
+        if parent_process() is None and not iterator._ctx.is_dataloader_pipeline:
+            watch_iterator(iterator, begun, "grain’s Dataset")
+        return iterator
+
+    kind.__iter__ = __iter__
+
+
+def watch_iterator(iterator: Any, begun: int, name: str) -> None:
+    """Time an iterator whose making began at a moment; others of its class are left alone."""
+    iterator._feedrate_loop = Loop(begun_ns=begun, made=callers(), watched=True, dataset=name)
+    iterator._feedrate_taken = itertools.count()
+    LOG.write(MADE, begun, now(), iterator._feedrate_loop.iterator)
+    kind = type(iterator)
+    take = kind.__next__
+    if hasattr(take, "_feedrate"):
+        return
+
+    @functools.wraps(take)
+    def __next__(self: Any) -> Any:
+        begun, loop = now(), self.__dict__.get("_feedrate_loop")
+        if not loop:
+            return take(self)
+        if loop.said:
+            loop.say()
+        return loop.take(begun, take, lambda iterator: next(iterator._feedrate_taken), -1, self)
+
+    __next__._feedrate = True  # type: ignore[attr-defined]
+    kind.__next__ = __next__
+
+
 PATCHES = {
     "grain._src.python.data_loader": patch_iterator("DataLoaderIterator"),
+    "grain._src.python.dataset.dataset": patch_grain,
     "nvidia.dali.plugin.pytorch": patch_iterator("DALIGenericIterator"),
     "spdl.pipeline._pipeline": patch_iterator("PipelineIterator"),
     "torch._tensor": patch_tensor,

@@ -20,6 +20,7 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 _PATCHED = frozenset(
     (
         "grain._src.python.data_loader",
+        "grain._src.python.dataset.dataset",
         "nvidia.dali.plugin.pytorch",
         "safetensors.torch",
         "spdl.pipeline._pipeline",

@@ -82,7 +82,9 @@ def loader_rates(sheet: Sheet, trials: pd.DataFrame) -> Figure:
         used = list(dict.fromkeys(row["loader"] for row in rows))
         tone, shape = look("who", looks, {row["who"] for row in rows})
         base = alt.Chart(data(rows, "loader", "who", "workers", "value", "lo", "hi", "n"))
-        base = base.encode(y=names("loader", used), color=tone)
+        whos = [who for _, who in order if who in {row["who"] for row in rows}]
+        beside = alt.YOffset("who:N", sort=whos, scale=alt.Scale(domain=whos, paddingOuter=0.6))
+        base = base.encode(y=names("loader", used), yOffset=beside, color=tone)
         tooltip = hover({"loader:N": "", "who:N": "", **rate("samples per second"), **BLOCKS})
         axis = alt.Axis(tickCount=5, format="~s", domain=False)
         x = {"title": "samples per second", "scale": alt.Scale(zero=True), "axis": axis}
