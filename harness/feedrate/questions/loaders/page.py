@@ -20,7 +20,7 @@ from feedrate.pages.runs import RunView
 from feedrate.pages.template import render
 from feedrate.questions.loaders.charts import compared
 from feedrate.questions.loaders.published import PUBLISHED, UNMEASURED
-from feedrate.schema import words
+from feedrate.schema import plugins, words
 from feedrate.schema.axes import BY_NAME
 from feedrate.schema.plugins import loader_traits
 from feedrate.store.manifest import Dataset
@@ -51,6 +51,7 @@ def sections(view: RunView, suite: str) -> tuple[str, str]:
         for trait in used.values()
     ]
     packed = view.manifest.datasets
+    of_files_first = sorted(tasks, key=lambda task: plugins.samples_of(task[0].workload) != "files")
     most = max(row["workers"] for _, rows, _ in tasks for row in rows)
     return (
         render("loaders/answers.md", answers=answers, default=_DEFAULT, workers=most),
@@ -61,7 +62,7 @@ def sections(view: RunView, suite: str) -> tuple[str, str]:
             traits=traits,
             mark=view.mark,
             packed=[(d.name, d.storage_format, descriptions.size(d.bytes), f"{d.pack_s:.1f} s") for d in packed],
-            published=list(_published(trials, [rows for _, rows, _ in tasks], costs, packed)),
+            published=list(_published(trials, [rows for _, rows, _ in of_files_first], costs, packed)),
             unmeasured=UNMEASURED.items(),
         ),
     )
