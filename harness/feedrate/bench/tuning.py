@@ -59,7 +59,7 @@ COSTS = (
 
 
 def measure(session: Session) -> list[Figure]:
-    """Tune every planted workload and measure what its settings truly take; about a quarter of an hour."""
+    """Tune every planted workload and measure what its settings truly take; about 35 minutes."""
     planted = Planted(session.folder)
     packages = session.folder / "loadtune"
     install = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(packages), LOADTUNE]
