@@ -140,6 +140,18 @@ def test_every_tuned_workload_is_shown(make: Any) -> None:
     assert BenchRecord.model_validate(record).tuned == tuple(tuned)
 
 
+def test_trials_stand_beside_those_of_the_record_before(make: Any) -> None:
+    """What a change of the search costs in trials is seen workload by workload; of the newest record alone."""
+    alike = {"costs": "some", "settings": 49, "bound_pct": None, "present": "num_workers=0", "blocks": 1}
+    alike |= {"steps_per_s": {"num_workers=0": (50.0,)}, "feedrate": {"setting": "num_workers=0", "took_s": 1.0}}
+    records = [
+        make(day=day, sections=("tuning",), promises=(), witnessed=(), tuned=[TunedWorkload(trials=trials, **alike)])
+        for day, trials in ((5, 35), (2, 13))
+    ]
+    assert "before: 13" in accuracy_page.page(records).body
+    assert "before" not in accuracy_page.page(records[:1]).body.partition("every workload as JSON")[2]
+
+
 def test_the_newest_record_with_a_section_counts(make: Any) -> None:
     """A later bench of one section replaces that section and leaves the others as they were, each with its date."""
 

@@ -171,7 +171,7 @@ def page(benches: Sequence[BenchRecord]) -> Page:
         if (bench := newest.get("account")) and bench.accounted:
             told["accounted"] = _kept(bench, mark, files) | {"rows": list(_accounted(bench.accounted))}
         if (bench := newest.get("tuning")) and bench.tuned:
-            told["tuned"] = _kept(bench, mark, files) | {"rows": list(_tuned(bench.tuned))}
+            told["tuned"] = _kept(bench, mark, files) | {"rows": list(_tuned(bench, benches))}
         name = descriptions.name_of(next(iter(newest.values())).machine)
         machines.append({"name": name, "mark": mark, **told})
     body = render(
@@ -319,14 +319,25 @@ def _both(told: Iterable[Told]) -> str:
     return ", ".join(f"{words.percent(one.said)} ({words.percent(one.truth)})" for one in told) or "–"
 
 
-def _tuned(workloads: Sequence[TunedWorkload]) -> Iterator[tuple[object, ...]]:
-    """A row a planted workload: what each tuner recommends, how much faster the best is, and how long it took."""
-    for each in workloads:
+def _tuned(bench: BenchRecord, benches: Sequence[BenchRecord]) -> Iterator[tuple[object, ...]]:
+    """A row a planted workload: what each tuner recommends, how much faster the best is, and how long it took.
+
+    Below the trials stand those of the machine's record before.
+    """
+    older = [
+        one
+        for one in sorted(benches, key=lambda one: one.started_at)
+        if one.machine.machine_id == bench.machine.machine_id and one.started_at < bench.started_at
+    ]
+    before = {workload.costs: workload.trials for one in older for workload in one.tuned}
+    for each in bench.tuned:
         paces = each.paces
         yield (
             each.costs,
             *(f"{name}: {paces[name]:.1f}" for name in (each.present, max(paces, key=paces.__getitem__))),
-            each.trials,
+            markup.two_lines(str(each.trials), f"before: {before[each.costs]}")
+            if each.costs in before
+            else each.trials,
             *(_advised(each, advice) for advice in (each.feedrate, each.stopped, each.loadtune)),
         )
 
