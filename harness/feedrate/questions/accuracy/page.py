@@ -335,9 +335,7 @@ def _tuned(bench: BenchRecord, benches: Sequence[BenchRecord]) -> Iterator[tuple
         yield (
             each.costs,
             *(f"{name}: {paces[name]:.1f}" for name in (each.present, max(paces, key=paces.__getitem__))),
-            markup.two_lines(str(each.trials), f"before: {before[each.costs]}")
-            if each.costs in before
-            else each.trials,
+            markup.two_lines(str(each.trials), f"before: {before.get(each.costs, '–')}"),
             *(_advised(each, advice) for advice in (each.feedrate, each.stopped, each.loadtune)),
         )
 
