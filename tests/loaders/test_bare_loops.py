@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from beside import times
+from beside import times, tried
 from PIL import Image
 from torch.utils.data import Dataset, default_collate
 
@@ -113,6 +113,7 @@ def taken(loader: Iterable[Any]) -> float:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("loader", BARE)
+@tried
 def test_a_loader_takes_no_longer_than_its_bare_loop(loader: str) -> None:
     """In turns: stamps, and the seam that all loaders share, cost next to nothing."""
     order = Batches(COUNT, SIZE, seed=1)
