@@ -8,9 +8,9 @@ With ``--turns`` it trains for so many epochs. In every other one feedrate is aw
 and the processes that watch this one are stopped. The order within each two is random.
 
 ``make`` gives loader and step to ``feedrate tune``, ``get_workload`` to loadtune; ``FEEDRATE_PLANTED`` holds the
-options then. With ``--settings`` it
-measures what a step truly takes with each of them, in blocks of random order: a window opens once the prefetched stock
-is consumed and closes on a round of the workers. It writes a list a setting, of seconds a step.
+options then. With ``--settings`` it measures what a step truly takes with each of them, in blocks of random order: a
+window opens once the prefetched stock is consumed and closes on a round of the workers. It writes a list a setting, of
+seconds a step.
 """
 
 from __future__ import annotations

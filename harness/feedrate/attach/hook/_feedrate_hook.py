@@ -404,6 +404,7 @@ def patch_iterator(name: str) -> Callable[[Any], None]:
             watch_iterator(self, begun, f"{module.__name__.split('.')[0]}’s {name}")
 
         kind.__init__ = __init__
+        time_class(kind)
 
     return patch_class
 
@@ -417,6 +418,7 @@ def patch_grain(module: Any) -> None:
     def __iter__(self: Any) -> Any:
         begun, iterator = now(), make(self)
         if parent_process() is None and not iterator._ctx.is_dataloader_pipeline:
+            time_class(type(iterator))
             watch_iterator(iterator, begun, "grain’s Dataset")
         return iterator
 
@@ -424,11 +426,14 @@ def patch_grain(module: Any) -> None:
 
 
 def watch_iterator(iterator: Any, begun: int, name: str) -> None:
-    """Time an iterator whose making began at a moment; others of its class are left alone."""
+    """Time an iterator whose making began at a moment, and whose class is timed."""
     iterator._feedrate_loop = Loop(begun_ns=begun, made=callers(), watched=True, dataset=name)
     iterator._feedrate_taken = itertools.count()
     LOG.write(MADE, begun, now(), iterator._feedrate_loop.iterator)
-    kind = type(iterator)
+
+
+def time_class(kind: Any) -> None:
+    """Time what iterators of a class give, of those that are watched; once, as a class may be met again."""
     take = kind.__next__
     if hasattr(take, "_feedrate"):
         return
