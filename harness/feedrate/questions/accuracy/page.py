@@ -332,9 +332,10 @@ def _tuned(bench: BenchRecord, benches: Sequence[BenchRecord]) -> Iterator[tuple
     before = {workload.costs: workload.trials for one in older for workload in one.tuned}
     for each in bench.tuned:
         paces = each.paces
+        best = max(paces, key=paces.__getitem__)
         yield (
             each.costs,
-            *(f"{name}: {paces[name]:.1f}" for name in (each.present, max(paces, key=paces.__getitem__))),
+            markup.two_lines(*(f"{setting}: {paces[setting]:.1f}" for setting in (best, each.present))),
             markup.two_lines(str(each.trials), f"before: {before.get(each.costs, '–')}"),
             *(_advised(each, advice) for advice in (each.feedrate, each.stopped, each.loadtune)),
         )
