@@ -56,7 +56,7 @@ SPAWNING = {name for name in LOADERS if plugins.loader_traits(name).spawns}
 WITH_WORKERS = [
     pytest.param(loader, workers, marks=[pytest.mark.slow] * (loader in SPAWNING))
     for loader in LOADERS
-    for workers in (1, 3)
+    for workers in ((3,) if loader in SPAWNING else (1, 3))
 ]
 OF_THREADS = [name for name in LOADERS if plugins.loader_traits(name).workers == "threads"]
 FAILING = [(DEFAULT, 0), *((name, workers) for name in OF_THREADS for workers in (1, 3))]

@@ -72,10 +72,10 @@ def test_a_sample_of_mutations_is_refused_or_harmless(
 def test_no_mutation_is_accepted_whose_values_differ(
     run: Path, valid: bytes, corpus: ModuleType, tmp_path: Path
 ) -> None:
-    """Of some 500 files none is accepted that holds another value than the one that it was made of."""
+    """Of some 200 files none is accepted that holds another value than the one that it was made of."""
     files = enumerate(corpus.mutated(valid, 7))
-    chosen = (file for at, file in files if at % 5 == 0 or file[0].startswith(FEW))
+    chosen = (file for at, file in files if at % 13 == 0 or file[0].startswith(FEW))
     counts = check(chosen, run, tmp_path / "files", corpus)
     print(dict(counts))
-    assert counts["accepted"] + counts["refused"] - counts["values"] >= 400
+    assert counts["accepted"] + counts["refused"] - counts["values"] >= 150
     assert set(corpus.KINDS) <= counts.keys()

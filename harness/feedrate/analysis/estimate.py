@@ -50,14 +50,16 @@ def half_width(sd: Any, n: Any, level: Any = CONFIDENCE) -> Floats:
 
 def blocks_for(target: Any, sd: Any, level: Any = CONFIDENCE) -> Floats:
     """How many values it takes until the interval of their mean is as narrow as a target; infinite where too many."""
-    target, sd, level = np.broadcast_arrays(*(np.asarray(value, dtype=np.float64) for value in (target, sd, level)))
+    given = np.broadcast_arrays(*(np.asarray(value, dtype=np.float64) for value in (target, sd, level)))
+    blocks, asked = np.full(given[0].shape, np.nan), ~(np.isnan(given[0]) | np.isnan(given[1]))
+    target, sd, level = (values[asked] for values in given)
     few, many = np.full(target.shape, 2), np.full(target.shape, MOST_BLOCKS)
     while (few < many).any():
         middle = (few + many) // 2
         enough = half_width(sd, middle, level) <= target
         few, many = np.where(enough, few, middle + 1), np.where(enough, middle, many)
-    needed = np.where(half_width(sd, many, level) <= target, many.astype(np.float64), np.inf)
-    return np.where(np.isnan(target) | np.isnan(sd), np.nan, needed)
+    blocks[asked] = np.where(half_width(sd, many, level) <= target, many.astype(np.float64), np.inf)
+    return blocks
 
 
 class Moments(NamedTuple):

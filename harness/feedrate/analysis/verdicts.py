@@ -125,7 +125,7 @@ def judge(effects: pd.DataFrame) -> pd.DataFrame:
     verdict = np.where(p_holm <= np.array(errors)[family], alone, "inconclusive")
     # Of an interval: two one-sided tests leave twice the error outside; what counts besides is the single interval.
     level = np.where(family == 0, np.maximum(1 - ALPHA, 2 * np.array(levels)[at] - 1), np.array(levels)[at])
-    needed = blocks_for(np.array((room.same, room.differ))[at], sd, level)
+    target = np.where(verdict == "inconclusive", np.array((room.same, room.differ))[at], np.nan)
     columns = {
         "p": np.array(families)[at],
         "p_holm": p_holm,
@@ -133,7 +133,7 @@ def judge(effects: pd.DataFrame) -> pd.DataFrame:
         "lo": ratio * np.exp(-half),
         "hi": ratio * np.exp(half),
         "verdict": _said(effects, verdict),
-        "blocks_needed": np.where(verdict == "inconclusive", needed, np.nan),
+        "blocks_needed": blocks_for(target, sd, level),
     }
     return pd.DataFrame(columns, index=effects.index)
 

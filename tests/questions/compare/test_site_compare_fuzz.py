@@ -20,8 +20,8 @@ from feedrate.site.serve import served
 
 pytestmark = pytest.mark.slow
 
-LEAST = 500
-EVERY = 4
+LEAST = 150
+EVERY = 14
 """One file in so many is tried, and all that must be refused for a reason."""
 SECONDS = 10
 """Deadline of the Worker here: so many files may not each take what one may."""
