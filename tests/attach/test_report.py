@@ -110,6 +110,11 @@ def test_a_report_is_about_ten_lines() -> None:
         ({"cause": Cause("checkpoint", "checkpoint", {})}, "next", "save less often"),
         ({"cause": Cause("waiting", "threads", BUSY)}, "next", "one thread a worker"),
         (
+            {"cause": Cause("here", "here", BUSY), "pacing": replace(PACE, steps_per_s=Estimate(90, 88, 92, 20))},
+            "next",
+            "leave num_workers at 0",
+        ),
+        (
             {"cause": Cause("waiting", "computing", BUSY, beside="checkpoint")},
             "held back by",
             "about as much: saving checkpoints, 9 %",

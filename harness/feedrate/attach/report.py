@@ -178,10 +178,17 @@ def _measured(report: Report, loader: Loader, pace: Pacing) -> Iterator[tuple[st
     if report.predictions and cause and cause.row in MODELLED:
         yield "by the model", _predicted(report.predictions, pace, best)
     if cause:
-        more = (
-            f"num_workers={best.num_workers} ({times(best.steps_per_s.value / pace.steps_per_s.value)})" if best else ""
-        )
-        yield "next", f"{more}; then {cause.remedy}" if more else cause.remedy
+        yield "next", _advice(report, cause, pace, best)
+
+
+def _advice(report: Report, cause: Cause, pace: Pacing, best: Prediction | None) -> str:
+    """What to do, which no prediction contradicts."""
+    if best:
+        gain = times(best.steps_per_s.value / pace.steps_per_s.value)
+        return f"num_workers={best.num_workers} ({gain}); then {cause.remedy}"
+    if cause.row == "here" and report.predictions:
+        return "leave num_workers at 0, as handing batches over would cost more: make the costliest line cheaper"
+    return cause.remedy
 
 
 def _paces(report: Report, loader: Loader, pace: Pacing) -> Iterator[tuple[str, str]]:
