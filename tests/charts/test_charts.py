@@ -16,7 +16,16 @@ from feedrate.pages.runs import RunView, draw
 
 CELLS = ("phases", "throughput", "heatmap", "utilization", "formats")
 """Charts that are drawn from the cells of a run."""
-OF_TRIALS = ("defaults", "roofline", "worker_scaling", "transfer_size", "telemetry", "drift", "timeline")
+OF_TRIALS = (
+    "defaults",
+    "machine_workers",
+    "roofline",
+    "worker_scaling",
+    "transfer_size",
+    "telemetry",
+    "drift",
+    "timeline",
+)
 STORAGE = tuple(name for name in charts_by_name() if name.startswith("storage_"))
 FORMATS = ("png", "jpeg", "npy", "lmdb", "lmdb_png", "webdataset")
 KINDS: dict[str, dict[str, Any]] = {
@@ -49,8 +58,8 @@ def figures(show: Show) -> Callable[[str, str], Figure]:
 
 
 def test_no_chart_is_forgotten() -> None:
-    """Every chart is drawn here but those of planted costs, searches, image files, loaders and nodes: own tests."""
-    apart = {"calibration", "search", "images_per_core", "loader_rates", "nodes_at_once"}
+    """Every chart is drawn here but those with tests of their own."""
+    apart = {"calibration", "search", "images_per_core", "loader_rates", "machine_gains", "nodes_at_once"}
     assert {name for name, _ in CASES} | apart == set(charts_by_name())
 
 

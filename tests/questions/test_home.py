@@ -1,23 +1,31 @@
-"""The front page speaks of what `make sweep` measures, whatever else was run later, and its doors lead on."""
+"""The front page: one number, one chart, the setting to copy; which run speaks, and what there is without any."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from html import unescape
-from typing import Any
 
 import pytest
 
+from feedrate.analysis.estimates import rows_of
+from feedrate.charts.figure import Figure
 from feedrate.pages.runs import RunView
 from feedrate.pages.verdicts import load_verdicts
 from feedrate.questions.home import page as home_page
-from feedrate.questions.home.findings import findings
 from feedrate.questions.suites import page as suites_page
+from feedrate.store import marks
+
+WORDS = 350
+"""Of the page with its folds shut."""
 
 
 def body(*runs: RunView) -> str:
     return re.sub(r"[ \n]+", " ", home_page.page(runs, suites_page.found(runs), load_verdicts(runs)).body)
+
+
+def drawn(name: str, runs: Sequence[RunView]) -> Figure:
+    return home_page.figures(runs)[name][0]
 
 
 @pytest.mark.slow
@@ -26,75 +34,73 @@ def test_the_main_suite_speaks_for_its_machine(show: Callable[..., RunView]) -> 
     main, later = show(suites=("loader",)), show(suites=("storage",), run_id="20270102T030405Z-fake")
     other = show(suites=("storage",), run_id="20270102T030406Z-fake", cores=8)
     assert main.machine_id == later.machine_id != other.machine_id
-    assert home_page.leading([other, later, main]) == [other, main]
-    opening = home_page.opening([later, main])
-    assert opening is not None
-    assert opening[0] is main
+    assert home_page.leading([other, later, main]) == [main, other]
 
 
 @pytest.mark.slow
-def test_each_device_of_a_machine_has_its_numbers(
-    show: Callable[..., RunView], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A newer run on the CPU hides none on the GPU, whatever its suite; the machine still counts as one."""
-    few: dict[str, Any] = {"batches": (8,), "workers": (0,), "blocks": 2}
-    cpu, gpu = show(gpu_idle=True, run_id="cpu", **few), show(device="cuda", run_id="gpu", **few)
-    stored = show(device="cuda", run_id="stored", suites=("storage",), **few)
+def test_a_quick_run_never_takes_a_reference_run_s_place(show: Callable[..., RunView]) -> None:
+    """Tier, then profile, then grade decide which run of a machine speaks, and only then which is newer."""
+    old, new = show(batches=(8, 16)), show(batches=(8, 16), run_id="20270102T030405Z-newer")
+    assert home_page.leading([new, old]) == [new]
+    marks.set_tier(old.run.folder, marks.REFERENCE)
+    assert home_page.leading([new, RunView(old.run)])[0].manifest.run_id == old.manifest.run_id
+
+
+@pytest.mark.slow
+def test_each_device_of_a_machine_speaks(show: Callable[..., RunView]) -> None:
+    """A newer run on the CPU hides none on the GPU, whatever its suite."""
+    cpu = show(gpu_idle=True, run_id="cpu", batches=(8,), workers=(0,), blocks=2)
+    stored = show(device="cuda", run_id="stored", suites=("storage",), batches=(8,), workers=(0,), blocks=2)
     assert home_page.leading([cpu, stored]) == [cpu, stored]
-    monkeypatch.setattr(home_page, "FEATURED", 1)
-    text = body(cpu, show(cores=8, **few), gpu)
-    assert text.count("{ #numbers-") == 2
-    assert f"16 cores, on CPU {{ #numbers-{gpu.machine_id}-cpu }}" in text
-    assert f"16 cores {{ #numbers-{gpu.machine_id} }}" in text
-    assert "the numbers of the 1 machine measured last" in text
-    assert "All 2 machines" in text
 
 
 @pytest.mark.slow
-def test_three_doors_say_what_is_behind_them(show: Callable[..., RunView]) -> None:
-    """The doors lead to the commands, the machines and the claims, and count what is there."""
-    one, other = show(), show(cores=8)
-    text = body(one, other)
-    doors = re.findall(r'<li><a href="([^"]+)">([^<]+)</a><span>([^<]+)</span>', text)
-    assert [door[:2] for door in doors] == [
-        ("#tune", "Tune my machine"),
-        ("machines/index.html", "Compare hardware"),
-        ("claims.html", "Check a claim"),
-    ]
-    assert "{ #tune }" in text
-    assert doors[1][2].startswith("2 machines")
-    assert re.match(r"\d+ statements", doors[2][2])
-    assert "on one machine" in doors[2][2] or "on 2 machines" in doors[2][2]
+def test_the_first_number_is_the_best_gain_of_a_task(show: Callable[..., RunView]) -> None:
+    """With its interval, the run that it is of, and the call to copy, which has what the better side has otherwise."""
+    view = show(fails="none", blocks=8)
+    first = home_page.headline([view])
+    assert first is not None
+    gains = [row["gain"] for row in rows_of(view.headlines) if row["gain"] is not None]
+    assert first.task["gain"]["ratio"] in [gain["ratio"] for gain in gains]
+    text = unescape(body(view))
+    assert f"{first.gained}: <strong>{first.times}</strong> the default speed" in text
+    assert f"num_workers={first.task['gain']['num_workers']}" in first.call
+    assert f"<code>{first.call}</code>" in text
+    assert view.manifest.run_id in text
+    assert "storage_format" not in first.call
 
 
-def test_without_results_the_doors_are_true() -> None:
-    """No machine, no verdict, and what to type."""
+@pytest.mark.slow
+def test_machines_lie_over_one_another(show: Callable[..., RunView]) -> None:
+    """A line and a colour a machine in one panel; the cores of each are marked, and the message says who is fastest."""
+    few = {"workers": (0, 1, 2), "fails": "none", "batches": (8,)}
+    one, other = show(cores=2, **few), show(cores=8, run_id="20270102T030405Z-else", **few)
+    figure = drawn("workers", [one, other])
+    assert [key.label for key in figure.keys] == [one.name, other.name]
+    assert len({key.colour for key in figure.keys}) == len(figure.panels) + 1 == 2
+    assert {(row["machine"], row["workers"]) for row in figure.rows} == {
+        (view.name, count) for view in (one, other) for count in (0, 1, 2)
+    }
+    assert figure.message.count("Fastest on ") == 2
+    assert "2 cores" in str(figure.panels[0].chart.to_dict())
+    assert len({row["machine"] for row in drawn("gains", [one, other]).rows}) == 2
+
+
+@pytest.mark.slow
+def test_verdicts_are_counted(show: Callable[..., RunView]) -> None:
+    """Those of the place that tested most claims; the page stays short."""
+    runs = [show(suites=("claims",), claims=("storage",), blocks=3, fails="none"), show(fails="none")]
+    verdicts, text = load_verdicts(runs), body(*runs)
+    counts = {verdict: int(count) for count, verdict in re.findall(r"<strong>(\d+)</strong> ([\w ]+)</li>", text)}
+    tally = verdicts.tally(0)
+    assert counts == {verdict: count for verdict, count in tally.items() if verdict != "not testable here"}
+    assert len(re.sub(r"<[^>]+>", " ", text).split()) < WORDS
+
+
+def test_without_results_it_says_what_to_type() -> None:
+    """No number, no chart, no machine."""
     text = body()
-    assert "no run has tested them yet." in text
-    assert "No machine has been measured yet." in text
-    assert "make sweep" in text
     assert "There are no results here yet." in text
-
-
-@pytest.mark.slow
-def test_the_front_shows_few_machines_and_leads_to_all(show: Callable[..., RunView]) -> None:
-    """Of many machines those stand on the front that were measured last; the others are one link away."""
-    runs = [show(cores=cores, batches=(8,)) for cores in range(20, 20 + home_page.FEATURED + 1)]
-    text = body(*runs)
-    assert text.count("{ #numbers-") == home_page.FEATURED
-    assert f"All {len(runs)} machines" in text
-    assert f"{home_page.FEATURED} machines measured last" in text
-
-
-@pytest.mark.slow
-def test_findings_lead_to_what_they_were_made_from(show: Callable[..., RunView]) -> None:
-    """Every finding stands on the front as it was said, with a link that names its runs and leads to more of it."""
-    tested = show(suites=("claims",), claims=("storage",), blocks=3, fails="none")
-    runs = [tested, show(fails="none")]
-    expected = findings(home_page.leading(runs), load_verdicts(runs), [])
-    assert {each.page.partition("#")[0] for each in expected} == {runs[1].page, "claims.md"}
-    listed = body(*runs).partition('<ul class="fr-found">')[2].partition("</ul>")[0]
-    found = re.findall(r'<li>(.+?) <a href="([^"]+)">([^<]+)</a></li>', listed)
-    assert [(unescape(text), href, source) for text, href, source in found] == [
-        (each.text, each.page.replace(".md", ".html"), each.source) for each in expected
-    ]
+    assert "make sweep" in text
+    assert "so far" not in text
+    assert "<strong>" not in text.replace("<strong>There are", "")

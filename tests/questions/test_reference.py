@@ -51,7 +51,10 @@ def test_every_run_is_named_on_its_day(show: Show) -> None:
         assert f"{sum(view.manifest.outcomes.values()):,}" in text
 
 
-PROSE = (ROOT / "site" / "pages" / reference_page.CONTRIBUTE_PATH).read_text(encoding="utf-8")
+PROSE, TO_RUN = (
+    (ROOT / "site" / "pages" / name).read_text(encoding="utf-8")
+    for name in (reference_page.CONTRIBUTE_PATH, reference_page.RUN_PATH)
+)
 CONTRIBUTING, README = ((ROOT / name).read_text(encoding="utf-8") for name in ("CONTRIBUTING.md", "README.md"))
 
 
@@ -60,12 +63,12 @@ def test_every_command_exists() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = set(re.findall(r"^([a-z0-9-]+):", makefile, re.MULTILINE))
     variables = set(re.findall(r"^([A-Z_]+) \?=", makefile, re.MULTILINE))
-    for line in re.findall(r"(?:^|`|<code>)make ([^`\n<]+)", PROSE + CONTRIBUTING + README, re.MULTILINE):
+    for line in re.findall(r"(?:^|`|<code>)make ([^`\n<]+)", PROSE + TO_RUN + CONTRIBUTING + README, re.MULTILINE):
         words = shlex.split(line.partition("#")[0])
         assert {word for word in words if "=" not in word} <= targets, line
         assert {word.partition("=")[0] for word in words if "=" in word} <= variables, line
     commands = set(getattr(get_command(app), "commands", {}))
-    named = re.findall(r"bin/feedrate ([a-z0-9]+)", PROSE + CONTRIBUTING)
+    named = re.findall(r"bin/feedrate ([a-z0-9]+)", TO_RUN + CONTRIBUTING)
     assert named
     assert set(named) <= commands
 
@@ -73,8 +76,8 @@ def test_every_command_exists() -> None:
 def test_every_profile_and_suite_exists() -> None:
     """What PROFILE= and SUITE= are set to is there."""
     text = (ROOT / "matrix.yaml").read_text(encoding="utf-8")
-    assert set(re.findall(r"PROFILE=(\w+)", PROSE)) <= set(re.findall(r"^  (\w+):", text, re.MULTILINE))
-    assert set(re.findall(r"SUITE=(\w+)", PROSE + CONTRIBUTING)) <= set(plugins.names("feedrate.suites"))
+    assert set(re.findall(r"PROFILE=(\w+)", TO_RUN + README)) <= set(re.findall(r"^  (\w+):", text, re.MULTILINE))
+    assert set(re.findall(r"SUITE=(\w+)", TO_RUN + README + CONTRIBUTING)) <= set(plugins.names("feedrate.suites"))
 
 
 def test_every_file_named_is_there() -> None:
@@ -96,7 +99,7 @@ def test_the_page_has_both_proses_and_lists_its_sections() -> None:
     text = reference_page.contribute_page(PROSE, CONTRIBUTING).body
     assert "{{" not in text
     titles = re.findall(r"^## (.+?) \{ #([\w-]+) \}$", text, re.MULTILINE)
-    assert ("Run it", "run") in titles
+    assert ("Publish it", "submit") in titles
     assert ("Adding a chart: one function", "adding-a-chart") in titles
     assert text.count("\n## ") == len(titles) == len(dict(titles)) == text.count('<li><a href="#')
     assert "`make test` must pass" not in text

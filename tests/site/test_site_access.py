@@ -210,7 +210,7 @@ def test_paper_is_white(theme: str, sites: dict[str, Site], browser: Browser) ->
     assert max(map(int, ink.removeprefix("rgb(").removesuffix(")").split(","))) < 80
     assert page.locator(".fr-chart svg:visible").count() >= 1
     assert page.locator(".md-header").is_hidden()
-    assert page.locator(".fr-doors").is_hidden()
+    assert page.locator(".fr-tabs").is_hidden()
 
 
 def test_search_finds_a_suite_and_a_column(seen: Visit) -> None:

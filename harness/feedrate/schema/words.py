@@ -57,7 +57,7 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
-INTERVALS = "In brackets: 95\u00a0% intervals; n counts blocks."
+INTERVALS = "In brackets: 95\u00a0% intervals; n counts repetitions."
 """What every page and report says once."""
 NO_INTERVAL = "no interval"
 Write = Callable[[float], str]

@@ -198,9 +198,10 @@ def _content(
         yield accuracy_page.page(measured)
         yield methodology_page.page()
         yield reference_page.dictionary_page()
-        prose = SOURCE / "pages" / reference_page.CONTRIBUTE_PATH
-        texts = (prose, RESOURCES / "CONTRIBUTING.md", RESOURCES / "CHANGELOG.md")
-        contribute, contributing, changes = (path.read_text(encoding="utf-8") for path in texts)
+        prose = (SOURCE / "pages" / name for name in (reference_page.RUN_PATH, reference_page.CONTRIBUTE_PATH))
+        texts = (*prose, RESOURCES / "CONTRIBUTING.md", RESOURCES / "CHANGELOG.md")
+        to_run, contribute, contributing, changes = (path.read_text(encoding="utf-8") for path in texts)
+        yield reference_page.run_page(to_run)
         yield reference_page.contribute_page(contribute, contributing)
         yield reference_page.page(everyone.every, measured, changes)
         yield from map(runs_page.withdrawn_page, everyone.withdrawn)
@@ -210,7 +211,7 @@ def _content(
             page, same = of_runs[view.page]()
             vars(view).update({name: getattr(same, name) for name in ON_LISTS})
             yield page
-        yield home_page.page(everyone.at_home(), questions, verdicts, len(everyone.machines), measured)
+        yield home_page.page(everyone.at_home(), questions, verdicts)
         yield machines_page.index_page(everyone.every)
         for of_cluster in (nodes_page, scaling_page):
             if page_of_nodes := of_cluster.page(everyone.every):
@@ -237,41 +238,35 @@ def _address() -> str:
     return address and address.rstrip("/") + "/"
 
 
-def _machines(pages: Sequence[Page]) -> dict[str, Any]:
-    """The entry of the machines, with those of clusters and all hardware below it where there are such pages."""
-    more = [
-        {page.title: page.path}
-        for page in pages
-        if page.path in (nodes_page.PATH, scaling_page.PATH, hardware_page.PATH)
-    ]
-    return {"Machines": [{"All machines": machines_page.INDEX}, *more] if more else machines_page.INDEX}
-
-
 def _nav(pages: Sequence[Page]) -> list[dict[str, Any]]:
-    questions = [{entities(page.title): page.path} for page in pages if page.path.startswith("suites/")]
+    def listed(*paths: str) -> list[dict[str, str]]:
+        return [{entities(page.title): page.path} for page in pages if page.path in paths]
+
     return [
-        {"Home": home_page.PATH},
-        {"Explore": explore_page.PATH},
-        {"Compare": compare_page.PATH},
-        *([{"Suites": questions}] if questions else []),
-        {"Claims": [{"Which claims hold?": claims_page.PATH}, {experiment_page.TITLE: experiment_page.PATH}]},
-        _machines(pages),
-        {"Runs": reference_page.RUNS},
+        {"Results": [{"Results": home_page.PATH}, *_questions(pages), {"Explore": explore_page.PATH}]},
         {
-            "How it works": [
-                {"Methodology": methodology_page.PATH},
-                {"How accurate?": accuracy_page.PATH},
-                {"Data dictionary": reference_page.DICTIONARY},
+            "Compare": [
+                {"Compare": compare_page.PATH},
+                {"All machines": machines_page.INDEX},
+                *listed(nodes_page.PATH, scaling_page.PATH, hardware_page.PATH),
             ]
         },
+        {"Claims": [{"Which claims hold?": claims_page.PATH}, {experiment_page.TITLE: experiment_page.PATH}]},
+        {"Run it": [{"Run it": reference_page.RUN_PATH}, {"Contribute": reference_page.CONTRIBUTE_PATH}]},
+        {"Method": [{"Methodology": methodology_page.PATH}, {"How accurate?": accuracy_page.PATH}]},
         {
-            "About": [
-                {"Contribute": reference_page.CONTRIBUTE_PATH},
-                {"Cite": cite_page.PATH},
+            "Data": [
+                {"Runs": reference_page.RUNS},
                 {reference_page.TITLE: reference_page.PATH},
+                {"Data dictionary": reference_page.DICTIONARY},
+                {"Cite": cite_page.PATH},
             ]
         },
     ]
+
+
+def _questions(pages: Sequence[Page]) -> list[dict[str, str]]:
+    return [{entities(page.title): page.path} for page in pages if page.path.startswith("suites/")]
 
 
 @contextmanager

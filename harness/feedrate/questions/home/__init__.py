@@ -1,3 +1,3 @@
 """The question home."""
 
-__all__ = ["findings", "page"]
+__all__ = ["charts", "page"]

@@ -1,112 +1,163 @@
-"""The home page: what this is, three doors, the figure that tells the story, the numbers that matter, what to type."""
+"""The front page: one number, one chart, the setting to copy, and ways to everything else."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
+import pandas as pd
+
+from feedrate.analysis.estimate import RATIO, Estimate
+from feedrate.analysis.estimates import rows_of
+from feedrate.analysis.summary import EMULATED, LOAD, TRAIN
+from feedrate.charts.citation import together
 from feedrate.charts.figure import Figure
 from feedrate.pages import descriptions
-from feedrate.pages.headlines import RULE, headline_table
-from feedrate.pages.markup import Page
-from feedrate.pages.runs import RunView, draw, newest, place
-from feedrate.pages.tasks import answer
+from feedrate.pages.markup import Page, Placed
+from feedrate.pages.runs import RunView, place
+from feedrate.pages.tasks import what_ran
 from feedrate.pages.template import render
 from feedrate.pages.verdicts import Verdicts
 from feedrate.plan.suite import MAIN, Suite
-from feedrate.questions.home.findings import findings
+from feedrate.questions.home.charts import Machines, Named, machine_gains, machine_workers
 from feedrate.questions.runs import facts as runs_facts
 from feedrate.schema import words
-from feedrate.store.bench_record import BenchRecord
+from feedrate.schema.axes import BY_NAME, SETTINGS
+from feedrate.store.marks import REFERENCE
 
 PATH = "index.md"
 TITLE = "How fast can a machine feed its accelerator?"
-EXPLORE = "explore.md"
-"""As ``questions.explore`` has it, which draws on this page."""
-FEATURED = 3
-"""Machines whose numbers stand on the front: those that were measured last."""
-_OPENING = "defaults"
-_OPENING_PANELS = 2
+_NO_ARGUMENT = ("storage_format", "loader")
+"""Settings that are no arguments of PyTorch's DataLoader."""
+
+
+class Headline(NamedTuple):
+    """The gain that stands first."""
+
+    view: RunView
+    task: Mapping[Any, Any]
+    """A row of ``RunView.headlines``."""
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """What the better side has otherwise than PyTorch's default."""
+        gain = self.task["gain"]
+        values = {name: gain[name] for name in SETTINGS if name in gain and words.known(gain[name])}
+        return {name: value for name, value in values.items() if value != BY_NAME[name].default}
+
+    @property
+    def times(self) -> str:
+        """The gain with its interval."""
+        return Estimate.of_row(self.task["gain"], RATIO, "ratio").text()
+
+    @property
+    def gained(self) -> str:
+        """The settings in words, without what both sides have."""
+        changed = {name: value for name, value in self.settings.items() if name not in ("storage_format", "batch_size")}
+        workers = words.plural(int(changed.pop("num_workers")), "worker") if "num_workers" in changed else ""
+        return ", ".join(filter(None, (workers, descriptions.changed(changed))))
+
+    @property
+    def call(self) -> str:
+        """The DataLoader to copy."""
+        batch = {"batch_size": self.task["gain"]["batch_size"]}
+        chosen = batch | {name: value for name, value in self.settings.items() if name not in _NO_ARGUMENT}
+        types = {name: BY_NAME[name].type(value) for name, value in chosen.items()}
+        return f"DataLoader(dataset, {', '.join(f'{name}={value!r}' for name, value in types.items())})"
+
+    @property
+    def ran(self) -> str:
+        """What was run."""
+        gain = self.task["gain"]
+        images = words.sized(self.task["workload"], self.task["patch_size"])
+        return f"{what_ran(self.task)}; {images}, {gain['storage_format']}, batch {gain['batch_size']}"
+
+    @property
+    def badge(self) -> str:
+        """The run's grade, as a link."""
+        return runs_facts.badge(PATH, self.view)
 
 
 def leading(runs: Sequence[RunView]) -> list[RunView]:
-    """Keep the runs that speak for their machine and device: of the main suite, or where it has none, of any other."""
-    asking = [view for view in runs if view.for_machines]
-    main = {view.where for view in asking if MAIN in view.suites}
-    return [view for view in asking if MAIN in view.suites or view.where not in main]
+    """Keep the run that speaks for each machine and device, of those that ask which settings suit it.
+
+    That is one of the main suite where there is one; then a reference run, a longer profile than the quick one, a
+    better grade, and last the newest.
+    """
+    ranked = sorted(
+        (view for view in runs if view.for_machines),
+        key=lambda view: (
+            MAIN not in view.suites,
+            view.beside.tier != REFERENCE,
+            view.manifest.profile == "quick",
+            view.grade.letter,
+        ),
+    )
+    speaking: dict[tuple[str, str], RunView] = {}
+    for view in ranked:
+        speaking.setdefault(view.where, view)
+    return list(speaking.values())
 
 
-def opening(runs: Sequence[RunView]) -> tuple[RunView, Figure] | None:
-    """Pick the figure that opens the site and the README: defaults against best, from the newest run that has it."""
-    for view in leading(runs):
-        figure = draw(_OPENING, view)
-        if figure.panels:
-            return view, replace(figure, panels=figure.panels[:_OPENING_PANELS])
+def headline(runs: Sequence[RunView]) -> Headline | None:
+    """Pick the gain that stands first: that of real training on a GPU, else before an emulated step."""
+    for view in runs:
+        kinds = (EMULATED, TRAIN, LOAD) if view.manifest.device == "cpu" else (TRAIN, EMULATED, LOAD)
+        rows = [row for row in rows_of(view.headlines) if row["gain"] is not None and words.known(row["gain"]["lo"])]
+        rows = [row for row in rows if row["gain"]["verdict"] == "faster"]
+        if first := min(rows, key=lambda row: kinds.index(row["kind"]), default=None):
+            return Headline(view, first)
     return None
 
 
-def page(
-    runs: Sequence[RunView],
-    suites: Sequence[tuple[str, str, Suite]],
-    verdicts: Verdicts,
-    known: int | None = None,
-    benches: Sequence[BenchRecord] = (),
-) -> Page:
-    """Write the home page; ``known`` is how many machines there are, where that is more than have a run here."""
+def figures(runs: Sequence[RunView]) -> dict[str, tuple[Figure, list[RunView]]]:
+    """Draw both pictures, each with the runs that it is of."""
+    asking = [view for view in runs if view.for_machines]
+    machines: Machines = {view.where: Named(view.name, view.cores) for view in asking}
     speaking = leading(runs)
-    headline = opening(speaking)
-    placed = place(headline[1], "opening", PATH, headline[0].origin) if headline else None
-    machines = list(dict.fromkeys(view.machine_id for view in newest(speaking)))[:FEATURED]
-    told = findings(speaking, verdicts, benches)
-    numbers = [view for view in newest(speaking) if view.machine_id in machines]
+    trials, gains = [view.trials for view in asking], [view.headlines for view in speaking]
+    drawn = {
+        "workers": (machine_workers.draw(_joined(trials), machines=machines), asking),
+        "gains": (machine_gains.draw(_joined(gains), machines=machines), speaking),
+    }
+    return {name: pair for name, pair in drawn.items() if pair[0].panels}
+
+
+def _joined(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+
+
+def page(runs: Sequence[RunView], suites: Sequence[tuple[str, str, Suite]], verdicts: Verdicts) -> Page:
+    """Write the front page."""
+    placed: dict[str, Placed] = {}
+    for name, (figure, views) in figures(runs).items():
+        placed[name] = place(figure, name, PATH, together(view.origin for view in views))
     body = render(
         "home/page.md",
         page=PATH,
-        explore=EXPLORE,
-        rule=RULE,
         title=TITLE,
-        known=len({view.machine_id for view in runs}) if known is None else known,
-        tested=_tested(verdicts),
-        opening=headline and _numbers(headline[0]),
-        figure=headline and headline[1],
+        headline=headline(leading(runs)),
+        measured=_measured(runs),
         placed=placed,
-        findings=told,
-        numbers=[_numbers(view) for view in numbers],
-        machines=machines,
-        suites=suites,
-        main=[(path, content.question) for name, path, content in suites if name == MAIN][:1],
+        suites=[(path, content.question) for _, path, content in suites],
+        claims=len(verdicts.results),
+        tally=_tally(verdicts),
     )
-    return Page(PATH, TITLE, body, {placed.name: placed} if placed else {}, hide=("navigation", "toc"))
+    return Page(PATH, TITLE, body, placed, hide=("navigation", "toc"))
 
 
-def _numbers(view: RunView) -> dict[str, Any]:
-    """What the page says of a run."""
-    run = view.manifest
-    return {
-        "view": view,
-        "origin": ", ".join((descriptions.day(run.started_at), words.plural(run.blocks, "block"))),
-        "badge": runs_facts.badge(PATH, view),
-        "table": headline_table(view.headlines),
-        "answer": answer(view.headlines),
-    }
+def _measured(runs: Sequence[RunView]) -> str:
+    """How many machines these are; whether an accelerator is among them."""
+    machines = {view.machine_id: view.manifest for view in runs}
+    gpus = any(view.manifest.device == "cuda" for view in runs)
+    counted = words.plural(len(machines), "machine")
+    return f"{counted} so far{'' if gpus else ', none with a GPU: a sleep stands in for its step'}" if runs else ""
 
 
-def _tested(verdicts: Verdicts) -> str:
-    """How many claims there are, how many were tested, and on one machine what became of them."""
-    claims = f"{len(verdicts.results)} statements on what makes training faster"
-    machines = len({place.view.machine_id for place in verdicts.places})
-    if not machines:
-        return f"{claims}; no run has tested them yet."
-    tested = f"{claims}; {verdicts.frame()['claim'].nunique()} tested so far"
-    if machines > 1:
-        return f"{tested}, on {machines} machines."
-    decided = ", ".join(filter(None, (_decided(verdicts, at) for at in range(len(verdicts.places)))))
-    return f"{tested}, on one machine{': ' if decided else ''}{decided}."
-
-
-def _decided(verdicts: Verdicts, at: int) -> str:
-    """How many claims hold at a place and how many do not; with its device where the machine has another too."""
-    counts = {verdict: count for verdict, count in verdicts.tally(at).items() if verdict in ("confirmed", "refuted")}
-    text = words.listed(f"{count} {verdict}" for verdict, count in counts.items())
-    return f"{text} on {verdicts.places[at].device.upper()}" if text and verdicts.places[at].several else text
+def _tally(verdicts: Verdicts) -> list[tuple[str, int]]:
+    """Verdicts of the place that tested most claims, and how many of each."""
+    tallies = [
+        [(verdict, count) for verdict, count in verdicts.tally(at).items() if verdict != "not testable here"]
+        for at in range(len(verdicts.places))
+    ]
+    return max(tallies, key=lambda tally: sum(count for _, count in tally), default=[])

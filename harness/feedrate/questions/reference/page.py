@@ -1,4 +1,4 @@
-"""Pages to look things up: the list of runs, the data dictionary, the changelog of the data, and how to contribute.
+"""Pages to look things up: how to run it and contribute, the list of runs, the dictionary, the changelog of the data.
 
 The dictionary comes from the tables of axes and columns themselves. How to contribute is one prose for the site and for
 GitHub: ``site/pages/contribute.md`` followed by the sections of ``CONTRIBUTING.md``; tests hold the commands and files
@@ -26,7 +26,8 @@ from feedrate.schema.columns import AXIS_COLUMNS, SCHEMA_VERSION, STEPS_KEPT, TA
 from feedrate.share.findings import Validated
 from feedrate.store.bench_record import BenchRecord
 
-RUNS, DICTIONARY, PATH, CONTRIBUTE_PATH = "runs/index.md", "dictionary.md", "releases.md", "contribute.md"
+RUNS, DICTIONARY, PATH = "runs/index.md", "dictionary.md", "releases.md"
+RUN_PATH, CONTRIBUTE_PATH = "run.md", "contribute.md"
 TITLE = "Changelog of the data"
 _MOST = 1_000
 """Runs that the changelog lists."""
@@ -120,17 +121,24 @@ def _record(kind: str, path: str, name: str) -> Markup:
     return markup.two_lines(kind, markup.link(PATH, path, name), "fr-id")
 
 
-_CONTRIBUTE_HEADING = re.compile(r"^## (?P<title>.+?)(?: \{ #(?P<name>[\w-]+) \})?$", re.MULTILINE)
+_HEADING = re.compile(r"^## (?P<title>.+?)(?: \{ #(?P<name>[\w-]+) \})?$", re.MULTILINE)
+_FIRST = re.compile(r"^## ", re.MULTILINE)
+
+
+def run_page(prose: str) -> Page:
+    """Write how to run it; GitHub shows the same prose."""
+    text = _HEADING.sub(_named, prose)
+    return Page(RUN_PATH, "Run it", _FIRST.sub(lambda _: f"{markup.contents(text)}\n\n## ", text, count=1))
 
 
 def contribute_page(prose: str, contributing: str) -> Page:
     """Write how to contribute: prose with a place for the contents and one for the sections of ``CONTRIBUTING.md``."""
-
-    def named(heading: re.Match[str]) -> str:
-        """Give a heading an id that stays, made from its title where it has none."""
-        short = re.sub(r"[^a-z]+", "-", heading["title"].partition(":")[0].lower()).strip("-")
-        return f"## {heading['title']} {{ #{heading['name'] or markup.slug(short)} }}"
-
-    rest = contributing[match.start() :] if (match := _CONTRIBUTE_HEADING.search(contributing)) else ""
-    text = _CONTRIBUTE_HEADING.sub(named, prose.replace("{{contributing}}", rest))
+    rest = contributing[match.start() :] if (match := _HEADING.search(contributing)) else ""
+    text = _HEADING.sub(_named, prose.replace("{{contributing}}", rest))
     return Page(CONTRIBUTE_PATH, "Contribute", text.replace("{{contents}}", markup.contents(text)))
+
+
+def _named(heading: re.Match[str]) -> str:
+    """Give a heading an id that stays, made from its title where it has none."""
+    short = re.sub(r"[^a-z]+", "-", heading["title"].partition(":")[0].lower()).strip("-")
+    return f"## {heading['title']} {{ #{heading['name'] or markup.slug(short)} }}"

@@ -20,7 +20,6 @@ from feedrate.plan.suite import CALIBRATION, CLAIMS, Suite
 from feedrate.questions.calibration import page as calibration_page
 from feedrate.questions.claims import page as claims_page
 from feedrate.questions.cores import page as cores_page
-from feedrate.questions.home.page import EXPLORE
 from feedrate.questions.loader import page as loader_page
 from feedrate.questions.loaders import page as loaders_page
 from feedrate.questions.runs import facts as runs_facts
@@ -83,7 +82,7 @@ def page(name: str, path: str, content: Suite, runs: Sequence[RunView], verdicts
         about=_about(name),
         places=[Markup('<a href="#{}">{}</a>').format(view.mark, view.name) for view in measured],
         runs=parts,
-        explore=EXPLORE,
+        explore="explore.md",
         claims=_joined(claims_page.suite_section(verdicts, name, path)) if verdicts else "",
     )
     return Page(path, name.capitalize(), body, figures, files)
