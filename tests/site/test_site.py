@@ -71,7 +71,7 @@ def test_every_chart_has_picture_message_and_table(path: str, sites: dict[str, S
     seen = visit(browser, sites["main"], java_script_enabled=False)
     page = seen.open(path)
     figures = page.locator(".fr-figure").all()
-    assert len(figures) == (1 if path == "index.html" else suites_page.CHARTED * len(suite.load("loader").charts))
+    assert len(figures) == (2 if path == "index.html" else suites_page.CHARTED * len(suite.load("loader").charts))
     for figure in figures:
         figure.scroll_into_view_if_needed()
         figure.locator("svg:visible").first.wait_for()  # what was out of sight is laid out

@@ -127,9 +127,9 @@ class Sheet:
         if not self.panels:
             return Figure(self.title, self.question, missing=missing)
         still = ", ".join(
-            f"{name} = {str(value).lower() if isinstance(value, bool) else value}" for name, value in self.held.items()
+            f"{name} {str(value).lower() if isinstance(value, bool) else value}" for name, value in self.held.items()
         )
-        notes = [f"Held still in the panels, at the default where it was measured: {still}."] if still else []
+        notes = [f"Fixed: {still}."] if still else []
         return Figure(
             self.title, self.question, tuple(self.panels), tuple(keys), tuple(self.rows), (*notes, *self.notes)
         )

@@ -21,7 +21,7 @@ class Comparer {
     this.asked = false;
     this.published = new Map(given.published.map((run) => [run.key, run]));
     this.reader = new Reader(given.reader);
-    this.sides = new Sides(given.published, {
+    this.sides = new Sides(given.published, given.shared, {
       chosen: (side, key) => this.wanted({ [side]: key }), files: (files) => this.take(files),
       turned: () => this.wanted({ a: this.state.b, b: this.state.a }),
     });
@@ -35,7 +35,7 @@ class Comparer {
 
   open() {
     const state = asked();
-    return state?.a || state?.b ? this.wanted(state) : this.choose({ a: this.given.opening, b: "" });
+    return state?.a || state?.b ? this.wanted(state) : this.choose(this.given.opening);
   }
 
   // The address has changed by hand or by a link. A place on the page leaves what was chosen, and the address says it again.

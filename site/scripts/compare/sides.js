@@ -36,9 +36,11 @@ export const link = (state) => make("p", { class: "fr-explore-take" }, copyLink(
 const [MANY, FEW] = [60, 9];
 
 export class Sides {
-  // `chosen` gets a side and the key of what was chosen for it, `files` the files that were dropped or picked.
-  constructor(published, { chosen, files, turned }) {
+  // `shared` says of two published runs how many settings both measured; `chosen` gets a side and the key of what was
+  // chosen for it, `files` the files that were dropped or picked.
+  constructor(published, shared, { chosen, files, turned }) {
     this.published = published;
+    this.shared = shared;
     this.chosen = chosen;
     this.files = files;
     this.local = new Map();
@@ -60,8 +62,8 @@ export class Sides {
     const turn = make("button", { type: "button", click: turned }, "Swap A and B");
     this.about = Object.fromEntries(SIDES.map((side) => [side, make("div", { class: "fr-compare-side" })]));
     this.box = make("div", {}, this.drop, this.refused,
-      make("div", { class: "fr-compare-picks" }, picked("A, what is compared with", this.selects.a),
-        picked("B, what is looked at", this.selects.b), turn, this.search, this.tiers),
+      make("div", { class: "fr-compare-picks" }, picked("A (baseline)", this.selects.a),
+        picked("B", this.selects.b), turn, this.search, this.tiers),
       make("div", { class: "fr-compare-sides" }, this.about.a, this.about.b));
     this.offer();
   }
@@ -107,12 +109,14 @@ export class Sides {
       const now = this.state[side];
       const own = this.published.find(({ key }) => key === now);
       const shown = own && !found.includes(own) ? [...found, own] : found;
-      const option = (key, text) => make("option", { value: key, selected: key === now }, text);
+      const other = this.published.find(({ key }) => key === this.state[side === "a" ? "b" : "a"]);
+      const option = (key, text, disabled = false) => make("option", { value: key, selected: key === now, disabled }, text);
+      const apart = (run) => other && run.key !== now && run !== other && !this.shared[other.run]?.[run.run];
       const group = (label, options) => (options.length ? [make("optgroup", { label }, options)] : []);
       const unknown = now && !own && !this.local.has(now) ? [option(now, "a file that is not here yet")] : [];
       this.selects[side].replaceChildren(option("", "choose …"), ...unknown,
         ...group("Your files", [...this.local].map(([key, name]) => option(key, name))),
-        ...group("Published", shown.map((run) => option(run.key, titled(run)))));
+        ...group("Published", shown.map((run) => option(run.key, apart(run) ? `${titled(run)} · no setting in common` : titled(run), apart(run)))));
     }
   }
 
@@ -127,7 +131,8 @@ export class Sides {
   }
 }
 
-const titled = ({ label, name, device, day, run, tier }) => [label, name, device, day, run, tier].filter(Boolean).join(" · ");
+const titled = ({ label, suites, name, device, day, run, tier }) =>
+  [label, suites.join(" + "), name, device, day, tier, run].filter(Boolean).join(" · ");
 
 const UNNAMED = "A link cannot name this file: only a page that came over https can hash it.";
 

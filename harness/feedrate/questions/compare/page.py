@@ -8,8 +8,10 @@ the page cannot differ from the package.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from itertools import permutations
 from typing import Any
 
 from feedrate import __version__
@@ -30,7 +32,6 @@ from feedrate.questions.claims.charts import MARKS
 from feedrate.questions.claims.charts import TONES as CLAIM_TONES
 from feedrate.questions.compare.analysis import KINDS, STAGES, encoded_formats
 from feedrate.questions.explore.page import RAN
-from feedrate.questions.home.page import leading
 from feedrate.schema import plugins
 from feedrate.schema.axes import AXES, CONDITIONS
 from feedrate.schema.columns import DEVICE_SPANS, PHASES, PROTOCOL_VERSION, SCHEMA_VERSION, TRIALS
@@ -155,13 +156,12 @@ _TONES = {
 def page(everyone: Selection, verdicts: Verdicts) -> Page:
     """Write the page and its index; without any run files can be dropped all the same."""
     published = list(_published(everyone))
-    # The newest run that speaks for its machine stands in A's place at first.
-    keys = {run["run"]: run["key"] for run in published}
-    runs = [view.manifest.run_id for view in [*leading(everyone.featured), *everyone.every]]
+    shared = _shared(everyone, [run["run"] for run in published])
     given = {
         "format": FORMAT,
-        "opening": next((keys[run] for run in runs if run in keys), ""),
+        "opening": _opening(published, shared),
         "published": published,
+        "shared": shared,
         "tones": _tones(),
         "words": {"kinds": {kind: RAN[kind] for kind in KINDS}, "stages": {stage.name: stage.doc for stage in STAGES}},
         "claims": _claims(verdicts),
@@ -172,6 +172,29 @@ def page(everyone: Selection, verdicts: Verdicts) -> Page:
     frame = Placed("compare", markup.scripted("compare", markup.addressed(INDEX, index), waiting, ["explore"]))
     body = render("compare/page.md")
     return Page(PATH, "Compare", body, {"compare": frame}, {INDEX: index}, hide=("navigation", "toc"))
+
+
+def _shared(everyone: Selection, published: Sequence[str]) -> dict[str, dict[str, int]]:
+    """Count the settings that two published runs have both measured; pairs without any are left out."""
+    cells = everyone.cells[everyone.cells["run_id"].isin(published)]
+    of_script = cells["script"].astype("str") + " " + cells["mode"].astype("str")  # whatever its settings
+    named = cells.assign(what=cells["cell_id"].mask(cells["script"].notna(), of_script))
+    named = named.drop_duplicates(["run_id", "device", "what"])
+    counts: dict[str, Counter[str]] = {run: Counter() for run in published}
+    for runs in named.groupby(["device", "what"])["run_id"].agg(list):
+        for run, other in permutations(runs, 2):
+            counts[run][other] += 1
+    return {run: dict(others) for run, others in counts.items() if others}
+
+
+def _opening(published: Sequence[Mapping[str, Any]], shared: Mapping[str, Mapping[str, int]]) -> dict[str, str]:
+    """Pick the pair that the page opens with: of two machines where there are such, then of most shared settings."""
+    machines = {run["run"]: (run["name"], run["device"]) for run in published}
+    order = {run: at for at, run in enumerate(machines)}
+    pairs = [(a, b) for a, others in shared.items() for b in others if order[a] > order[b]]
+    rank = {pair: (machines[pair[0]] != machines[pair[1]], shared[pair[0]][pair[1]]) for pair in pairs}
+    a, b = max(pairs, key=rank.__getitem__, default=(next(iter(machines), ""), ""))
+    return {"a": a and f"run:{a}", "b": b and f"run:{b}"}
 
 
 def browser_caps() -> dict[str, int]:
