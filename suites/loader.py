@@ -40,7 +40,7 @@ filled again after it."""
 
 SUITE = Suite(
     question="Which DataLoader settings keep the accelerator fed, and what bounds the rest?",
-    charts=("phases", "timeline", "roofline", "throughput", "worker_scaling", "heatmap", "utilization", "formats"),
+    charts=("worker_scaling", "phases", "throughput", "formats"),
     utilization_along="batch_size",
     claims=(
         Claim(

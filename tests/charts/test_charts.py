@@ -14,12 +14,11 @@ from feedrate.charts.embed import figure_csv, figure_html
 from feedrate.charts.figure import MOST_PANELS, Figure, charts_by_name
 from feedrate.pages.runs import RunView, draw
 
-CELLS = ("phases", "throughput", "heatmap", "utilization", "formats")
+CELLS = ("phases", "throughput", "formats")
 """Charts that are drawn from the cells of a run."""
 OF_TRIALS = (
     "defaults",
     "machine_workers",
-    "roofline",
     "worker_scaling",
     "transfer_size",
     "telemetry",
@@ -118,7 +117,7 @@ def test_a_run_that_lacks_much_breaks_nothing(name: str, what: dict[str, Any], s
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        *((name, "cpu") for name in (*CELLS, "defaults", "roofline")),
+        *((name, "cpu") for name in (*CELLS, "defaults")),
         *((name, "storage") for name in STORAGE),
         *((name, "workers") for name in ("worker_memory", "worker_startup")),
     ],
@@ -149,15 +148,7 @@ def test_emulated_never_passes_for_real(name: str, figures: Any, specs: Specs) -
 
 
 @pytest.mark.slow
-def test_missing_metrics_are_said(show: Show) -> None:
-    """Utilization that no probe gave is said to be missing; the other charts draw as before."""
-    run = show(nulls=True)
-    assert draw("utilization", run).missing
-    assert all(draw(name, run).panels for name in CELLS if name != "utilization")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["throughput", "roofline", "worker_startup"])
+@pytest.mark.parametrize("name", ["throughput", "worker_startup"])
 def test_hostile_text_stays_text(name: str, show: Show, fake_run: Any) -> None:
     """Markup in a workload's name is escaped in figures, and in a CSV file it is as it was recorded."""
     figure = draw(name, show(hostile=True))

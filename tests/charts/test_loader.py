@@ -12,10 +12,7 @@ import pytest
 from cross_fit import cross_fit
 from scipy import stats
 
-from feedrate.analysis.ceilings import cells_with_ceilings
 from feedrate.pages.runs import RunView, draw
-from feedrate.questions.experiment.analysis import UTILIZATION
-from feedrate.questions.experiment.charts import KINDS
 from feedrate.questions.loader.phase_charts import defaults
 from feedrate.schema.axes import BY_NAME
 from feedrate.schema.columns import PHASES
@@ -28,12 +25,11 @@ def cpu(show: Show) -> RunView:
     return show()
 
 
-@pytest.mark.parametrize(("name", "value"), [("throughput", "samples per s"), ("utilization", "per cent")])
-def test_a_mark_is_what_was_recorded(name: str, value: str, cpu: RunView) -> None:
-    """Throughput is the geometric mean over blocks, utilization their mean, each with Student's t; recomputed here."""
+def test_a_mark_is_what_was_recorded(cpu: RunView) -> None:
+    """Throughput is the geometric mean over blocks with Student's t; recomputed here."""
     (row,) = (
         row
-        for row in draw(name, cpu).rows
+        for row in draw("throughput", cpu).rows
         if "emulated" in row["what ran"] and (row["batch_size"], row["num_workers"]) == (128, 2)
     )
     trials = cpu.trials
@@ -44,13 +40,11 @@ def test_a_mark_is_what_was_recorded(name: str, value: str, cpu: RunView) -> Non
         & trials["storage_format"].eq("png")
         & trials["outcome"].eq("ok")
     ]
-    logs = name == "throughput"
-    values = np.log(cell["samples"] / cell["wall_ns"] * 1e9) if logs else cell["cpu_util_pct"]
-    values = values.to_numpy(float)
+    values = np.log(cell["samples"] / cell["wall_ns"] * 1e9).to_numpy(float)
     half = stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / math.sqrt(len(values))
     wanted = [values.mean() + shift for shift in (0, -half, half)]
     assert row["n"] == len(values)
-    assert [row[value], row["low"], row["high"]] == pytest.approx(np.exp(wanted) if logs else wanted, rel=1e-6)
+    assert [row["samples per s"], row["low"], row["high"]] == pytest.approx(np.exp(wanted), rel=1e-6)
 
 
 def test_phases_add_up_to_the_time_of_a_sample(cpu: RunView) -> None:
@@ -59,35 +53,6 @@ def test_phases_add_up_to_the_time_of_a_sample(cpu: RunView) -> None:
         parts = [row.get(f"{phase} (us)") for phase in (*PHASES, "emulated")]
         assert sum(part for part in parts if part is not None) == pytest.approx(row["total (us)"], rel=1e-3)
         assert row["low (us)"] <= row["total (us)"] <= row["high (us)"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("device", "comparable"), [("cpu", False), ("cuda", True)])
-def test_the_source_is_beside_and_never_mixed_up(device: str, comparable: bool, show: Show) -> None:
-    """The 2019 figures are shown as published; beside CPU utilization they are said not to be comparable in kind."""
-    figure = draw("utilization", show(device=device))
-    ours, source = figure.panels[:-1], figure.panels[-1]
-    values = {row["batch"]: row["value"] for row in source.chart.to_dict()["datasets"].popitem()[1]}
-    assert values == {8: 33, 16: 31, 32: 37, 64: 52, 128: 84} == UTILIZATION
-    assert "1080 Ti" in source.title
-    assert "1080" not in "".join(panel.title for panel in ours)
-    assert ("not comparable in kind" in source.message) is not comparable
-    quantity = KINDS["gpu_util_pct" if comparable else "cpu_util_pct"]
-    assert all(quantity in panel.message for panel in ours)
-
-
-def test_the_roofline_shows_what_was_judged(cpu: RunView) -> None:
-    """Efficiency and bottleneck of every mark are those of the analysis; the message counts bottlenecks."""
-    figure = draw("roofline", cpu)
-    cells = cells_with_ceilings(cpu.trials)
-    training = cells[cells["mode"].eq("train") & cells["load_ceiling"].gt(0) & cells["samples_per_s"].gt(0)]
-    marks = [row for row in figure.rows if row.get("held back by")]
-    assert len(marks) == len(training)
-    assert sorted(row["efficiency"] for row in marks) == pytest.approx(sorted(training["efficiency"].astype(float)))
-    real = [row for row in marks if row["panel"] == "Real training"]
-    count = sum(row["held back by"] == "compute-bound" for row in real)
-    assert f"{count} are compute-bound" in figure.panels[0].message
-    assert all(row["achieved ÷ step"] <= 1.25 * min(1.0, row["feed ÷ step"]) for row in real)
 
 
 def rates(frame: pd.DataFrame, batch: int) -> pd.DataFrame:

@@ -45,7 +45,7 @@ def written(fake_run: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> t
     root = tmp_path_factory.mktemp("figures")
     fake_run.write(root / "results", fake_run.Fake(batches=(8,), workers=(0, 2), blocks=2))
     (shown,) = load_runs(root / "results")
-    found = [place(draw(name, shown), name, "suites/loader.md", shown.origin) for name in ("phases", "heatmap")]
+    found = [place(draw(name, shown), name, "suites/loader.md", shown.origin) for name in ("phases", "throughput")]
     folder = root / "out"
     folder.mkdir()
     figures.write(found, folder)

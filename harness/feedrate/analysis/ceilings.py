@@ -12,15 +12,8 @@ launches is the bottleneck, and no faster device helps. It shows in a host that 
 nothing left to do when the host is done. Where something in the step makes the host wait for the device, the two
 cannot be told apart, and nothing is called launch-bound.
 
-The roofline model bounds a kernel by the smaller of what memory delivers and what the processor computes (S. Williams,
-A. Waterman, D. Patterson, "Roofline", CACM 52(4), 2009). A training loop is bounded in the same way, by the smaller of
-what feeds it (its loader, and its copies to the device, each alone) and what its step does alone on a resident batch.
-Divided by the latter, cells of any task share one picture::
-
-    headroom = feed / compute        au = achieved / compute <= min(1, headroom)
-
-``au`` is MLPerf Storage's accelerator utilization. It does *not* follow that a cell could reach its roof: where workers
-and model share the cores of a CPU, both ceilings cannot be had together, and an efficiency under 1 names no waste.
+``au`` is MLPerf Storage's accelerator utilization. It does *not* follow that a cell could reach its ceiling: where
+workers and model share the cores of a CPU, both cannot be had together, and an efficiency under 1 names no waste.
 """
 
 from __future__ import annotations
@@ -213,85 +206,3 @@ def _longest_phase(row: Row) -> str:
         computes = _share(row, *(f"device_{phase}" for phase in COMPUTING))
     most = max(((waits, "load"), (copies, "copy"), (computes, "compute")))
     return BOUND[most[1]] if most[0] >= MOST else "balanced"
-
-
-ROOFLINE_COLUMNS = (
-    *(f"{stage}_{end}" for stage in (*STAGES, "device") for end in ENDS),
-    "feed",
-    "feed_ceiling",
-    *("headroom", "headroom_lo", "headroom_hi", "headroom_n"),
-    *("au", "au_lo", "au_hi", "au_n"),
-    "roof",
-)
-
-
-def _alone(table: pd.DataFrame, run_ids: pd.Series, ids: pd.DataFrame) -> dict[str, Any]:
-    """Intervals of ceilings, by stage: the cells' own, found by their ids."""
-    intervals = table.set_index(KEYS)[list(ENDS)].astype("float64")
-    columns: dict[str, Any] = {}
-    for stage in STAGES:
-        ceilings = intervals.reindex(pd.MultiIndex.from_arrays([run_ids, ids[stage]], names=KEYS))
-        columns |= {f"{stage}_lo": ceilings["lo"].to_numpy(), f"{stage}_hi": ceilings["hi"].to_numpy()}
-        columns[f"{stage}_n"] = ceilings["n"].fillna(0).to_numpy().astype(np.int64)
-    return columns
-
-
-def roofline(trials: pd.DataFrame) -> pd.DataFrame:
-    """Place every training cell under its roof.
-
-    Returns:
-        The rows of ``cells_with_ceilings`` of mode train whose loader and step are both known alone, and for them
-        ``ROOFLINE_COLUMNS``: ``<stage>_lo``, ``<stage>_hi`` and ``<stage>_n`` (95 % interval of ``<stage>_ceiling`` and
-        its blocks; NaN and 0 where it is declared or not known; likewise ``device_*``), ``feed`` (``load`` or ``copy``,
-        whichever is slower), ``feed_ceiling`` (samples/s; that of copies in turns with the step is ``device_ceiling``),
-        ``headroom`` (feed ÷ compute ceiling) and ``au``, both paired by block where the compute ceiling was measured,
-        and ``roof``, the most that ``au`` could be.
-    """
-    table = cells_with_ceilings(trials)
-    complete = table["load_ceiling"].gt(0) & table["compute_ceiling"].gt(0) & table["samples_per_s"].gt(0)
-    cells = table[complete.fillna(False)].reset_index(drop=True)
-    if not len(cells):
-        return cells.reindex(columns=list(dict.fromkeys([*table.columns, *ROOFLINE_COLUMNS])))
-    ids_of = [ceiling_ids(row) for row in rows_of(cells)]
-    ids = pd.DataFrame({stage: [stages.get(stage, "") for stages in ids_of] for stage in STAGES})
-    added = _alone(table, cells["run_id"], ids)
-    turns = cells["device_ceiling"].notna().to_numpy(dtype=bool)
-    in_turns = cells.assign(copy_id=ids["copy"], compute_id=ids["compute"].replace("", None))[turns]
-    by_block, steps = _turns_by_block(blocks_of(trials), in_turns)
-    for end, values in list(as_columns(RATIO, moments(by_block)).items())[1:]:
-        added[f"device_{end}"] = np.zeros(len(cells), np.int64) if end == "n" else np.full(len(cells), np.nan)
-        added[f"device_{end}"][turns] = values
-    device = cells["device_ceiling"].fillna(cells["copy_ceiling"])
-    copied = device.lt(cells["load_ceiling"]).fillna(False).to_numpy(dtype=bool)
-    added["feed"] = np.where(copied, "copy", "load")
-
-    def of_feed(suffix: str, source: Mapping[str, Any] | pd.DataFrame) -> Any:
-        copies = np.where(turns, source[f"device_{suffix}"], source[f"copy_{suffix}"])
-        return np.where(copied, copies, source[f"load_{suffix}"]).astype(np.float64)
-
-    added["feed_ceiling"] = of_feed("ceiling", cells)
-    # Where not both sides were measured, only the numerator has an interval.
-    compute = cells["compute_ceiling"].to_numpy(dtype=np.float64)
-    achieved = cells[["samples_per_s", *ENDS]].astype("float64")
-    added |= {
-        "headroom": added["feed_ceiling"] / compute,
-        "headroom_lo": of_feed("lo", added) / compute,
-        "headroom_hi": of_feed("hi", added) / compute,
-        "headroom_n": of_feed("n", added),
-        "au": achieved["samples_per_s"].to_numpy() / compute,
-        "au_lo": achieved["lo"].to_numpy() / compute,
-        "au_hi": achieved["hi"].to_numpy() / compute,
-        "au_n": achieved["n"].to_numpy(copy=True),
-    }
-    fed = ids["load"].where(~copied, ids["copy"])
-    at = np.flatnonzero(ids["compute"].ne("") & fed.ne(""))
-    for name, above in (("headroom", fed), ("au", cells["cell_id"])):
-        ratios = blocks_of(trials).ratios(*(list(side.iloc[at]) for side in (cells["run_id"], ids["compute"], above)))
-        paired = ratios["n"].to_numpy() > 0
-        for column, source in ((name, "ratio"), *((f"{name}_{end}", end) for end in ENDS)):
-            added[column][at[paired]] = ratios[source].to_numpy()[paired]
-    fed_in_turns = moments((by_block - steps)[copied[turns]])
-    for column, values in as_columns(("headroom", *(f"headroom_{end}" for end in ENDS)), fed_in_turns).items():
-        added[column][turns & copied] = values
-    added["roof"] = np.minimum(1.0, added["headroom"])
-    return pd.concat([cells.drop(columns="au"), pd.DataFrame(added, index=cells.index)[list(ROOFLINE_COLUMNS)]], axis=1)

@@ -11,11 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import altair as alt
-import pandas as pd
 
-from feedrate.analysis import estimates
-from feedrate.analysis.blocks import KEYS, by_block, memoized, over_blocks, successful
-from feedrate.analysis.estimate import columns_of
 from feedrate.charts.figure import Key, Row, table
 from feedrate.charts.theme import HEAT_STEPS, SHAPES, colour, series
 from feedrate.schema import words
@@ -211,19 +207,3 @@ def unit_of(seconds: float) -> tuple[float, str]:
     if seconds < 180:
         return 1.0, "seconds"
     return (60.0, "minutes") if seconds < 3 * 3600 else (3600.0, "hours")
-
-
-UTILIZATION = ("gpu_util_pct", "cpu_util_pct")
-
-
-@memoized
-def estimated(trials: pd.DataFrame) -> pd.DataFrame:
-    """Give ``analysis.estimates.cells`` of a run's trials, with the mean over blocks of both utilizations.
-
-    Ends of its 95 % Student-t interval (``_lo``, ``_hi``; NaN where n < 2) are cut off at 0 and 100.
-    """
-    cells, ended = estimates.cells(trials), successful(trials)
-    for name in UTILIZATION:
-        means = over_blocks(by_block(ended, ended[name].astype("float64")), columns_of(name)).drop(columns="n")
-        cells = cells.drop(columns=name, errors="ignore").merge(means.clip(0, 100).reset_index(), on=KEYS, how="left")
-    return cells

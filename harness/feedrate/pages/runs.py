@@ -13,12 +13,11 @@ import pandas as pd
 from altair.utils.schemapi import debug_mode
 
 from feedrate.analysis import ceilings, loader, noise, steps, variance
-from feedrate.analysis.estimates import rows_of
+from feedrate.analysis.estimates import cells, rows_of
 from feedrate.analysis.storage import believable
 from feedrate.charts.citation import Citation, Origin, data_hash, day
 from feedrate.charts.embed import FILES, citation_html, figure_csv, figure_html, specifications
 from feedrate.charts.figure import Figure, charts_by_name
-from feedrate.charts.marks import estimated
 from feedrate.charts.render import picture, standalone
 from feedrate.pages import descriptions, markup
 from feedrate.pages.markup import FOLDER, Placed
@@ -123,7 +122,7 @@ class RunView:
     @property
     def cells(self) -> pd.DataFrame:
         """Estimates of every cell."""
-        return estimated(believable(self.trials))
+        return cells(believable(self.trials))
 
     @property
     def judged(self) -> pd.DataFrame:

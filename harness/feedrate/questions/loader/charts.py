@@ -1,4 +1,4 @@
-"""Charts of a loader's throughput: by batch size and workers, all combinations at a glance, formats side by side.
+"""Charts of a loader's throughput: by batch size and workers, and formats side by side.
 
 Where the samples lie in the page cache, formats are compared by what reading and decoding cost, not by disks.
 """
@@ -31,8 +31,8 @@ from feedrate.charts.figure import (
     slices,
     table,
 )
-from feedrate.charts.marks import BLOCKS, Looks, Series, dots, hover, look, rate, tiles
-from feedrate.charts.theme import HEAT_STEPS, SHAPES, colour
+from feedrate.charts.marks import BLOCKS, Looks, Series, dots, hover, look, rate
+from feedrate.charts.theme import SHAPES, colour
 from feedrate.schema import words
 
 MOST_ROWS = 12
@@ -76,63 +76,6 @@ def _throughput_message(rows: Sequence[Row]) -> str:
         return words.sentence(f"{text}, and no other count is faster" if len(end) > 1 else text)
     text += f", {words.times(best['value'] / least['value'])} what {least['series']} {do}"
     return words.sentence(text + overlap(best, least))
-
-
-@chart(
-    "Batch size and workers together",
-    "Which combination of batch size and workers is fastest, and by how much?",
-    "cells",
-)
-def heatmap(sheet: Sheet, cells: pd.DataFrame) -> Figure:
-    """Draw a tile a combination; panels with a single one are left out, as there is nothing to compare in them."""
-    columns = COLUMNS | {"share of the panel's best": "share"}
-    for part in slices(cells, (TRAIN, EMULATED, LOAD)):
-        frame, kept = held(part.frame, ("batch_size", "num_workers"))
-        if len(frame) > 1:
-            rows = _tiles(frame)
-            height = 96 + 46 * len({row["batch"] for row in rows})
-            panel = Panel.draw(part.title, part.subtitle, _heatmap_message(rows), _heatmap_layers(rows), height)
-            sheet.add(panel, listed(rows, part.row(), columns), kept)
-    sheet.note(
-        "Large: samples per second. Small: half of the 95 % interval, in per cent; no number after ± means "
-        "that one block gives no interval. Colour: share of the best in its panel."
-    )
-    edges = [round(100 * step / HEAT_STEPS) for step in range(HEAT_STEPS + 1)]
-    legend = [
-        Key(f"{edges[step]} to {edges[step + 1]} % of the best", colour(f"heat-{step}")) for step in range(HEAT_STEPS)
-    ]
-    return sheet.figure(legend, "Nothing to compare: fewer than two pairs of batch size and workers ended well.")
-
-
-def _tiles(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    rows = [point(cell) for cell in rows_of(frame.sort_values(["batch_size", "num_workers"]))]
-    best = max(row["value"] for row in rows)
-    for row in rows:
-        value = row["value"]
-        row["share"] = value / best
-        row["step"] = min(HEAT_STEPS - 1, int(HEAT_STEPS * value / best))
-        row["text"] = words.number(value)
-        row["half"] = words.margin(row["lo"], row["hi"], "{:.1f} %".format, of=value / 100)
-    return rows
-
-
-def _heatmap_layers(rows: Sequence[Row]) -> list[alt.Chart]:
-    tooltip = hover({"batch:O": "batch size", "workers:O": "workers", **rate("samples per second"), **BLOCKS})
-    y = alt.Y("batch:O", title="batch size", sort=sorted({row["batch"] for row in rows}))
-    columns = len({row["workers"] for row in rows})
-    size = 14 if columns <= 3 else 11 if columns <= 5 else 9
-    base = alt.Chart(table(rows)).encode(y=y, tooltip=tooltip)
-    return tiles(base, "half", 2, (size, max(8, size - 3)), (-6, 9))
-
-
-def _heatmap_message(rows: Sequence[Row]) -> str:
-    best, worst = (pick(rows, key=lambda row: row["value"]) for pick in (max, min))
-    return words.sentence(
-        f"the fastest is batch {best['batch']} with {words.plural(best['workers'], 'worker')}, "
-        f"{words.number(best['value'])} samples/s ({interval(best)}); the slowest, batch {worst['batch']} with "
-        f"{words.plural(worst['workers'], 'worker')}, comes to {words.number(worst['value'])} "
-        f"({words.percent(worst['value'] / best['value'])} of it)"
-    )
 
 
 @chart("Storage formats side by side", "Does it matter how the samples lie on disk?", "cells")

@@ -15,6 +15,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
+from feedrate.analysis import estimates
 from feedrate.analysis.blocks import Blocks, blocks_of
 from feedrate.analysis.crossfit import LEAST_BLOCKS, cross_fitted
 from feedrate.analysis.estimate import Estimate
@@ -36,7 +37,7 @@ from feedrate.charts.figure import (
     stacked,
     table,
 )
-from feedrate.charts.marks import BLOCKS, estimated, hover, names, tone
+from feedrate.charts.marks import BLOCKS, hover, names, tone
 from feedrate.charts.theme import PHASE_COLOURS, colour
 from feedrate.schema import words
 from feedrate.schema.axes import BY_NAME, SCRIPT, SETTINGS
@@ -197,7 +198,7 @@ class _Pair:
 @chart("Where a sample’s time goes: PyTorch’s defaults and the best settings", _QUESTION)
 def defaults(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     """Draw the pairs of bars, a panel a task; tasks with the most pairs come first."""
-    cells, blocks = estimated(trials), blocks_of(trials)
+    cells, blocks = estimates.cells(trials), blocks_of(trials)
     tasks = []
     for part in slices(cells[cells["replica"].fillna(0).eq(0)], (TRAIN, EMULATED)):
         frame, kept = held(part.frame, SETTINGS)

@@ -1,8 +1,4 @@
-"""How workers are named and drawn, and charts of what they bring and cost: scaling, start-up, memory.
-
-Efficiency is the speed-up over the fewest workers divided by how many times as many processes load (none counts as one:
-the training process loads itself). It does not show what a machine with more cores would do.
-"""
+"""How workers are named and drawn, and charts of what they bring and cost: scaling, start-up, memory."""
 
 from __future__ import annotations
 
@@ -38,7 +34,6 @@ from feedrate.charts.figure import (
     interval,
     listed,
     numbers,
-    percent_interval,
     plain,
     point,
     slices,
@@ -91,7 +86,6 @@ _SCALING_COLUMNS = {
     **RATE,
     **with_ends("speed-up", "times"),
     "over workers": "base",
-    **with_ends("efficiency", "share"),
     "n of the speed-up": "pairs",
 }
 _ONE_NUMBER = "Every setting was measured with one number of workers only."
@@ -161,9 +155,9 @@ def _rows_of_dots(rows: Sequence[Row], title: str, *, log: bool) -> list[alt.Cha
     return dots(base, x, marks, hover({"label:N": "workers", **rate(title), **BLOCKS}), fields=("value", "from", "to"))
 
 
-@chart("Scaling with workers", "How many workers pay, and how much of each further one arrives?")
+@chart("Scaling with workers", "When do more workers stop helping?")
 def worker_scaling(sheet: Sheet, trials: pd.DataFrame, cores: float | None = None) -> Figure:
-    """Draw throughput and efficiency against the number of workers; ``cores`` are those of the machine."""
+    """Draw throughput against the number of workers; ``cores`` are those of the machine."""
     if not len(trials):
         return sheet.figure((), _ONE_NUMBER)
     cells = estimates.cells(credible(trials))
@@ -176,11 +170,7 @@ def worker_scaling(sheet: Sheet, trials: pd.DataFrame, cores: float | None = Non
     drawn = [(part, _fewer(rows)) for part, rows, _ in tasks[:TASKS]]
     looks = _line_looks(list(dict.fromkeys(row["line"] for _, rows in drawn for row in rows)))
     for part, rows in drawn:
-        sheet.panels += [_throughput(part, rows, looks, cores), _efficiency(part, rows, looks, cores)]
-    sheet.note(
-        "Efficiency: speed-up over the fewest workers, paired by block, ÷ how many times as many processes load. "
-        "No workers count as one process: the training process loads itself."
-    )
+        sheet.panels.append(_throughput(part, rows, looks, cores))
     if any(part.kind != LOAD for part, _ in drawn):
         sheet.note("Before a step the speed-up ends where the step holds the loop back, however many workers load.")
     if (more := len(sheet.rows) - sum(len(rows) for _, rows in drawn)) > 0:
@@ -208,16 +198,13 @@ def _task(part: Slice) -> _Task:
 
 
 def _mark(cell: Row, line: str) -> dict[str, Any]:
-    """One mark: throughput, speed-up over the fewest workers, and that by processes."""
-    base, row = plain(cell["base_workers"]), point(cell)
+    """One mark: throughput, and speed-up over the fewest workers."""
+    base = plain(cell["base_workers"])
     times = {f"times{end}": plain(cell[f"speedup{end}"]) for end in ("", "_lo", "_hi")}
-    more = None if base is None else max(1, row["workers"]) / max(1, int(base))
-    shares = {name.replace("times", "share"): value and more and value / more for name, value in times.items()}
     return {
-        **row,
+        **point(cell),
         "line": line,
         **times,
-        **shares,
         "base": base if base is None else int(base),
         "pairs": int(plain(cell["pairs"]) or 0),
     }
@@ -242,32 +229,12 @@ def _line_looks(lines: Sequence[str]) -> Looks:
 def _throughput(part: Slice, rows: Sequence[Row], looks: Looks, cores: float | None) -> Panel:
     y: dict[str, Any] = {"title": "samples per second", "scale": alt.Scale(zero=True, nice=5)}
     y["axis"] = alt.Axis(format=",.3~s")
-    layers = _scaling_layers(rows, ("value", "lo", "hi"), looks, y, cores)
+    layers = _scaling_layers(rows, looks, y, cores)
     return Panel.draw(part.title, part.subtitle, _throughput_message(rows), layers, HEIGHT)
 
 
-def _efficiency(part: Slice, rows: Sequence[Row], looks: Looks, cores: float | None) -> Panel:
-    """The speed-up by the number of processes."""
-    known = [row for row in rows if row["share"] is not None]
-    top = max((row["share_hi"] or row["share"] for row in known), default=1.0)
-    y: dict[str, Any] = {
-        "title": "speed-up ÷ processes",
-        "scale": alt.Scale(domain=[0, min(2.0, max(1.1, top * 1.05))], clamp=True),
-        "axis": alt.Axis(format=".0%", tickCount=5),
-    }
-    whole = alt.Chart(table([{"y": 1.0}])).mark_rule(color=colour("muted"), strokeDash=[4, 3])
-    layers = [
-        whole.encode(y=alt.Y("y:Q", **y)),
-        *_scaling_layers(known, ("share", "share_lo", "share_hi"), looks, y, cores),
-    ]
-    return Panel.draw(f"{part.title}: efficiency", part.subtitle, _efficiency_message(known), layers, HEIGHT)
-
-
-def _scaling_layers(
-    rows: Sequence[Row], fields: tuple[str, str, str], looks: Looks, y: Mapping[str, Any], cores: float | None
-) -> list[alt.Chart]:
+def _scaling_layers(rows: Sequence[Row], looks: Looks, y: Mapping[str, Any], cores: float | None) -> list[alt.Chart]:
     """Lines with their intervals, a little beside one another, and where there are as many workers as cores."""
-    value, lo, hi = fields
     here = [name for name in looks if any(row["line"] == name for row in rows)]
     places = {name: 1 + 0.035 * (at - (len(here) - 1) / 2) for at, name in enumerate(here)}
     drawn = [{**row, "at": (1 + row["workers"]) * places[row["line"]] - 1} for row in rows]
@@ -279,10 +246,9 @@ def _scaling_layers(
         axis=alt.Axis(values=sorted({row["workers"] for row in rows}), format="d", grid=False),
     )
     tone, shape = look("line", looks, here)
-    base = alt.Chart(data(drawn, "at", "line", "workers", value, lo, hi, "n", "pairs")).encode(x=x, color=tone)
-    blocks = BLOCKS if value == "value" else {"pairs:Q": "blocks"}
-    tooltip = hover({"line:N": "", "workers:Q": "", **rate(str(y["title"]), value, lo, hi), **blocks})
-    layers = lines(base, y, shape, tooltip, fields=fields)
+    base = alt.Chart(data(drawn, "at", "line", "workers", "value", "lo", "hi", "n")).encode(x=x, color=tone)
+    tooltip = hover({"line:N": "", "workers:Q": "", **rate(str(y["title"])), **BLOCKS})
+    layers = lines(base, y, shape, tooltip)
     if cores is None or cores > end:
         return layers
     text = words.plural(int(cores), "core") if cores == int(cores) else "cores"
@@ -306,23 +272,6 @@ def _throughput_message(rows: Sequence[Row]) -> str:
         spread = interval(best, "times_lo", "times_hi", "pairs")
         text += f", {words.times(best['times'])} what it does with {best['base']} ({spread})"
     return words.sentence(text)
-
-
-def _efficiency_message(rows: Sequence[Row]) -> str:
-    """At the most workers: which line uses them best, and which least."""
-    workers = max((row["workers"] for row in rows), default=0)
-    end = [row for row in rows if row["workers"] == workers and row["workers"] != row["base"]]
-    if not end:
-        return "No two numbers of workers were measured in the same blocks: 0 comparisons."
-    most, least = (pick(end, key=lambda row: float(row["share"])) for pick in (max, min))
-    text = f"with {words.plural(workers, 'worker')}, {most['line']} keeps {_kept(most)}"
-    return words.sentence(text if most is least else f"{text}; {least['line']}, {_kept(least)}")
-
-
-def _kept(row: Row) -> str:
-    """How much of the speed-up that the processes could bring there is."""
-    spread = percent_interval(row, "share", "pairs")
-    return f"{words.percent(row['share'])} of what each process could bring ({spread})"
 
 
 @chart("Starting workers", "How long do workers take to the first batch, by how they are started?")
