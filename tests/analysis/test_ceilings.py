@@ -213,7 +213,6 @@ def test_copies_and_step_on_one_stream_take_turns(trials_of: Trials, prefetcher:
     assert [row["efficiency"], row["efficiency_lo"], row["efficiency_hi"]] == pytest.approx(wanted)
     assert row["efficiency_n"] == 4
     assert [row["limit"], row["bottleneck"]] == ["copy", "copy-bound"]
-    assert row["device_ceiling"] == pytest.approx(math.exp(np.log(turns).mean()))
     assert row["device_ceiling"] < row["copy_ceiling"]
 
 

@@ -55,17 +55,17 @@ def written(fake_run: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> t
 @pytest.mark.slow
 def test_another_process_writes_the_same_bytes(written: tuple[Path, list[Placed]], tmp_path: Path) -> None:
     """The command, run by itself with other hashes of text, writes the same files; a PDF alone may differ."""
-    here, found = written
-    where = ["--results", str(here.with_name("results")), "--out", str(tmp_path / "there")]
+    results = written[0].with_name("results")
+    found = site_build.write_figures(results, tmp_path / "here")
+    where = ["--results", str(results), "--out", str(tmp_path / "there")]
     command = [sys.executable, "-m", "feedrate", "figures", *where]
     told = subprocess.run(command, env=os.environ | {"PYTHONHASHSEED": "7"}, capture_output=True, text=True, check=True)
-    assert len(list((tmp_path / "there").glob("*.svg"))) > len(found)
-    assert f"{len(list((tmp_path / 'there').glob('*.svg')))} figures" in told.stdout
-    names = [path.name for path in here.iterdir() if path.suffix not in (".pdf", ".bib")]
-    same, different, errors = filecmp.cmpfiles(here, tmp_path / "there", names, shallow=False)
+    assert f"{len(found)} figures" in told.stdout
+    names = [path.name for path in (tmp_path / "here").iterdir() if path.suffix != ".pdf"]
+    same, different, errors = filecmp.cmpfiles(tmp_path / "here", tmp_path / "there", names, shallow=False)
     assert not different
     assert not errors
-    assert len(same) == 4 * len(found)
+    assert len(same) > 4 * len(found)
 
 
 @pytest.mark.slow
