@@ -87,11 +87,11 @@ def test_one_setting_has_one_speed() -> None:
 def test_settings_that_cannot_be_told_from_the_best_are_counted() -> None:
     """Of how many, and which of them is the cheapest: the best itself or another, by name."""
     (row,) = headlines(equal(20)).to_dict("records")
-    many = f"1 of {row['members']} that cannot be told from the best of 20"
+    many = f"ties with {row['members'] - 1} of 19 others"
     assert set_words(row) == f"{many}; the cheapest is png, batch 32, 0 workers"
     assert row["members"] > 10
     (cheapest,) = headlines(trials({("png", 0): 1000.0, ("png", 2): 999.0})).to_dict("records")
-    assert set_words(cheapest) == "1 of 2 that cannot be told from the best of 2, and the cheapest of them"
+    assert set_words(cheapest) == "ties with 1 of 1 other, and the cheapest of them"
     (clear,) = headlines(trials(RATES)).to_dict("records")
     assert set_words(clear) == "clearly the best of 4"
     (alone,) = headlines(trials({("png", 0): 1000.0}, blocks=1)).to_dict("records")
@@ -108,7 +108,7 @@ def test_every_knob_that_differs_is_named() -> None:
     (row,) = headlines(frame).to_dict("records")
     assert gain_settings(row["gain"]) == "1 worker, readahead false, normalize_on device"
     assert gain_words(row["gain"])[1] == "lmdb, batch 32: 1 worker, readahead false, normalize_on device"
-    assert "with 1 worker, readahead false, normalize_on device, 1.90× (" in answer(headlines(frame))
+    assert "1 worker, readahead false, normalize_on device give 1.90× (" in answer(headlines(frame))
 
 
 @pytest.mark.slow
@@ -143,7 +143,7 @@ def test_unusual_conditions_are_named() -> None:
     plain, unusual = headlines(frame).to_dict("records")
     assert ">loading alone</span>" in task_cell(plain)
     assert ">loading alone, cold page cache, n_samples 4096</span>" in task_cell(unusual)
-    assert "loading alone on synthetic at 64 px, cold page cache, n_samples 4096, " in answer(headlines(frame)[1:])
+    assert "Loading alone on synthetic at 64 px, cold page cache, n_samples 4096: " in answer(headlines(frame)[1:])
 
 
 @pytest.mark.slow
@@ -154,13 +154,13 @@ def test_unusual_conditions_are_named() -> None:
             {("png", 0): 1000.0, ("png", 2): 900.0},
             6,
             "none that is clear",
-            "no loader setting is clearly faster than PyTorch’s defaults, at any format",
+            "no loader setting is clearly faster than PyTorch’s default.",
         ),
         (
             RATES,
             3,
-            "needs 4 blocks",
-            "loading alone on synthetic at 64 px needs 4 blocks.",
+            "needs 4 repetitions",
+            "Loading alone on synthetic at 64 px: a gain needs 4 repetitions.",
         ),
         ({("png", 2): 900.0}, 6, "not measured", ""),
     ],

@@ -11,6 +11,7 @@ import pytest
 from feedrate.analysis import noise
 from feedrate.machine.probes import noise as probed
 from feedrate.plan import stopping
+from feedrate.plan.matrix import DEFAULT_PROTOCOL
 from feedrate.questions.methodology import page as methodology_page
 from feedrate.schema import metrics
 from feedrate.schema.plugins import ROOT
@@ -44,6 +45,15 @@ def test_the_prose_holds_no_figure_of_its_own() -> None:
     text = re.sub(formulas, lambda formula: re.sub(r"(?<![\d.])[14](?![\d.])", "", formula[0]), text)
     text = re.sub(r"\{%.+?%\}|\{\{.+?\}\}|“over 1”", "", text, flags=re.DOTALL)
     assert re.findall(r".{0,30}\d.{0,30}", text) == []
+
+
+def test_the_short_page_names_the_constants_of_the_code() -> None:
+    """In at most 600 words: the window and the margins of verdicts; nothing of the template is left."""
+    text = unescape(methodology_page.short_page().body)
+    assert "{{" not in text
+    assert len(re.sub(r"<[^>]+>", " ", text).split()) <= 600
+    assert f"at least {DEFAULT_PROTOCOL['window_s']:g} s" in text
+    assert f"beyond\n{metrics.CONFIRMED_OVER:g}, refuted below {metrics.REFUTED_UNDER:g}" in text
 
 
 def test_every_table_is_used() -> None:

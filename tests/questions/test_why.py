@@ -12,8 +12,8 @@ import pytest
 from reading import plain
 
 from feedrate.analysis.prediction import held_out
+from feedrate.pages import descriptions
 from feedrate.pages.runs import RunView
-from feedrate.pages.tasks import set_words
 from feedrate.plan.suite import Suite
 from feedrate.questions.loader import page as loader_cells
 from feedrate.questions.suites import page as suites_page
@@ -33,7 +33,7 @@ def said(section: loader_cells.Why) -> str:
 
 @pytest.mark.slow
 def test_the_fastest_cell_is_told_as_it_was_measured(cuda: RunView, show: Show) -> None:
-    """The first row is the fastest training cell's; the sentence has its rate, and how many are as good."""
+    """The first row is the fastest training cell's; the sentence has its setting and its rate."""
     judged = cuda.judged[cuda.judged["mode"].eq("train")]
     fastest = judged.sort_values("samples_per_s").iloc[-1]
     section = loader_cells.section(cuda, "loader", PATH)
@@ -47,7 +47,7 @@ def test_the_fastest_cell_is_told_as_it_was_measured(cuda: RunView, show: Show) 
     (best,) = [row for row in cuda.headlines_of("loader").to_dict("records") if row["cell_id"] == fastest["cell_id"]]
     rate = float(f"{best['samples_per_s']:.3g}")
     assert f"does {rate:,.0f} samples a second (" in told
-    assert f": {set_words(best)}) does" in told
+    assert f"{descriptions.knobs(best)} does" in told
 
 
 LAUNCHES = "The host that launches the step’s kernels holds it back"

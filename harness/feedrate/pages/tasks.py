@@ -15,7 +15,7 @@ from feedrate.pages import descriptions
 from feedrate.schema import words
 from feedrate.schema.axes import BY_NAME, CONDITIONS, EMULATED_STEPS, PHOTOGRAPHS, SETTINGS
 
-FEW = f"needs {LEAST_BLOCKS} blocks"
+FEW = f"needs {LEAST_BLOCKS} repetitions"
 """What is said of a gain that rests on fewer."""
 KINDS = (TRAIN, EMULATED, LOAD)
 """What a task runs, in the order of a table."""
@@ -76,12 +76,12 @@ def _key(row: Mapping[Any, Any]) -> tuple[str, ...]:
 
 
 def set_words(row: Mapping[Any, Any]) -> str:
-    """Write how many settings cannot be told from the best, and the cheapest of them; nothing where one alone ran."""
+    """Write how many settings tie with the best, and the cheapest of them; nothing where one alone ran."""
     members, every = row["members"], row["candidates"]
     if every == 1:
         return ""
     if members > 1:
-        text = f"1 of {members} that cannot be told from the best of {every}"
+        text = f"ties with {members - 1} of {words.plural(every - 1, 'other')}"
         return text + (f"; the cheapest is {row['cheapest']}" if row["cheapest"] else ", and the cheapest of them")
     return f"clearly the best of {every}" if words.known(row["lo"]) else f"the best of {every} in one block"
 
@@ -126,17 +126,13 @@ def gain_words(gain: Mapping[Any, Any] | None) -> tuple[str, str]:
 
 
 def gain_sentence(row: Mapping[Any, Any]) -> str:
-    """Tell a headline's gain, which has an interval, as a sentence that lacks its capital and its full stop."""
-    gain = row["gain"]
+    """Tell a headline's gain, which has an interval, as a sentence."""
+    gain, task = row["gain"], task_words(row)
     if gain["verdict"] != "faster":
-        return (
-            f"for {task_words(row)}, no loader setting is clearly faster than PyTorch’s defaults, at any format and "
-            "batch size"
-        )
-    return (
-        f"for {task_words(row)}, with {gain_settings(gain)}, {gain_words(gain)[0]} as many samples come through as "
-        f"with PyTorch’s defaults (cross-fitted; {gain['storage_format']}, batches of {gain['batch_size']})"
-    )
+        return words.sentence(f"{task}: no loader setting is clearly faster than PyTorch’s default")
+    times = Estimate.of_row(gain, RATIO, "ratio").text()
+    where = f"{gain['storage_format']}, batch {gain['batch_size']}"
+    return words.sentence(f"{task}: {gain_settings(gain)} give {times} the default speed ({where})")
 
 
 def answer(rows: pd.DataFrame) -> str:
@@ -146,7 +142,7 @@ def answer(rows: pd.DataFrame) -> str:
     for row in rows_of(pd.DataFrame(measured, columns=rows.columns).drop_duplicates("kind")):
         gain = row["gain"]
         if not words.known(gain["lo"]):
-            said.append(f"What loader settings gain for {task_words(row)} {FEW}.")
+            said.append(words.sentence(f"{task_words(row)}: a gain {FEW}"))
         else:
-            said.append(words.sentence(gain_sentence(row)))
+            said.append(gain_sentence(row))
     return " ".join(said)

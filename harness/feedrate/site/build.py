@@ -196,6 +196,7 @@ def _content(
         yield explore_page.page(everyone)
         yield compare_page.page(everyone, verdicts)
         yield accuracy_page.page(measured)
+        yield methodology_page.short_page()
         yield methodology_page.page()
         yield reference_page.dictionary_page()
         prose = (SOURCE / "pages" / name for name in (reference_page.RUN_PATH, reference_page.CONTRIBUTE_PATH))
@@ -253,7 +254,13 @@ def _nav(pages: Sequence[Page]) -> list[dict[str, Any]]:
         },
         {"Claims": [{"Which claims hold?": claims_page.PATH}, {experiment_page.TITLE: experiment_page.PATH}]},
         {"Run it": [{"Run it": reference_page.RUN_PATH}, {"Contribute": reference_page.CONTRIBUTE_PATH}]},
-        {"Method": [{"Methodology": methodology_page.PATH}, {"How accurate?": accuracy_page.PATH}]},
+        {
+            "Method": [
+                {"How it is measured": methodology_page.SHORT_PATH},
+                {"How accurate?": accuracy_page.PATH},
+                {"Every rule": methodology_page.PATH},
+            ]
+        },
         {
             "Data": [
                 {"Runs": reference_page.RUNS},

@@ -25,7 +25,7 @@ from feedrate.charts.figure import Row
 from feedrate.pages import descriptions, markup
 from feedrate.pages.headlines import RULE
 from feedrate.pages.runs import RunView
-from feedrate.pages.tasks import set_words, task_key
+from feedrate.pages.tasks import task_key
 from feedrate.pages.template import render
 from feedrate.schema import words
 from feedrate.schema.axes import AXES, BY_NAME, CONDITIONS, EMULATED_STEPS, PHOTOGRAPHS, SETTINGS
@@ -55,7 +55,7 @@ _MEANINGS = {
     "balanced": (f"Two stages lie within {BALANCED_WITHIN:g} times of one another", "a faster one alone gains little"),
 }
 """What a bottleneck means, and what follows where stages work at the same time."""
-_IN_TURNS = "without workers loading and step take turns, so that either being faster gains"
+_IN_TURNS = "without workers loading and step take turns, so a faster one of either gains"
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,9 +224,8 @@ def _sentence(task: Task, best: Row | None) -> str:
     what, setting = _task(cell), descriptions.knobs(cell)
     rate = f"{words.number(float(cell['samples_per_s']))} samples a second"
     if best and best["cell_id"] == cell["cell_id"]:
-        setting = ": ".join(filter(None, (setting, set_words(best))))
-        rate = Estimate.of_row(best).with_n(" samples a second")
-    text = f"{what[:1].upper()}{what[1:]}: the fastest setting ({setting}) does {rate}"
+        rate = Estimate.of_row(best).text(" samples a second")
+    text = f"{what[:1].upper()}{what[1:]}: {setting} does {rate}"
     if words.known(cell["efficiency"]) and isinstance(cell["limit"], str):
         turns = cell["limit"] != "load" and words.known(cell["device_ceiling"])
         alone = "copies and step do in turns" if turns else f"{_STAGES[cell['limit']]} does alone"

@@ -48,7 +48,7 @@ from feedrate.share.findings import Validated
 from feedrate.store.manifest import Protocol
 from feedrate.sweep import run
 
-PATH = "methodology.md"
+PATH, SHORT_PATH = "methodology.md", "method.md"
 _MODULES = (
     *(
         ceilings,
@@ -99,12 +99,23 @@ def page() -> Page:
         jinja2.UndefinedError: the prose names something that is not known here.
     """
     contents = markup.contents((RESOURCES / "site" / "pages" / PATH).read_text(encoding="utf-8"))
-    constants = {module.__name__.rpartition(".")[2]: module for module in _MODULES}
-    protocol = Protocol.model_validate(DEFAULT_PROTOCOL)
-    body = render(
-        PATH, contents=contents, protocol=protocol, protocol_version=PROTOCOL_VERSION, **constants, **tables()
-    )
-    return Page(PATH, "Methodology", body)
+    body = render(PATH, contents=contents, protocol_version=PROTOCOL_VERSION, **_constants(), **tables())
+    return Page(PATH, "Every rule", body)
+
+
+def short_page() -> Page:
+    """Write what most readers need to know of it.
+
+    Raises:
+        jinja2.UndefinedError: the prose names something that is not known here.
+    """
+    return Page(SHORT_PATH, "How it is measured", render(SHORT_PATH, **_constants()))
+
+
+def _constants() -> dict[str, Any]:
+    """The modules whose constants the prose names, and the protocol that comes with feedrate."""
+    modules = {module.__name__.rpartition(".")[2]: module for module in _MODULES}
+    return modules | {"protocol": Protocol.model_validate(DEFAULT_PROTOCOL)}
 
 
 def tables() -> dict[str, Any]:
