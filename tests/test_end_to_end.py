@@ -11,7 +11,7 @@ from typed import harness
 from visits import Site, visit
 
 from feedrate.analysis.estimates import cells
-from feedrate.schema import words
+from feedrate.charts.embed import cell_text
 from feedrate.site.serve import served
 from feedrate.store import runs
 
@@ -75,4 +75,4 @@ def test_the_site_opens_clean_and_shows_the_records_numbers(place: Path, browser
     assert seen.problems == []
     estimates = cells(run.table("trials"))
     for _, row in estimates[(estimates["storage_format"] == "png") & (estimates["mode"] == "load")].iterrows():
-        assert words.number(float(row["samples_per_s"])) in shown
+        assert cell_text(float(row["samples_per_s"])) in shown

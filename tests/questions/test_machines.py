@@ -30,7 +30,7 @@ def test_machines_are_compared_by_a_task_that_most_have(show: Show) -> None:
     gpu, cpu = show(device="cuda", run_id="20260103T030405Z-gpu"), show(cores=8)
     odd = show(formats=("png", "lmdb"), suites=("storage",), cores=4, run_id="20260104T030405Z-fake")
     text = machines_page.index_page([odd, gpu, cpu]).body
-    assert "Samples/s are those of real training on div2k_standin at 16 px" in text
+    assert "Samples/s: the fastest setting for real training on div2k_standin at 16 px" in text
     found = [row for row in table_rows(text) if row]
     assert [row[1] for row in found] == ["GPU", "CPU", "CPU"]
     assert found[2][6] == "not measured"
@@ -97,7 +97,7 @@ def test_the_faster_device_speaks_for_a_machine(both: tuple[RunView, RunView], s
     assert first[1] == "CPU, GPU"
     assert first[6] == f"{words.number(rates['cuda'])} on GPU"
     assert second[6] == words.number(machines_page.tasks_of([other])["cpu", task].row["samples_per_s"])
-    assert "Of a machine’s two devices the faster speaks." in text
+    assert "Of two devices the faster speaks." in text
     assert "two devices" not in machines_page.index_page([other, gpu]).body
 
 

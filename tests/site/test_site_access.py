@@ -183,7 +183,7 @@ def test_the_drawer_of_a_phone_opens_by_keyboard(sites: dict[str, Site], browser
     """
     seen = visit(browser, sites["main"], width=360)
     page = seen.open("methodology.html")
-    link = page.locator(".md-sidebar--primary a[href='explore.html']")
+    link = page.locator(".md-sidebar--primary a[href='accuracy.html']")
     reached = "link => { link.focus(); return document.activeElement === link }"
     assert not link.evaluate(reached)
     button = page.get_by_role("button", name="Navigation")
@@ -194,7 +194,7 @@ def test_the_drawer_of_a_phone_opens_by_keyboard(sites: dict[str, Site], browser
     expect(link).to_be_in_viewport()
     assert link.evaluate(reached)
     link.press("Enter")
-    page.wait_for_url("**/explore.html")
+    page.wait_for_url("**/accuracy.html")
     assert seen.problems == []
 
 

@@ -25,7 +25,7 @@ def form(part: Locator, name: str) -> str:
 
 def test_downloads_open_and_the_citation_holds_their_hash(seen: Visit) -> None:
     """Every kind of file comes down; the hash of the CSV stands in the page, in each form and in the picture."""
-    figure = seen.open(HOME).locator("#opening")
+    figure = seen.open(HOME).locator("#workers")
     unfold(figure.locator(".fr-cite summary"))
     printed = figure.locator(".fr-foot code").inner_text()
     contents = {}
@@ -48,7 +48,7 @@ def test_a_citation_is_copied_with_its_whole_address(sites: dict[str, Site], bro
     shown = sites["main"]
     seen = visit(browser, shown, permissions=["clipboard-read", "clipboard-write"])
     page = seen.open(HOME)
-    figure = page.locator("#opening")
+    figure = page.locator("#workers")
     unfold(figure.locator(".fr-cite summary"))
     figure.get_by_role("button", name="Copy as BibTeX").focus()
     page.keyboard.press("Enter")
@@ -57,9 +57,9 @@ def test_a_citation_is_copied_with_its_whole_address(sites: dict[str, Site], bro
     assert copied == form(figure, "BibTeX")
     address = re.search(r"url\s*= \{(.*)\}", copied)
     assert address
-    assert address[1] == f"{shown.address}index.html#opening"
+    assert address[1] == f"{shown.address}index.html#workers"
     page.goto(address[1])
-    expect(page.locator("#opening:target")).to_be_in_viewport()
+    expect(page.locator("#workers:target")).to_be_in_viewport()
     assert seen.problems == []
 
 
