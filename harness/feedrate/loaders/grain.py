@@ -10,10 +10,12 @@ https://google-grain.readthedocs.io/en/latest/tutorials/dataset_advanced_tutoria
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
+from multiprocessing import shared_memory
 from typing import Any
 
 import numpy as np
@@ -89,6 +91,10 @@ class _BatchSource:
 
 
 def _begin(training_pid: int, _worker: int, _workers: int) -> None:
-    """As in PyTorch's workers: one thread computes, and the process ends with its parent."""
+    """As in PyTorch's workers: one thread computes, and the process ends with its parent.
+
+    Names of shared memory hold the training process, so that what it leaves when it is killed can be told and removed.
+    """
+    shared_memory._make_filename = lambda: f"/psm_{training_pid}_{secrets.token_hex(6)}"  # type: ignore[attr-defined]
     die_with_parent(training_pid)
     torch.set_num_threads(1)

@@ -21,6 +21,7 @@ SHM = "/dev/shm"  # noqa: S108 - where POSIX shared memory lies, not a place for
 SHM_PREFIXES = ("torch_", "sem.", "psm_", "nccl-", "__KMP_REGISTERED_LIB_")
 """Shared memory of ATen (``torch_PID_RANDOM_N``), POSIX semaphores (``multiprocessing`` locks), CPython's
 ``multiprocessing.shared_memory``, NCCL, and the OpenMP runtime of LLVM and Intel."""
+_OWNED = re.compile(r"(?:torch|psm)_(\d+)_")
 
 
 def read(path: str, size: int = 16384) -> bytes | None:
@@ -166,9 +167,10 @@ def semaphores(pid: int) -> set[Path]:
 def remove_segments(segments: Iterable[str], makers: Collection[int]) -> int:
     """Remove shared-memory files whose maker is one of some dead processes: a killed worker may leave one.
 
-    PyTorch's names hold the process id of their maker; other containers may share ``/dev/shm``, and theirs stay.
+    PyTorch's names hold the process id of their maker, those of Grain's loader that of its training process. Other
+    containers may share ``/dev/shm``, and theirs stay.
     """
-    dead = [name for name in segments if (owner := re.match(r"torch_(\d+)_", name)) and int(owner[1]) in makers]
+    dead = [name for name in segments if (owner := _OWNED.match(name)) and int(owner[1]) in makers]
     for name in dead:
         Path(SHM, name).unlink(missing_ok=True)
     return len(dead)
@@ -189,9 +191,15 @@ def shm_segments() -> set[str]:
     PyTorch's default sharing strategy unlinks a segment as soon as the other side has opened it: names that stay are
     left-overs of processes that were killed, or of the ``file_system`` strategy.
     """
-    ours: set[str] = set()
-    for name in _entries(SHM):
-        with suppress(OSError):
-            if name.startswith(SHM_PREFIXES) and Path(SHM, name).lstat().st_uid == os.getuid():
-                ours.add(name)
-    return ours
+    try:
+        with os.scandir(SHM) as entries:
+            return {entry.name for entry in entries if entry.name.startswith(SHM_PREFIXES) and _own(entry)}
+    except OSError:
+        return set()
+
+
+def _own(entry: os.DirEntry[str]) -> bool:
+    """Whether a file is this user's; one that has gone is nobody's."""
+    with suppress(OSError):
+        return entry.stat(follow_symlinks=False).st_uid == os.getuid()
+    return False
