@@ -70,6 +70,15 @@ def test_the_first_number_is_the_best_gain_of_a_task(show: Callable[..., RunView
     assert "storage_format" not in first.call
 
 
+def test_the_call_to_copy_has_arguments_of_the_dataloader_alone() -> None:
+    """What is set elsewhere in a script stands beside it as a remark."""
+    gain = {"storage_format": "lmdb", "batch_size": 8, "num_workers": 2, "start_method": "spawn", "decoder": "cv2"}
+    first = home_page.Headline(None, {"gain": gain})  # type: ignore[arg-type]
+    call = "DataLoader(dataset, batch_size=8, num_workers=2, multiprocessing_context='spawn')  # and decoder cv2"
+    assert first.call == call
+    assert first.gained == "2 workers, decoder cv2, start_method spawn"
+
+
 @pytest.mark.slow
 def test_machines_lie_over_one_another(show: Callable[..., RunView]) -> None:
     """A line and a colour a machine in one panel; the cores of each are marked, and the message says who is fastest."""
@@ -82,6 +91,7 @@ def test_machines_lie_over_one_another(show: Callable[..., RunView]) -> None:
         (view.name, count) for view in (one, other) for count in (0, 1, 2)
     }
     assert figure.message.count("Fastest on ") == 2
+    assert {row["run"] for row in figure.rows} == {view.manifest.run_id for view in (one, other)}
     assert "2 cores" in str(figure.panels[0].chart.to_dict())
     assert len({row["machine"] for row in drawn("gains", [one, other]).rows}) == 2
 

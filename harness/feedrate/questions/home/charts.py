@@ -64,6 +64,7 @@ _WORKERS = {
     **RATE,
     **with_ends("speed-up", "times"),
     "over workers": "base",
+    "run": "run_id",
 }
 _GAINS = {"machine": "machine", "task": "task", "settings": "settings", "times": "value", **ENDS}
 _NO_MACHINE = "Every machine was measured with one number of workers only."
@@ -127,12 +128,16 @@ def _task(part: Slice, machines: Machines) -> tuple[Slice, list[dict[str, Any]],
 def _mark(cell: Row, machine: Named) -> dict[str, Any]:
     times = {f"times{end}": plain(cell[f"speedup{end}"]) for end in ("", "_lo", "_hi")}
     base = plain(cell["base_workers"])
-    known = {"workers": int(cell["num_workers"]), "base": base if base is None else int(base)}
+    known = {
+        "run_id": str(cell["run_id"]),
+        "workers": int(cell["num_workers"]),
+        "base": base if base is None else int(base),
+    }
     return {"machine": machine.name, "cores": machine.cores, **known, **estimate(cell), **times}
 
 
 def _worker_layers(rows: Sequence[Row], looks: Looks, cores: Mapping[str, float | None]) -> list[alt.Chart]:
-    """Lines with their names at the end, PyTorch's default, and where there are as many workers as cores."""
+    """Lines, PyTorch's default, and where there are as many workers as cores."""
     counts = sorted({row["workers"] for row in rows})
     x = alt.X(
         "workers:Q",

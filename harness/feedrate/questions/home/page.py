@@ -27,8 +27,15 @@ from feedrate.store.marks import REFERENCE
 
 PATH = "index.md"
 TITLE = "How fast can a machine feed its accelerator?"
-_NO_ARGUMENT = ("storage_format", "loader")
-"""Settings that are no arguments of PyTorch's DataLoader."""
+_ARGUMENTS = {
+    **{name: name for name in ("num_workers", "prefetch_factor", "pin_memory", "persistent_workers")},
+    "start_method": "multiprocessing_context",
+}
+"""Settings that are arguments of PyTorch's DataLoader, and what it calls them."""
+
+
+_SAME = ("storage_format", "batch_size")
+"""Settings that both sides of a gain have."""
 
 
 class Headline(NamedTuple):
@@ -42,7 +49,7 @@ class Headline(NamedTuple):
     def settings(self) -> Mapping[str, Any]:
         """What the better side has otherwise than PyTorch's default."""
         gain = self.task["gain"]
-        values = {name: gain[name] for name in SETTINGS if name in gain and words.known(gain[name])}
+        values = {name: gain[name] for name in SETTINGS if name in gain and not pd.isna(gain[name])}
         return {name: value for name, value in values.items() if value != BY_NAME[name].default}
 
     @property
@@ -53,17 +60,19 @@ class Headline(NamedTuple):
     @property
     def gained(self) -> str:
         """The settings in words, without what both sides have."""
-        changed = {name: value for name, value in self.settings.items() if name not in ("storage_format", "batch_size")}
+        changed = {name: value for name, value in self.settings.items() if name not in _SAME}
         workers = words.plural(int(changed.pop("num_workers")), "worker") if "num_workers" in changed else ""
         return ", ".join(filter(None, (workers, descriptions.changed(changed))))
 
     @property
     def call(self) -> str:
         """The DataLoader to copy."""
-        batch = {"batch_size": self.task["gain"]["batch_size"]}
-        chosen = batch | {name: value for name, value in self.settings.items() if name not in _NO_ARGUMENT}
-        types = {name: BY_NAME[name].type(value) for name, value in chosen.items()}
-        return f"DataLoader(dataset, {', '.join(f'{name}={value!r}' for name, value in types.items())})"
+        values = {name: BY_NAME[name].type(value) for name, value in self.settings.items()}
+        chosen: dict[str, object] = {"batch_size": int(self.task["gain"]["batch_size"])}
+        chosen |= {_ARGUMENTS[name]: value for name, value in values.items() if name in _ARGUMENTS}
+        call = f"DataLoader(dataset, {', '.join(f'{name}={value!r}' for name, value in chosen.items())})"
+        others = {name: value for name, value in values.items() if name not in (*_ARGUMENTS, *_SAME)}
+        return f"{call}  # and {descriptions.changed(others)}" if others else call
 
     @property
     def ran(self) -> str:
@@ -120,7 +129,12 @@ def figures(runs: Sequence[RunView]) -> dict[str, tuple[Figure, list[RunView]]]:
         "workers": (machine_workers.draw(_joined(trials), machines=machines), asking),
         "gains": (machine_gains.draw(_joined(gains), machines=machines), speaking),
     }
-    return {name: pair for name, pair in drawn.items() if pair[0].panels}
+    shown: dict[str, tuple[Figure, list[RunView]]] = {}
+    for name, (figure, views) in drawn.items():
+        if figure.panels:
+            of = {row.get("run") for row in figure.rows}
+            shown[name] = figure, [view for view in views if name == "gains" or view.manifest.run_id in of]
+    return shown
 
 
 def _joined(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
