@@ -80,7 +80,7 @@ def test_a_script_gets_workers_though_trials_die(tmp_path: Path) -> None:
             os.kill(TRAINING, signal.SIGKILL)
 """,
     ).replace("class Slow", "TRAINING = os.getpid()\n\n\nclass Slow", 1)
-    done = tune(place, sys.executable, place.script(text), options=("--max-workers", "3", "--budget", "30s"))
+    done = tune(place, sys.executable, place.script(text), options=("--max-workers", "3", "--budget", "60s"))
     assert done.status == 0, done.err
     found = told(place)
     assert found["recommended"]["num_workers"] == 2, done.err
@@ -113,7 +113,7 @@ def test_a_trial_that_hangs_is_ended_soon_and_started_otherwise(tmp_path: Path) 
         time.sleep(0.010)
 """,
     )
-    done = tune(place, sys.executable, place.script(text), options=("--max-workers", "2", "--budget", "70s"))
+    done = tune(place, sys.executable, place.script(text), options=("--max-workers", "2", "--budget", "90s"))
     assert done.status == 0, done.err
     found = told(place)
     assert found["recommended"]["multiprocessing_context"] == "forkserver", done.err
@@ -148,7 +148,7 @@ if __name__ == "__main__":
             step(batch)
             time.sleep(0.010)
 """.replace("ANEW", str(anew))
-    done = tune(place, sys.executable, place.script(text), options=("--max-workers", "1", "--budget", "30s"))
+    done = tune(place, sys.executable, place.script(text), options=("--max-workers", "1", "--budget", "60s"))
     assert done.status == 0, done.err
     stated = told(place)["gain"] if told(place)["recommended"].get("persistent_workers") else None
     gain = stated["ratio"] if stated else 1.0  # none is stated where the time ended before the blocks for it
