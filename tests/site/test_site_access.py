@@ -131,7 +131,7 @@ def test_everybody_can_read_every_page(
     faults: dict[tuple[str, object], list[str]] = {}
     for path in one_of_each(view.pages):
         page = seen.open(path)
-        expect(page.locator("[aria-busy]:visible")).to_have_count(0)  # Compare compares, and its result is grey meanwhile
+        expect(page.locator("[aria-busy]:visible")).to_have_count(0)  # the result of Compare is grey until it is there
         page.evaluate(UNFOLD)
         page.evaluate(FEW_ROWS)
         page.evaluate(LAID_OUT)
