@@ -25,7 +25,7 @@ def body(*runs: RunView) -> str:
 
 
 def drawn(name: str, runs: Sequence[RunView]) -> Figure:
-    return home_page.figures(runs)[name][0]
+    return {"workers": home_page.workers, "gains": home_page.gains}[name](runs)[0]
 
 
 @pytest.mark.slow

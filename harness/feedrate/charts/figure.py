@@ -313,11 +313,6 @@ def interval(row: Row, lo: str = "lo", hi: str = "hi", n: str = "n") -> str:
     return words.interval(row[lo], row[hi], row[n])
 
 
-def percent_interval(row: Row, name: str, n: str = "n") -> str:
-    """Write the interval of a share of a drawn row in words, in per cent."""
-    return words.interval(row[f"{name}_lo"], row[f"{name}_hi"], row[n], words.percent)
-
-
 def overlap(faster: Row, slower: Row) -> str:
     """Say that the intervals of two rows overlap; nothing where they do not, or are not known."""
     known = words.known(faster["lo"]) and words.known(slower["hi"])

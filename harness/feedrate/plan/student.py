@@ -14,7 +14,7 @@ NEARLY_NORMAL = 1e7
 MANY = 1000
 """From so many on a series of four terms gives ten digits of a quantile."""
 FEW = 4
-"""From so many on it is nearer to it than the normal quantile is."""
+"""From so many on the series is nearer to a quantile than the normal one is."""
 NEAR = 1e-7
 """A step so small leaves an error of its square."""
 EXACT, MOST_TERMS = 1e-15, 20_000

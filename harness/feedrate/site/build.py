@@ -243,8 +243,9 @@ def _nav(pages: Sequence[Page]) -> list[dict[str, Any]]:
     def listed(*paths: str) -> list[dict[str, str]]:
         return [{entities(page.title): page.path} for page in pages if page.path in paths]
 
+    questions = (page.path for page in pages if page.path.startswith("suites/"))
     return [
-        {"Results": [{"Results": home_page.PATH}, *_questions(pages), {"Explore": explore_page.PATH}]},
+        {"Results": [{"Results": home_page.PATH}, *listed(*questions), {"Explore": explore_page.PATH}]},
         {
             "Compare": [
                 {"Compare": compare_page.PATH},
@@ -270,10 +271,6 @@ def _nav(pages: Sequence[Page]) -> list[dict[str, Any]]:
             ]
         },
     ]
-
-
-def _questions(pages: Sequence[Page]) -> list[dict[str, str]]:
-    return [{entities(page.title): page.path} for page in pages if page.path.startswith("suites/")]
 
 
 @contextmanager

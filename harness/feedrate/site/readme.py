@@ -32,10 +32,9 @@ def figure(views: Sequence[RunView]) -> bytes:
     Raises:
         InputError: no run measured two numbers of workers.
     """
-    drawn = home_page.figures(views)
-    if "workers" not in drawn:
+    picture, of_runs = home_page.workers(views)
+    if not picture.panels:
         raise InputError("results: no run measured two numbers of workers; expected one. Type make sweep first")
-    picture, of_runs = drawn["workers"]
     origin = together(view.origin for view in of_runs)
     return render.picture(picture, f"{'; '.join(origin.facts())}; 95 % intervals").encode()
 

@@ -194,7 +194,8 @@ def _opening(published: Sequence[Mapping[str, Any]], shared: Mapping[str, Mappin
     pairs = [(a, b) for a, others in shared.items() for b in others if order[a] > order[b]]
     rank = {pair: (machines[pair[0]] != machines[pair[1]], shared[pair[0]][pair[1]]) for pair in pairs}
     a, b = max(pairs, key=rank.__getitem__, default=(next(iter(machines), ""), ""))
-    return {"a": a and f"run:{a}", "b": b and f"run:{b}"}
+    keys = {run["run"]: run["key"] for run in published}
+    return {"a": keys.get(a, ""), "b": keys.get(b, "")}
 
 
 def browser_caps() -> dict[str, int]:

@@ -12,11 +12,8 @@ from typing import Any, NamedTuple
 import altair as alt
 import pandas as pd
 
-from feedrate.analysis import estimates
-from feedrate.analysis.blocks import KEYS
 from feedrate.analysis.estimate import Estimate
 from feedrate.analysis.estimates import rows_of
-from feedrate.analysis.storage import credible, scaling
 from feedrate.analysis.summary import EMULATED, LOAD, TRAIN
 from feedrate.charts.figure import (
     ENDS,
@@ -32,7 +29,6 @@ from feedrate.charts.figure import (
     estimate,
     held,
     listed,
-    plain,
     slices,
     table,
     with_ends,
@@ -55,6 +51,7 @@ from feedrate.charts.marks import (
 from feedrate.charts.theme import SHAPES, colour
 from feedrate.pages import descriptions
 from feedrate.pages.tasks import gain_settings
+from feedrate.questions.workers.charts import core_marks, scaled_cells, speed_up
 from feedrate.schema import words
 
 _KINDS = (EMULATED, TRAIN, LOAD)
@@ -66,7 +63,7 @@ _WORKERS = {
     "over workers": "base",
     "run": "run_id",
 }
-_GAINS = {"machine": "machine", "task": "task", "settings": "settings", "times": "value", **ENDS}
+_GAINS = {"machine": "machine", "task": "task", "settings": "settings", "times": "value", **ENDS, "run": "run_id"}
 _NO_MACHINE = "Every machine was measured with one number of workers only."
 _NO_GAIN = "No run compares PyTorch's default with other settings."
 Where = tuple[str, str]
@@ -99,9 +96,7 @@ def machine_workers(sheet: Sheet, trials: pd.DataFrame, machines: Machines | Non
     """Draw throughput against workers, a line a machine, of the task that most numbers of workers were measured in."""
     if not len(trials):
         return sheet.figure((), _NO_MACHINE)
-    cells = estimates.cells(credible(trials))
-    added = [*KEYS, "base_workers", "speedup", "speedup_lo", "speedup_hi"]
-    scaled = cells.merge(scaling(trials, cells)[added], on=list(KEYS), how="left")
+    scaled = scaled_cells(trials)
     tasks = [_task(part, machines or {}) for part in slices(scaled[scaled["num_workers"].notna()], _KINDS)]
     part, rows, still = max(tasks, key=lambda task: len(task[1]), default=(None, [], {}))
     if part is None or not rows:
@@ -126,21 +121,15 @@ def _task(part: Slice, machines: Machines) -> tuple[Slice, list[dict[str, Any]],
 
 
 def _mark(cell: Row, machine: Named) -> dict[str, Any]:
-    times = {f"times{end}": plain(cell[f"speedup{end}"]) for end in ("", "_lo", "_hi")}
-    base = plain(cell["base_workers"])
-    known = {
-        "run_id": str(cell["run_id"]),
-        "workers": int(cell["num_workers"]),
-        "base": base if base is None else int(base),
-    }
-    return {"machine": machine.name, "cores": machine.cores, **known, **estimate(cell), **times}
+    of_cell = {"run_id": str(cell["run_id"]), "workers": int(cell["num_workers"]), **estimate(cell), **speed_up(cell)}
+    return {"machine": machine.name, "cores": machine.cores, **of_cell}
 
 
 def _worker_layers(rows: Sequence[Row], looks: Looks, cores: Mapping[str, float | None]) -> list[alt.Chart]:
     """Lines, PyTorch's default, and where there are as many workers as cores."""
     counts = sorted({row["workers"] for row in rows})
     x = alt.X(
-        "workers:Q",
+        "at:Q",
         title="workers",
         scale=alt.Scale(type="symlog", constant=1, domain=[min(counts) - 0.15, max(counts) * 1.1 + 0.1], nice=False),
         axis=alt.Axis(values=counts, format="d", grid=False),
@@ -151,22 +140,14 @@ def _worker_layers(rows: Sequence[Row], looks: Looks, cores: Mapping[str, float 
         "axis": alt.Axis(format=",.3~s"),
     }
     tone, shape = look("machine", looks, looks)
-    drawn = data(rows, "machine", "workers", "value", "lo", "hi", "n")
+    drawn = data([{**row, "at": row["workers"]} for row in rows], "machine", "at", "workers", "value", "lo", "hi", "n")
     tooltip = hover({"machine:N": "", "workers:Q": "", **rate("samples per second"), **BLOCKS})
     layers = lines(alt.Chart(drawn).encode(x=x, color=tone), y, shape, tooltip)
-    default = [{**row, "text": "PyTorch’s default"} for row in rows if row["workers"] == 0][:1]
-    marked = alt.Chart(table([{key: row[key] for key in ("workers", "value", "text")} for row in default]))
+    default = [{"at": 0, "value": row["value"], "text": "PyTorch’s default"} for row in rows if row["workers"] == 0][:1]
+    marked = alt.Chart(table(default))
     text = marked.mark_text(align="left", baseline="top", dx=7, dy=5, fontSize=11, color=colour("muted"))
-    at = [
-        {"workers": count, "text": words.plural(int(count), "core")}
-        for count in dict.fromkeys(cores.values())
-        if count is not None and count == int(count) and count <= max(counts)
-    ]
-    rule = alt.Chart(table(at)).encode(x=x)
-    name = rule.mark_text(align="left", baseline="top", dx=4, fontSize=11, color=colour("muted"))
     return [
-        rule.mark_rule(color=colour("muted"), strokeDash=[2, 3]),
-        name.encode(y=alt.value(2), text=alt.Text("text:N")),
+        *core_marks(cores.values(), x, max(counts)),
         *layers,
         text.encode(x=x, y=alt.Y("value:Q", **y), text=alt.Text("text:N")),
     ]
@@ -224,4 +205,10 @@ def _gain(row: Mapping[Any, Any], machine: Named) -> dict[str, Any]:
     )
     task = ", ".join([ran, words.sized(row["workload"], row["patch_size"], " "), *descriptions.reading(row)])
     ratio = {"value": float(gain["ratio"]), "lo": float(gain["lo"]), "hi": float(gain["hi"]), "n": int(gain["n"])}
-    return {"machine": machine.name, "task": task, "settings": gain_settings(gain), **ratio}
+    return {
+        "run_id": str(row["run_id"]),
+        "machine": machine.name,
+        "task": task,
+        "settings": gain_settings(gain),
+        **ratio,
+    }

@@ -11,11 +11,11 @@ from feedrate.analysis.estimate import RATIO, Estimate
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.summary import EMULATED, LOAD, TRAIN
 from feedrate.charts.citation import together
-from feedrate.charts.figure import Figure
+from feedrate.charts.figure import Chart, Figure
 from feedrate.pages import descriptions
-from feedrate.pages.markup import Page, Placed
+from feedrate.pages.markup import Page
 from feedrate.pages.runs import RunView, place
-from feedrate.pages.tasks import what_ran
+from feedrate.pages.tasks import gain_settings, what_ran
 from feedrate.pages.template import render
 from feedrate.pages.verdicts import Verdicts
 from feedrate.plan.suite import MAIN, Suite
@@ -32,8 +32,6 @@ _ARGUMENTS = {
     "start_method": "multiprocessing_context",
 }
 """Settings that are arguments of PyTorch's DataLoader, and what it calls them."""
-
-
 _SAME = ("storage_format", "batch_size")
 """Settings that both sides of a gain have."""
 
@@ -60,9 +58,7 @@ class Headline(NamedTuple):
     @property
     def gained(self) -> str:
         """The settings in words, without what both sides have."""
-        changed = {name: value for name, value in self.settings.items() if name not in _SAME}
-        workers = words.plural(int(changed.pop("num_workers")), "worker") if "num_workers" in changed else ""
-        return ", ".join(filter(None, (workers, descriptions.changed(changed))))
+        return gain_settings(self.task["gain"])
 
     @property
     def call(self) -> str:
@@ -119,22 +115,23 @@ def headline(runs: Sequence[RunView]) -> Headline | None:
     return None
 
 
-def figures(runs: Sequence[RunView]) -> dict[str, tuple[Figure, list[RunView]]]:
-    """Draw both pictures, each with the runs that it is of."""
+def workers(runs: Sequence[RunView]) -> tuple[Figure, list[RunView]]:
+    """Draw speed by workers, with the runs that it is of."""
     asking = [view for view in runs if view.for_machines]
-    machines: Machines = {view.where: Named(view.name, view.cores) for view in asking}
+    return _drawn(machine_workers, asking, [view.trials for view in asking])
+
+
+def gains(runs: Sequence[RunView]) -> tuple[Figure, list[RunView]]:
+    """Draw what better settings gain, with the runs that it is of."""
     speaking = leading(runs)
-    trials, gains = [view.trials for view in asking], [view.headlines for view in speaking]
-    drawn = {
-        "workers": (machine_workers.draw(_joined(trials), machines=machines), asking),
-        "gains": (machine_gains.draw(_joined(gains), machines=machines), speaking),
-    }
-    shown: dict[str, tuple[Figure, list[RunView]]] = {}
-    for name, (figure, views) in drawn.items():
-        if figure.panels:
-            of = {row.get("run") for row in figure.rows}
-            shown[name] = figure, [view for view in views if name == "gains" or view.manifest.run_id in of]
-    return shown
+    return _drawn(machine_gains, speaking, [view.headlines for view in speaking])
+
+
+def _drawn(drawing: Chart, runs: Sequence[RunView], frames: Sequence[pd.DataFrame]) -> tuple[Figure, list[RunView]]:
+    machines: Machines = {view.where: Named(view.name, view.cores) for view in runs}
+    figure = drawing.draw(_joined(frames), machines=machines)
+    shown = {row["run"] for row in figure.rows}
+    return figure, [view for view in runs if view.manifest.run_id in shown]
 
 
 def _joined(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
@@ -143,9 +140,12 @@ def _joined(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 def page(runs: Sequence[RunView], suites: Sequence[tuple[str, str, Suite]], verdicts: Verdicts) -> Page:
     """Write the front page."""
-    placed: dict[str, Placed] = {}
-    for name, (figure, views) in figures(runs).items():
-        placed[name] = place(figure, name, PATH, together(view.origin for view in views))
+    drawn = {"workers": workers(runs), "gains": gains(runs)}
+    placed = {
+        name: place(figure, name, PATH, together(view.origin for view in views))
+        for name, (figure, views) in drawn.items()
+        if figure.panels
+    }
     body = render(
         "home/page.md",
         page=PATH,

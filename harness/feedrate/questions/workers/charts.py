@@ -160,10 +160,7 @@ def worker_scaling(sheet: Sheet, trials: pd.DataFrame, cores: float | None = Non
     """Draw throughput against the number of workers; ``cores`` are those of the machine."""
     if not len(trials):
         return sheet.figure((), _ONE_NUMBER)
-    cells = estimates.cells(credible(trials))
-    added = [*KEYS, "base_workers", "speedup", "speedup_lo", "speedup_hi", "pairs"]
-    scaled = cells.merge(scaling(trials, cells)[added], on=list(KEYS), how="left")
-    tasks = _in_turn([task for part in slices(scaled, _KINDS) if (task := _task(part))[1]])
+    tasks = _in_turn([task for part in slices(scaled_cells(trials), _KINDS) if (task := _task(part))[1]])
     for part, rows, still in tasks:
         sheet.rows.extend(listed(rows, part.row(), _SCALING_COLUMNS))
         sheet.held |= still
@@ -176,6 +173,35 @@ def worker_scaling(sheet: Sheet, trials: pd.DataFrame, cores: float | None = Non
     if (more := len(sheet.rows) - sum(len(rows) for _, rows in drawn)) > 0:
         sheet.note(f"The table has {words.plural(more, 'row')} more than the panels: further tasks and lines.")
     return sheet.figure([Key(name, *pair) for name, pair in looks.items()], _ONE_NUMBER)
+
+
+def scaled_cells(trials: pd.DataFrame) -> pd.DataFrame:
+    """Estimate cells with their speed-up over the fewest workers, as ``analysis.storage.scaling`` gives it."""
+    cells = estimates.cells(credible(trials))
+    added = [*KEYS, "base_workers", "speedup", "speedup_lo", "speedup_hi", "pairs"]
+    return cells.merge(scaling(trials, cells)[added], on=list(KEYS), how="left")
+
+
+def speed_up(cell: Row) -> dict[str, Any]:
+    """Give a cell's speed-up (``times``, ``times_lo``, ``times_hi``) and the workers that it is over (``base``)."""
+    base = plain(cell["base_workers"])
+    times = {f"times{end}": plain(cell[f"speedup{end}"]) for end in ("", "_lo", "_hi")}
+    return {**times, "base": base if base is None else int(base)}
+
+
+def core_marks(cores: Iterable[float | None], x: alt.X, end: float) -> list[alt.Chart]:
+    """Mark on an axis of workers where there are as many as cores; nothing where that is unknown or beyond its end."""
+    known = [count for count in dict.fromkeys(cores) if count is not None and count <= end]
+    if not known:
+        return []
+    texts = [words.plural(int(count), "core") if count == int(count) else "cores" for count in known]
+    rows = [{"at": count, "text": text} for count, text in zip(known, texts, strict=True)]
+    at = alt.Chart(table(rows)).encode(x=x)
+    name = at.mark_text(align="right", baseline="top", dx=-4, fontSize=10, color=colour("muted"))
+    return [
+        at.mark_rule(color=colour("muted"), strokeDash=[2, 3]),
+        name.encode(y=alt.value(2), text=alt.Text("text:N")),
+    ]
 
 
 def _in_turn(tasks: Sequence[_Task]) -> list[_Task]:
@@ -199,15 +225,7 @@ def _task(part: Slice) -> _Task:
 
 def _mark(cell: Row, line: str) -> dict[str, Any]:
     """One mark: throughput, and speed-up over the fewest workers."""
-    base = plain(cell["base_workers"])
-    times = {f"times{end}": plain(cell[f"speedup{end}"]) for end in ("", "_lo", "_hi")}
-    return {
-        **point(cell),
-        "line": line,
-        **times,
-        "base": base if base is None else int(base),
-        "pairs": int(plain(cell["pairs"]) or 0),
-    }
+    return {**point(cell), "line": line, **speed_up(cell), "pairs": int(plain(cell["pairs"]) or 0)}
 
 
 def _fewer(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -248,17 +266,7 @@ def _scaling_layers(rows: Sequence[Row], looks: Looks, y: Mapping[str, Any], cor
     tone, shape = look("line", looks, here)
     base = alt.Chart(data(drawn, "at", "line", "workers", "value", "lo", "hi", "n")).encode(x=x, color=tone)
     tooltip = hover({"line:N": "", "workers:Q": "", **rate(str(y["title"])), **BLOCKS})
-    layers = lines(base, y, shape, tooltip)
-    if cores is None or cores > end:
-        return layers
-    text = words.plural(int(cores), "core") if cores == int(cores) else "cores"
-    at = alt.Chart(table([{"at": cores, "text": text}])).encode(x=x)
-    name = at.mark_text(align="right", baseline="top", dx=-4, fontSize=10, color=colour("muted"))
-    return [
-        at.mark_rule(color=colour("muted"), strokeDash=[2, 3]),
-        name.encode(y=alt.value(2), text=alt.Text("text:N")),
-        *layers,
-    ]
+    return [*core_marks([cores], x, end), *lines(base, y, shape, tooltip)]
 
 
 def _throughput_message(rows: Sequence[Row]) -> str:
