@@ -218,7 +218,7 @@ def _machines(benches: Sequence[BenchRecord]) -> dict[str, dict[str, BenchRecord
 
 def answer(errors: pd.DataFrame) -> str:
     """Answer the page's question in one or two sentences made from the errors."""
-    said = own_error(errors)
+    said = _own_error(errors)
     rows: dict[str, Mapping[Any, Any]] = {row["estimator"]: row for row in rows_of(errors)}
     rows.pop(OURS, None)
     if not (said and rows):
@@ -231,17 +231,13 @@ def answer(errors: pd.DataFrame) -> str:
     )
 
 
-def own_error(errors: pd.DataFrame, machine: str = "") -> str:
-    """Say in one sentence how far feedrate's throughput is from the external clock; nothing where none was asked.
-
-    The machine is named where nothing beside the sentence says it.
-    """
-    over = f"On {machine}: over" if machine else "Over"
+def _own_error(errors: pd.DataFrame) -> str:
+    """Say in one sentence how far feedrate's throughput is from the external clock; nothing where none was asked."""
     for row in rows_of(errors[errors["estimator"].eq(OURS)]):
         trials, planted = words.plural(row["n"], "trial"), words.plural(row["cells"], "planted cell")
         worst, median = words.signed(row["worst_pct"])[1:], words.signed(row["median_pct"])
         return (
-            f"{over} {trials} of {planted}, the throughput that feedrate reports is within {worst} of an external "
+            f"Over {trials} of {planted}, the throughput that feedrate reports is within {worst} of an external "
             f"clock (median {median})."
         )
     return ""
