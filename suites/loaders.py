@@ -37,7 +37,7 @@ _STREAMED: tuple[dict[str, Any], ...] = tuple(
 
 SUITE = Suite(
     "Which loader?",
-    ("loader_rates",),
+    ("loader_rates", "loader_memory"),
     (
         _JPEG | _EVERY,
         *_STREAMED,

@@ -41,6 +41,6 @@ def give(page: Page, *files: Path) -> None:
 
 
 def result(page: Page) -> str:
-    """Wait for a comparison with its explanation, and give its first sentence."""
-    page.get_by_role("heading", name="Why", exact=True).wait_for()
+    """Wait for a comparison, and give its first sentence."""
+    page.locator(".fr-compare-result:not([hidden], [aria-busy])").wait_for()
     return page.locator(".fr-compare-result .fr-answer").inner_text()

@@ -69,7 +69,7 @@ def test_the_site_opens_clean_and_shows_the_records_numbers(place: Path, browser
     folder = place / "build" / "site"
     with served(folder) as address:
         seen = visit(browser, Site(place / "results", folder, address))
-        for path in ("index.html", "runs/index.html", f"runs/{run.manifest.run_id}.html", "suites/loader.html"):
+        for path in ("index.html", "data.html", f"runs/{run.manifest.run_id}.html", "suites/loader.html"):
             seen.open(path).wait_for_load_state("networkidle")
         shown = seen.page.locator("body").inner_text() + (seen.page.locator("body").text_content() or "")
     assert seen.problems == []

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import visits
+from dropping import give, ready, result
 from playwright.sync_api import Browser
 from typed import harness
 
@@ -104,13 +105,12 @@ def test_another_machine_s_file_is_compared_in_the_browser(
     """The other machine's file, dropped on the published site, gives the ratio that the command and Python give."""
     (other,), (mine,) = runs.runs(place / "there"), runs.runs(published)
     seen = visits.visit(browser, visits.Site(published, address[1], address[0]))
-    page = seen.open("compare.html")
-    page.locator("#fr-compare-input").set_input_files(other.folder / "trials.parquet")
-    page.locator(".fr-compare-result:visible .fr-answer").wait_for()
-    said = page.locator(".fr-compare-result .fr-answer").inner_text()
+    page = ready(seen.open("compare.html"))
+    give(page, other.folder / "trials.parquet")
+    said = result(page)
     overall = machines.overall(machines.compare(mine.table("trials"), other.table("trials")))
     assert overall.n > 4
-    assert f"{overall.n} cells" in said
+    assert f"{overall.n} settings" in said
     assert f"B is {overall.value:.2f}× ({overall.low:.2f}–{overall.high:.2f}) as fast as A" in said
     assert OTHER in page.locator(".fr-compare").inner_text()
     printed = harness(

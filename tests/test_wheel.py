@@ -54,7 +54,6 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "matrix.yaml",
         "CITATION.cff",
         "CHANGELOG.md",
-        "CONTRIBUTING.md",
     ):
         shutil.copy(ROOT / name, source)
     command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", out, source]

@@ -48,6 +48,13 @@ const [three, five] = [digits(3), digits(5)];
 
 export const number = (value) => (Number.isFinite(value) ? three.format(value) : "–");
 export const fine = (value) => (Number.isFinite(value) ? five.format(value) : "–");
+const two = new Intl.NumberFormat("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
+
+// A ratio: two decimals near 1, three digits far from it.
+const bare = (ratio) => (ratio >= 0.1 && ratio < 100 ? two.format(ratio) : number(ratio));
+export const times = (ratio) => (Number.isFinite(ratio) ? `${bare(ratio)}×` : "–");
+export const between = (lo, hi) => (Number.isFinite(lo) && Number.isFinite(hi) ? `${bare(lo)}–${bare(hi)}` : "no interval");
+
 export const many = (count) => count.toLocaleString("en");
 export const plural = (count, noun) => `${many(count)} ${noun}${count === 1 ? "" : "s"}`;
 

@@ -1,83 +1,72 @@
-// The table of what is drawn: sorted by any column, in pages, each row tied to its mark.
+// A table that is sorted by the headings of its columns, in pages.
 
 import { make, many } from "./dom.js";
 
-export const PAGE = 25;
+const PAGE = 25;
+const unknown = (value) => value === null || value === undefined || Number.isNaN(value);
 
 export class Table {
-  // `sorted` gets a column's name, `pointed` the id of the row that has the pointer or the focus; `turned` draws another page.
-  constructor({ sorted, pointed, turned }) {
-    this.sorted = sorted;
-    this.pointed = pointed;
+  // `sort`: the column's name (empty: rows as they are given) and whether it descends; `turned` is told that it changed.
+  constructor(caption, sort, turned = () => {}) {
+    this.sort = sort;
     this.turned = turned;
     this.from = 0;
+    this.columns = [];
+    this.rows = [];
     this.head = make("tr");
-    this.body = make("tbody", { keydown: (event) => this.move(event), focusin: (event) => this.point(event),
-      mouseover: (event) => this.point(event), mouseleave: () => pointed(-1) });
-    this.caption = make("caption", { class: "fr-hidden" });
-    const table = make("table", { class: "fr-table fr-explore-table" }, this.caption, make("thead", {}, this.head), this.body);
-    this.scroll = make("div", { class: "fr-scroll", tabindex: "0", role: "region", "aria-label": "Table of the marks" }, table);
+    this.body = make("tbody");
+    const table = make("table", { class: "fr-table fr-explore-table" }, make("caption", { class: "fr-hidden" }, caption), make("thead", {}, this.head), this.body);
+    this.scroll = make("div", { class: "fr-scroll", tabindex: "0", role: "region", "aria-label": caption }, table);
     this.said = make("span", { role: "status" });
-    this.back = make("button", { type: "button", click: () => this.turn(this.from - PAGE) }, "Back");
-    this.next = make("button", { type: "button", click: () => this.turn(this.from + PAGE) }, "Next");
+    const turn = (pages) => () => { this.from += pages * PAGE; this.draw(); };
+    this.back = make("button", { type: "button", click: turn(-1) }, "Back");
+    this.next = make("button", { type: "button", click: turn(1) }, "Next");
     this.pages = make("p", { class: "fr-explore-pages" }, this.said, this.back, this.next);
   }
 
-  // Columns: name, title, numeric, and the text of a row; rows: ids of all, of which a page is shown.
-  draw({ columns, rows, sort, caption }) {
-    const { from } = this;
-    this.rows = rows;
-    const page = rows.slice(from, from + PAGE);
-    this.caption.textContent = caption;
-    const heads = columns.map(({ name, title, unit }) => `${name}\n${title}\n${unit ?? ""}`).join("\n");
-    if (this.heads !== heads) this.head.replaceChildren(...columns.map((column) => this.heading(column)));
-    this.heads = heads;
-    columns.forEach(({ name }, at) => {
-      const order = sort.by === name ? (sort.descending ? "descending" : "ascending") : "none";
-      this.head.children[at].setAttribute("aria-sort", order);
-    });
-    this.body.replaceChildren(...Array.from(page, (row, at) => make("tr", { "data-id": row, tabindex: at ? "-1" : "0" },
-      columns.map(({ numeric, text }) => make("td", numeric ? { class: "fr-n" } : {}, text(row))))));
-    const last = from + page.length;
-    this.said.textContent = rows.length ? `Rows ${many(from + 1)} to ${many(last)} of ${many(rows.length)}` : "No rows";
-    this.back.disabled = from <= 0;
-    this.next.disabled = last >= rows.length;
-    this.back.hidden = this.next.hidden = rows.length <= PAGE;
+  // Columns: name, title, unit, whether numbers, `text` of a row, and `of` it what the column sorts by, if it does.
+  show(columns, rows) {
+    Object.assign(this, { columns, rows, from: 0 });
+    this.draw();
   }
 
-  heading({ name, title, unit, numeric }) {
-    const press = make("button", { type: "button", click: () => this.sorted(name) }, title);
+  draw() {
+    const { columns, sort, from } = this;
+    const rows = this.sorted();
+    this.head.replaceChildren(...columns.map((column) => this.heading(column)));
+    this.body.replaceChildren(...rows.slice(from, from + PAGE).map((row) =>
+      make("tr", {}, columns.map(({ numeric, text }) => make("td", numeric ? { class: "fr-n" } : {}, text(row))))));
+    this.said.textContent = rows.length ? `Rows ${many(from + 1)} to ${many(Math.min(from + PAGE, rows.length))} of ${many(rows.length)}` : "No rows";
+    this.back.disabled = from <= 0;
+    this.next.disabled = from + PAGE >= rows.length;
+    this.back.hidden = this.next.hidden = rows.length <= PAGE;
+    [...this.head.children].forEach((cell, at) => cell.setAttribute("aria-sort",
+      columns[at].name !== sort.by ? "none" : sort.descending ? "descending" : "ascending"));
+  }
+
+  heading({ name, title, unit, numeric, of }) {
+    const press = of ? make("button", { type: "button", click: () => this.turn(name) }, title) : title;
     return make("th", { scope: "col", ...(numeric ? { class: "fr-n" } : {}) }, press, unit ? make("small", {}, unit) : null);
   }
 
-  show(id) {
-    for (const row of this.body.rows) row.classList.toggle("fr-hot", Number(row.dataset.id) === id);
+  // All rows in the order that is chosen, what is not known last.
+  sorted() {
+    const of = this.columns.find(({ name }) => name === this.sort.by)?.of;
+    if (!of) return this.rows;
+    const less = (a, b) => (a < b ? -1 : Number(a > b));
+    return [...this.rows].sort((one, other) => {
+      const [a, b] = [of(one), of(other)];
+      return Number(unknown(a)) - Number(unknown(b)) || (this.sort.descending ? less(b, a) : less(a, b));
+    });
   }
 
-  turn(from) {
-    this.from = from;
-    return this.turned();
-  }
-
-  // Show the page that has a row, and give that row the focus.
-  async reveal(id) {
-    await this.turn(PAGE * Math.floor(this.rows.indexOf(id) / PAGE));
-    [...this.body.rows].find((row) => Number(row.dataset.id) === id)?.focus();
-  }
-
-  point({ target }) {
-    const row = target.closest("tr");
-    if (row) this.pointed(Number(row.dataset.id));
-  }
-
-  move(event) {
-    const rows = [...this.body.rows];
-    const at = rows.indexOf(event.target.closest("tr"));
-    const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: rows.length - 1 }[event.key];
-    if (to === undefined || !rows[to]) return;
-    event.preventDefault();
-    rows[at].tabIndex = -1;
-    rows[to].tabIndex = 0;
-    rows[to].focus();
+  // Down, up, and as the rows are.
+  turn(name) {
+    const { by, descending } = this.sort;
+    Object.assign(this.sort, by === name && !descending ? { by: "", descending: true } : { by: name, descending: by !== name });
+    this.from = 0;
+    this.draw();
+    [...this.head.children].find((_, at) => this.columns[at].name === name).querySelector("button").focus();
+    this.turned();
   }
 }

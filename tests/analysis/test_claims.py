@@ -360,7 +360,7 @@ def test_a_run_without_the_cells_says_why(trials_of: Trials) -> None:
     """What the claim needs, else the reason of the run's plan, else that the cells are not there."""
     trials = trials_of([(LOAD, [1.0, 1.0])])
     on_cuda = pair({"pin_memory": False}, {"pin_memory": True}, LOAD)
-    assert first(judged(trials, of=claim(WORKERS)).claims)["reason"] == "no run has cells of it"
+    assert first(judged(trials, of=claim(WORKERS)).claims)["reason"] == "no run has settings of it"
     assert (
         first(judge_claims([observe(trials, claim(WORKERS), {"x": "no room"})], claim(WORKERS)).claims)["reason"]
         == "no room"

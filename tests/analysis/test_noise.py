@@ -77,10 +77,10 @@ def test_a_quiet_run_is_an_a(trials_of: Trials) -> None:
     assert len(found.reasons) == len(CRITERIA)
     assert all(reason.endswith(": A.") for reason in found.reasons)
     assert found.blocks == 8
-    assert "0.0\u00a0% of 48 trials carry a flag; " in found.reasons[0]
+    assert "0.0\u00a0% of 48 measurements carry a flag; " in found.reasons[0]
     assert (
-        "Half of the cells vary by 1.0\u00a0% or more between blocks; the control cell's trials by 1.0\u00a0%: A."
-        in found.reasons
+        "Half of the settings vary by 1.0\u00a0% or more between repetitions; the control setting's measurements "
+        "by 1.0\u00a0%: A." in found.reasons
     )
 
 
@@ -111,9 +111,9 @@ def test_at_a_limit_the_better_letter_beyond_it_the_next(
     elif criterion == "flagged":
         share = f"{100 * value / 48:.1f}\u00a0%"
         names = f" (foreign_cpu {share})" if value else ""
-        assert f"{share} of 48 trials carry a flag{names}; " in reasons
+        assert f"{share} of 48 measurements carry a flag{names}; " in reasons
     else:
-        assert f"measured in {value} blocks" in reasons or f"vary by {value:.1f}\u00a0%" in reasons
+        assert f"measured in {value} repetitions" in reasons or f"vary by {value:.1f}\u00a0%" in reasons
 
 
 def test_drift_that_noise_may_have_made_is_not_held_against_a_run(trials_of: Trials) -> None:
@@ -133,8 +133,9 @@ def test_the_worst_criterion_is_the_grade_and_comes_first(trials_of: Trials) -> 
     assert found.letter == "D"
     assert found.letters == {**dict.fromkeys(LIMITS, "A"), "flagged": "D", "spread": "B"}
     assert found.reasons[:2] == (
-        "62.5\u00a0% of 48 trials carry a flag (foreign_cpu 62.5\u00a0%); not told here: throttled, pressure: D.",
-        "Half of the cells vary by 4.0\u00a0% or more between blocks; the control cell's trials by 3.9\u00a0%: B.",
+        "62.5\u00a0% of 48 measurements carry a flag (foreign_cpu 62.5\u00a0%); not told here: throttled, pressure: D.",
+        "Half of the settings vary by 4.0\u00a0% or more between repetitions; the control setting's measurements "
+        "by 3.9\u00a0%: B.",
     )
     assert [reason[-2] for reason in found.reasons] == ["D", "B", "A", "A", "A", "A", "A"]
 
@@ -145,9 +146,9 @@ def test_without_a_control_cell_a_run_is_b_at_best(trials_of: Trials) -> None:
     found = grade(trials)
     assert found.letter == "B"
     assert found.letters["drift"] is None
-    assert "Drift is not known (the control cell was not measured often enough): B at best." in found.reasons
+    assert "Drift is not known (the control setting was not measured often enough): B at best." in found.reasons
     assert grade(trials, control=trials["cell_id"][0]).letter == "A"
-    assert grade(trials, control="no such cell").letter == "B"
+    assert grade(trials, control="no such setting").letter == "B"
 
 
 def test_drift_needs_to_know_when_the_control_cell_ran(trials_of: Trials) -> None:
@@ -176,11 +177,11 @@ def test_failed_trials_are_not_graded(trials_of: Trials) -> None:
     failed = trials.assign(outcome="crash", samples_per_s=np.nan, flags="foreign_cpu")
     both = pd.concat([trials, failed.assign(cell_id="failed")], ignore_index=True)
     assert grade(both).letter == "A"
-    assert any(" of 48 trials " in reason for reason in grade(both).reasons)
+    assert any(" of 48 measurements " in reason for reason in grade(both).reasons)
     nothing = grade(failed)
     assert nothing.letter == "D"
     assert nothing.blocks == 0
-    assert any(reason.startswith("No trial ended well") for reason in nothing.reasons)
+    assert any(reason.startswith("No measurement ended well") for reason in nothing.reasons)
 
 
 def test_a_summary_has_a_row_a_flag(trials_of: Trials) -> None:

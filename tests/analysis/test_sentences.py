@@ -156,8 +156,8 @@ def test_what_is_said_besides_has_its_own_number(trials_of: Trials) -> None:
 def test_what_is_withheld_says_why(trials_of: Trials) -> None:
     """The reason stands in the verdict's place, and no number of blocks would help."""
     asked = claim(pair(*WORKERS, {**LOAD, "batch_size": 32}))
-    said = told(loading(trials_of, {32: 1.5}), asked, own="inconclusive", reason="its trials have two modes")
-    assert said.endswith(": inconclusive, as the run's intervals do not hold: its trials have two modes.")
+    said = told(loading(trials_of, {32: 1.5}), asked, own="inconclusive", reason="its measurements have two modes")
+    assert said.endswith(": inconclusive, as the run's intervals do not hold: its measurements have two modes.")
 
 
 def test_remarks_say_what_a_verdict_rests_on(trials_of: Trials) -> None:
@@ -165,7 +165,7 @@ def test_remarks_say_what_a_verdict_rests_on(trials_of: Trials) -> None:
     asked = claim(pair(*WORKERS, {**LOAD, "batch_size": 32}))
     assert remarks(judged(loading(trials_of, {32: 1.5}), asked).claims.iloc[0].to_dict()) == []
     row = judged(loading(trials_of, {32: 1.5}, blocks=7), asked).claims.iloc[0].to_dict()
-    assert remarks(row) == ["few blocks (under 8)"]
+    assert remarks(row) == ["few repetitions (under 8)"]
     assert remarks({**row, "n": 9, "run_ids": ("a", "b"), "withheld": 1, "withdrawn": 2}) == [
         "2 runs",
         "1 run left out for noise",
@@ -180,11 +180,13 @@ def test_inconclusive_says_what_it_would_take(trials_of: Trials) -> None:
     row = judged(frame, asked).claims.iloc[0]
     more = math.ceil(row["blocks_needed"] - row["n"])
     assert more > 1
-    assert f"inconclusive; about {more} more blocks would decide it." in told(frame, asked)
-    assert "about 1 more block would decide it" in told(frame, asked, blocks_needed=row["n"] + 1)
+    assert f"inconclusive; about {more} more repetitions would decide it." in told(frame, asked)
+    assert "about 1 more repetition would decide it" in told(frame, asked, blocks_needed=row["n"] + 1)
     assert "inconclusive; another run would tell more than longer ones." in told(frame, asked, run_ids=("a", "b"))
     for needed in (math.inf, row["n"] + 101, math.nan):
-        assert "inconclusive; more than 100 more blocks would be needed: " in told(frame, asked, blocks_needed=needed)
+        assert "inconclusive; more than 100 more repetitions would be needed: " in told(
+            frame, asked, blocks_needed=needed
+        )
 
 
 def test_one_block_and_none(trials_of: Trials) -> None:
@@ -192,7 +194,7 @@ def test_one_block_and_none(trials_of: Trials) -> None:
     asked = claim(pair(*WORKERS, {**LOAD, "batch_size": 32}))
     said = told(loading(trials_of, {32: 1.5}, sd=0.0, blocks=1), asked)
     assert "1.50× (no interval)" in said
-    assert "inconclusive, as nothing is decided from fewer than 6 blocks." in said
+    assert "inconclusive, as nothing is decided from fewer than 6 repetitions." in said
     cells = [({**LOAD, "batch_size": 32, "num_workers": workers}, [None, None]) for workers in (0, 2)]
     assert "ended well: inconclusive." in told(trials_of(cells), asked)
 

@@ -73,8 +73,8 @@ def test_a_report_is_about_ten_lines() -> None:
         "  20 %  forward pass\n  15 %  backward pass\n  10 %  start-up, before the first loop\n"
         "   9 %  saving checkpoints\n   5 %  optimizer\n   1 %  all else\ntogether 10.0 s of the training process",
         "alone": "the step 90.0 steps/s, the loader 55.0 steps/s; the script's weights are spoiled",
-        "held back by": "waiting for a batch: 40 % of the time; preparing samples is slow (meanwhile workers "
-        "compute 70 %, wait for storage or network 28 %); without it at most 1.7 times as fast",
+        "held back by": "waiting for a batch: 44 % of the loops' time; preparing samples is slow (meanwhile "
+        "workers compute 70 %, wait for storage or network 28 %); without it at most 1.8 times as fast",
         "machine": "CPU: training process 104 %, workers 80 %; GPU: 31 %; 3.0 GiB of its memory",
         "loader": "/home/me/train.py:40  batch_size=32 num_workers=2 prefetch_factor=2 pin_memory=False "
         "start_method=fork",
@@ -106,7 +106,12 @@ def test_a_report_is_about_ten_lines() -> None:
         ),
         ({"pacing": replace(PACE, steps_per_s=Estimate(65, 64, 66, 20))}, "next", "num_workers=4 (1.2 times)"),
         ({"pacing": replace(PACE, steps_per_s=Estimate(79, 78, 80, 20))}, "next", "make its costliest line cheaper"),
-        ({"cause": Cause("step", "step", {})}, "held back by", "the step itself (40 % of the time)"),
+        ({"cause": Cause("step", "step", {})}, "held back by", "the step itself (44 % of the loops' time)"),
+        (
+            {"account": replace(ACCOUNT, rows={"waiting": 4 * 10**9, "forward": 6 * 10**9})},
+            "held back by",
+            "40 % of the loops' time;",
+        ),
         ({"cause": Cause("checkpoint", "checkpoint", {})}, "next", "save less often"),
         ({"cause": Cause("waiting", "threads", BUSY)}, "next", "one thread a worker"),
         (
@@ -117,7 +122,7 @@ def test_a_report_is_about_ten_lines() -> None:
         (
             {"cause": Cause("waiting", "computing", BUSY, beside="checkpoint")},
             "held back by",
-            "about as much: saving checkpoints, 9 %",
+            "about as much: saving checkpoints, 10 %",
         ),
         (
             {

@@ -318,6 +318,7 @@ def test_a_script_without_a_loader_ends_as_it_would(tmp_path: Path) -> None:
     assert not list(place.results.glob("*/2*"))
 
 
+@pytest.mark.slow
 def test_what_trials_vary_by_is_said(fake_tuned: ModuleType) -> None:
     """Once settings have run again: a reader knows then why a search needs long, or ends too early."""
 
@@ -330,4 +331,4 @@ def test_what_trials_vary_by_is_said(fake_tuned: ModuleType) -> None:
         return said.get("noise")
 
     assert noise(1) is None
-    assert re.fullmatch(r"trials of one setting vary by \d+(\.\d)?\s% \(standard deviation\)", noise(8) or "")
+    assert re.fullmatch(r"measurements of one setting vary by \d+(\.\d)?\s% \(standard deviation\)", noise(8) or "")

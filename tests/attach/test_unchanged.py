@@ -11,13 +11,15 @@ import time
 from itertools import chain
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
 from attaching import HARNESS, Place, ended, wait_for
 
-from feedrate.attach import profiler, report, terminal
+from feedrate.attach import profiler, records, report, terminal
 from feedrate.attach import run as running
 from feedrate.attach.run import HOOK
+from feedrate.bench import struck
 from feedrate.schema.errors import EnvironmentFault
 from feedrate.store import runs
 
@@ -41,6 +43,23 @@ for place, batch in enumerate(DataLoader(Samples(800), 4)):
     step(batch)
     if place == 99:  # of short steps dozens are written together, and the last are lost with the process
         """
+COLLECTING = """
+import gc, signal, sys
+import _feedrate_step
+def handle(number, frame):
+    raise TimeoutError
+signal.signal(signal.SIGALRM, handle)
+for _ in range(10_000):
+    gc.collect(0)
+kept = [[] for _ in range(1_000_000)]
+signal.setitimer(signal.ITIMER_REAL, 0.001)
+try:
+    gc.collect()
+except TimeoutError:
+    _feedrate_step.GARBAGE.flush()
+    sys.exit(11)
+"""
+"""A signal comes while Python looks for garbage."""
 ENDINGS = {
     "SIGKILL": (IN_A_LOOP.replace(", 4)", ", 4, num_workers=2)") + "os.kill(os.getpid(), signal.SIGKILL)", 137),
     "KeyboardInterrupt": (IN_A_LOOP + "raise KeyboardInterrupt", 130),
@@ -115,6 +134,63 @@ for place, batch in enumerate(DataLoader(Samples(4000), 4, num_workers=2)):
         open("begun", "w").close()
 print("whole")
 """
+
+
+def test_what_a_handler_raises_while_garbage_is_looked_for_is_raised(tmp_path: Path) -> None:
+    """Python drops what is raised in callbacks of its collector: the hook has no line there, and yet times it."""
+    environment = os.environ | {"PYTHONPATH": str(HOOK), "FEEDRATE_RUN": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", COLLECTING], env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (11, "")
+    (process,) = records.read(tmp_path)
+    assert np.diff(process.of(records.COLLECTED)[:, 1:3]).max() > 1_000_000, "the long one is among them"
+
+
+EACH_FUNCTION = f"""
+import gc
+import sys
+import torch
+from torch.utils.data import DataLoader, Dataset
+class Samples(Dataset):
+    def __len__(self): return 24
+    def __getitem__(self, index): return torch.full((2,), float(index))
+def train():
+    gc.collect()  # long enough to be recorded, at the next fork
+    weight, taken = torch.nn.Parameter(torch.zeros(2)), []
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+    for workers in (0, 1):
+        loader = DataLoader(Samples(), 4, num_workers=workers, persistent_workers=workers > 0)
+        for batch in [*loader, *loader]:
+            (batch @ weight).sum().backward()
+            optimizer.step()
+            taken.append(batch.tolist())
+    return taken, weight.tolist()
+{struck.FUNCTIONS}
+right, count = train(), 0
+for name, where in functions():
+    kept = getattr(*where)
+    setattr(*where, fail)
+    assert train() == right, name
+    setattr(*where, kept)
+    count += 1
+import _feedrate_log
+assert 10 < _feedrate_log.GUARD.failures, "some of them ran, and failed"
+assert count > 60, count
+"""
+"""Trains again and again, each time with another function of the hook that raises."""
+
+
+@slow
+def test_no_fault_of_the_hook_reaches_the_script(tmp_path: Path) -> None:
+    """Whichever function of it raises, batches and weights are the script's own; what failed is noted."""
+    environment = os.environ | {"PYTHONPATH": str(HOOK), "FEEDRATE_RUN": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", EACH_FUNCTION], env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    failed = [line for process in records.read(tmp_path) for line in process.said if line["what"] == "failed"]
+    assert {"ZeroDivisionError('planted')"} == {line["error"] for line in failed}
 
 
 @slow

@@ -17,7 +17,7 @@ HOSTILE = '<img src=x> {10} % of_$5 & "~^|\\ [a](javascript:b) `c` *d* @misc{e, 
 
 
 def origin(machine: str = "AMD EPYC, 2 cores", day: str = "2026-11-21", run: str = "20261121T1Z-a") -> Origin:
-    return Origin((machine,), (run,), (day,), (feedrate.__version__,), "5 blocks")
+    return Origin((machine,), (run,), (day,), (feedrate.__version__,), "5 repetitions")
 
 
 def cited(data: str = "a,b\n1,2\n", title: str = "Throughput by batch size", **where: str) -> Citation:

@@ -94,4 +94,4 @@ def test_the_message_names_both_and_the_gain(show: Show) -> None:
     assert "With the best settings, waiting for data takes" in panel.message
     assert re.search(r"feeds [\d.]+× \([\d.]+–[\d.]+, n = 6\) as many samples, cross-fitted\.", panel.message)
     few = defaults.draw(show(blocks=3, fails="none").trials)
-    assert any("What the best settings gain at batch 128 needs 4 blocks" in panel.message for panel in few.panels)
+    assert any("What the best settings gain at batch 128 needs 4 repetitions" in panel.message for panel in few.panels)

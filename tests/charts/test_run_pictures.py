@@ -73,8 +73,8 @@ def test_telemetry_is_thinned_and_marks_trials(show: Show, specs: Specs) -> None
     steal = float(run.telemetry["steal_pct"].max())
     assert max(row["steal, %: most"] or 0.0 for row in figure.rows) == steal
     assert all(len(rows) <= 600 for rows in data(specs(figure)[0]))
-    assert {"control cell", "trial with a flag", "CPU: workers"} <= {key.label for key in figure.keys}
-    assert f"{run.trials['flags'].notna().sum()} of {len(run.trials)} trials carry a flag" in figure.message
+    assert {"control setting", "measurement with a flag", "CPU: workers"} <= {key.label for key in figure.keys}
+    assert f"{run.trials['flags'].notna().sum()} of {len(run.trials)} measurements carry a flag" in figure.message
     assert not any("GPU" in key.label for key in figure.keys)
     assert "GPU utilization, %" in draw("telemetry", show(**WHOLE)).rows[0]
 
@@ -102,7 +102,7 @@ def test_drift_is_told_with_its_interval(show: Show, specs: Specs) -> None:
     figure = drift.draw(run.trials)
     own = run.trials[control(run.trials)]
     logs = np.log(own["samples_per_s"].astype(float)).groupby(own["block"].astype(int)).mean()
-    mean = next(row for row in figure.rows if row["what"] == "mean over blocks")
+    mean = next(row for row in figure.rows if row["what"] == "mean over repetitions")
     assert mean["samples per s"] == pytest.approx(math.exp(logs.mean()))
     assert mean["low"] < mean["samples per s"] < mean["high"]
     trials = [row for row in figure.rows if row["what"] == "trial"]

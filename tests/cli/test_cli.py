@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import subprocess
@@ -9,12 +10,14 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
+from unittest.mock import Mock
 
 import pytest
 from typer.testing import CliRunner
 
 from feedrate import cli
 from feedrate.plan.options import OPTIONS, SweepOptions
+from feedrate.schema.errors import EnvironmentFault
 from feedrate.schema.plugins import ROOT
 from feedrate.store.bench_record import SECTIONS
 
@@ -95,7 +98,7 @@ def test_bad_options(command: str, arguments: str, words: list[str], feedrate: F
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
-        ("--matrix matrix.yaml --budget 2s", "--budget: 2.0 s is less than one block, which takes about"),
+        ("--matrix matrix.yaml --budget 2s", "--budget: 2.0 s is less than one repetition, which takes about"),
         ("--results {folder}/blocked/in", "{folder}/blocked"),
         pytest.param("--data {folder}/broken", "neither PNG, JPEG nor WebP", marks=pytest.mark.slow),
     ],
@@ -130,6 +133,20 @@ def test_every_command_has_a_line(group: list[str]) -> None:
     lines = CliRunner().invoke(cli.app, [*group, "--help"]).output.split("Commands:\n")[1].splitlines()
     assert lines
     assert [line for line in lines if line.endswith("...") or not line.endswith(".")] == []
+
+
+@pytest.mark.parametrize(("number", "remedy"), [(errno.EMFILE, "ulimit -n"), (errno.ENOSPC, "make room")])
+def test_a_machine_that_is_used_up_is_one_line(
+    number: int, remedy: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Wherever it shows: what ran out, where, and what to do; other errors of the system are bugs, and are shown."""
+    monkeypatch.setattr(cli, "app", Mock(side_effect=OSError(number, os.strerror(number), "/proc/1/stat")))
+    assert cli.main() == EnvironmentFault.exit_status
+    message = capsys.readouterr().err
+    assert re.fullmatch(f"feedrate: .*'/proc/1/stat'; .*{remedy}.*, then repeat the command\n", message)
+    monkeypatch.setattr(cli, "app", Mock(side_effect=OSError(errno.EPIPE, "broken")))
+    with pytest.raises(OSError, match="broken"):
+        cli.main()
 
 
 def test_what_was_typed_is_what_another_process_is_given(monkeypatch: pytest.MonkeyPatch) -> None:

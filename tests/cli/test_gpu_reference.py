@@ -171,7 +171,7 @@ def test_nothing_that_the_tests_started_outlives_them(tmp_path: Path, monkeypatc
     ("step", "wrong", "problem"),
     [
         ("", {"budget": "soon"}, "--budget: got 'soon'"),
-        ("", {"budget": "8s"}, "less than one block"),
+        ("", {"budget": "8s"}, "less than one repetition"),
         ("", {"matrix": Path("nowhere.yaml")}, "cannot be read"),
         ("test", {}, "--step: got 'test'"),
         ("transfer", {}, "wanted on cuda only; this machine has cpu"),

@@ -41,7 +41,7 @@ def test_nodes_measure_the_same_in_the_same_order(tmp_path: Path) -> None:
     assert {called[each.manifest.machine.machine_id] for each in stored} == {"local0", "local1"}
     assert not any("local0" in (each.folder / "run.json").read_text() for each in stored)
     (line,) = [line for line in done.stdout.splitlines() if line.split()[:2] == ["local0", "ended"]]
-    assert "4 trials" in line
+    assert "4 measurements" in line
 
 
 PART: Any = None
@@ -70,7 +70,11 @@ def test_what_became_of_a_job_is_seen(tmp_path: Path) -> None:
     assert [status.node for status in watched.look()] == [0, 1, 3, 4]
     assert [status.node for status in watched.look()] == [0, 3, 4]
     assert watched.remarks == {0: "waits to go on: its node was lost or taken away", 1: "lost"}
-    assert [watched.line(status) for status in watched.statuses[2:]] == ["ended", "waits", "block 2 of ~9, 0.0 s left"]
+    assert [watched.line(status) for status in watched.statuses[2:]] == [
+        "ended",
+        "waits",
+        "repetition 2 of ~9, 0.0 s left",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,6 @@ def test_the_experiment_s_page_keeps_the_reference_run(fake_run: ModuleType, tmp
         folder = fake_run.write(tmp_path, fake)
         marks.set_tier(folder, SELF_REPORTED if at else REFERENCE)
     everyone = selection.select(load_runs(tmp_path))
-    page = experiment_page.page(everyone.every, load_verdicts(everyone.of_claims()))
-    assert "run 20260110T030405Z-aaaa" in page.body
-    assert page.body.count("{ #epochs-") == 4
+    text = experiment_page.section(everyone.every, load_verdicts(everyone.of_claims()))
+    assert "run 20260110T030405Z-aaaa" in text
+    assert text.count('id="epochs-') == 4

@@ -22,4 +22,4 @@ def test_text_is_escaped_and_markup_stays() -> None:
 def test_a_value_that_is_missing_is_refused() -> None:
     """A template that names what it is not given fails, and leaves no gap."""
     with pytest.raises(UndefinedError, match="task"):
-        render("machines/index.md", rows=[])
+        render("machines/table.md", rows=[])

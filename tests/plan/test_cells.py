@@ -186,7 +186,7 @@ def test_a_million_cells_need_a_word(tmp_path: Path) -> None:
 
 def test_nothing_to_run_is_an_error(tmp_path: Path) -> None:
     """A matrix without a cell that can run here says why."""
-    with pytest.raises(InputError, match=r"no cell can run here: 1 × mode copy"):
+    with pytest.raises(InputError, match=r"no setting can run here: 1 × mode copy"):
         expand(tmp_path, "{mode: copy}")
 
 

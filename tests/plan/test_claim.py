@@ -89,7 +89,7 @@ def test_a_suite_with_no_cell_that_can_run_is_refused(tmp_path: Path) -> None:
     asked = {part["device"] for each in suite.load("transfer").claims for part in slices_of([each])}
     assert asked == {"cuda"}
     wanted = matrix.load(plugins.ROOT / "matrix.yaml", only="transfer")
-    with pytest.raises(InputError, match=r"no cell can run here: \d+ × wanted on cuda only; this machine has cpu"):
+    with pytest.raises(InputError, match=r"no setting can run here: \d+ × wanted on cuda only; this machine has cpu"):
         expanding.expand(wanted, schedule.Host("cpu", tmp_path))
 
 

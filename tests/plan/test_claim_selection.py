@@ -51,7 +51,7 @@ def test_a_claim_is_planned_where_all_its_cells_run() -> None:
     (planned,), _ = plan(both, also=also)
     assert [effect.least for effect in planned.effects] == [None, 4.0]
     assert planned.deciding == both
-    assert plan(IDS, also=also) == ((), {"x": "this run leaves out cells of it"})
+    assert plan(IDS, also=also) == ((), {"x": "this run leaves out settings of it"})
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_a_claim_is_planned_where_all_its_cells_run() -> None:
         ({"cells": set(), "effect": PINNING, "needs": "cuda"}, "needs a CUDA device"),
         ({"cells": set(), "effect": RANKS, "needs": "gpus"}, "needs two CUDA devices"),
         ({"cells": set(), "impossible": "no room"}, "no room"),
-        ({"cells": set()}, "this run leaves out cells of it"),
+        ({"cells": set()}, "this run leaves out settings of it"),
     ],
 )
 def test_what_speaks_against_a_claim_is_kept(given: dict[str, Any], reason: str | None) -> None:

@@ -85,7 +85,7 @@ def test_cells_that_differ_in_knobs_alone_form_a_task(tmp_path: Path) -> None:
 
 def test_a_profile_without_settings_is_refused(tmp_path: Path) -> None:
     """The user learns what was missing."""
-    with pytest.raises(InputError, match="no two cells of mode train or load differ in settings"):
+    with pytest.raises(InputError, match="no two settings of mode train or load differ in loader"):
         planned(tmp_path, "{mode: load, batch_size: [8, 32]}")
 
 

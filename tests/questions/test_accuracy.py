@@ -15,6 +15,7 @@ from feedrate.charts import render
 from feedrate.charts.figure import Figure
 from feedrate.questions.accuracy import page as accuracy_page
 from feedrate.store.bench_record import (
+    SECTIONS,
     AccountedScript,
     BenchRecord,
     Promise,
@@ -55,7 +56,8 @@ def test_the_answer_is_made_from_the_errors(make: Any) -> None:
     """Worst and median error of ours, the nearest and the farthest of the others, each held against its own stretch."""
     said = accuracy_page.answer(estimators.summary(estimators.frame(make().witnessed)))
     assert said == (
-        "Over 2 trials of 2 planted cells, the throughput that feedrate reports is within 0.20\u00a0% of an external "
+        "Over 2 measurements of 2 planted settings, the throughput that feedrate reports is within 0.20\u00a0% "
+        "of an external "
         "clock (median +0.10\u00a0%). Of the other ways to time the same steps, the nearest (no warm-up, from iter()) "
         "is off by up to −40.0\u00a0%, the farthest (mean of rates) by up to +150\u00a0%."
     )
@@ -80,12 +82,21 @@ def test_a_missed_target_is_said(make: Any) -> None:
     ]
     body = accuracy_page.page([make(sections=("speed",), promises=promises, witnessed=())]).body
     assert all(f"figure {met}" in body for met in (True, False, None))
-    assert body.count("missed") == 1
+    assert body.count("<strong>missed</strong>") == 2  # among the misses, and among all
     assert body.count("cannot be measured here") == 1
     counted = (
         "Of 3 figures, 1 meets its target, 1 misses its target (in bold) and 1 cannot be measured on this machine."
     )
     assert f"{counted} Measured on 2 January 2026." in body
+
+
+def test_every_section_of_bench_is_shown(make: Any) -> None:
+    """What any section measures stands on the page."""
+    promises = tuple(
+        Promise(section=name, what=f"figure of {name}", target="0", measured="0", met=True) for name in SECTIONS
+    )
+    body = accuracy_page.page([make(sections=SECTIONS, promises=promises)]).body
+    assert [name for name in SECTIONS if f"figure of {name}" not in body] == []
 
 
 def test_every_script_and_every_prediction_is_shown(make: Any) -> None:

@@ -50,6 +50,7 @@ CHANGED = (("effects", "ratio", 0), ("effects", "hi", 1), ("effects", "n", 2), (
 """Kind, key and which one of them."""
 
 
+@pytest.mark.slow
 def test_a_number_that_is_not_the_runs_is_named(committed: Verdicts, tmp_path: Path) -> None:
     """Some of them changed by a thousandth, or a count by one: the script says which, and fails."""
     places: list[dict[str, Any]] = json.loads(numbers(committed))

@@ -75,7 +75,7 @@ def test_a_tested_claim_shows_its_evidence(found: Verdicts, tested: RunView, bod
     html = section(body, "excess-workers")
     assert plain(told.sentence) in plain(html)
     assert f'data-verdict="{told.verdict}"' in html
-    assert f"{told.row['n']:.0f} blocks" in html
+    assert f"{told.row['n']:.0f} repetitions" in html
     assert f'href="{tested.page.replace(".md", ".html")}"' in html
     assert "make sweep SUITE=workers" in html
     for row in told.cases:
@@ -107,7 +107,7 @@ def test_what_cannot_be_tested_has_its_reason(found: Verdicts, body: str) -> Non
     listed = body.partition("Not testable {")[2].partition("##")[0]
     assert '<a href="#claim-pin-danger">' in listed
     assert plain(listed).count("needs a CUDA device:") == 1
-    assert "no run has cells of it" in plain(listed)
+    assert "no run has settings of it" in plain(listed)
 
 
 @pytest.mark.slow
@@ -125,8 +125,8 @@ def test_runs_of_a_machine_are_pooled_and_named(show: Show, tested: RunView) -> 
     assert len(found.places) == 1
     html = section(claims_page.page(found).body, "gil-threads")
     said = plain(html)
-    assert "6 blocks; 2 runs; " in said
-    assert "few blocks (under 8); 1 run withdrawn; " in said
+    assert "6 repetitions; 2 runs; " in said
+    assert "few repetitions (under 8); 1 run withdrawn; " in said
     for view in (again, tested):
         assert f'href="{view.page.replace(".md", ".html")}"' in html
         assert (

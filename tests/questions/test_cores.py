@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from made_trials import make_trials
 
+from feedrate.charts import render
 from feedrate.questions.cores import charts, page
 from feedrate.schema.axes import Value
 
@@ -92,3 +93,19 @@ def test_the_chart_says_what_a_core_loads() -> None:
     assert "A vCPU loads 300 images a second with simplejpeg, scaled" in figure.panels[0].message
     assert "2.0 times what it does with Pillow" in figure.panels[0].message
     assert not charts.images_per_core.draw(trials()[:0], cores=CORES).panels
+
+
+def test_idleness_falls_with_every_core() -> None:
+    """A panel a GPU: from one vCPU to those that feed it; the sentence says both ends; without a rate there is none."""
+    figure = charts.gpu_idle.draw(trials(), cores=CORES)
+    assert "<svg" in render.picture(figure, "caption")
+    assert [panel.title for panel in figure.panels] == list(charts.DECLARED)
+    rows = [row for row in figure.rows if row["GPU"] == figure.panels[0].title and row["decoder"].startswith("simple")]
+    idle = {row["vCPUs"]: row["idle (%)"] for row in rows}
+    assert idle[1] == pytest.approx(100 * (1 - 300 / 938), abs=0.5)
+    assert list(idle.values()) == sorted(idle.values(), reverse=True)
+    assert min(idle.values()) == 0
+    assert all(row["low"] <= row["idle (%)"] <= row["high"] for row in rows)
+    message = "With simplejpeg, scaled, 3.1 vCPUs keep it busy; 4 feed it."
+    assert figure.panels[0].message == message
+    assert not charts.gpu_idle.draw(trials()[:0], cores=CORES).panels

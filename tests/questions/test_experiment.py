@@ -23,7 +23,7 @@ BATCHES = (8, 16, 32, 64, 128)
 
 
 def page(*runs: RunView) -> str:
-    return experiment_page.page(runs, load_verdicts(runs)).body
+    return experiment_page.section(runs, load_verdicts(runs))
 
 
 def log_rates(trials: pd.DataFrame, **cell: object) -> pd.Series:
@@ -93,7 +93,7 @@ def test_pinning_is_compared_where_there_is_a_gpu(show: Show) -> None:
     """
     view = show(device="cuda", run_id="20260103T030405Z-gpu", fails="none")
     body = page(view)
-    (_, _, *batches, _), *rows = rows_of(body, "### Pinned memory against pageable")
+    (_, _, *batches, _), *rows = rows_of(body, ">Pinned memory against pageable")
     assert batches == [f"batch {batch}" for batch in (8, 32, 128)]
     training = [row for row in rows if row[0] == "real training"]
     assert {row[1] for row in training} == {

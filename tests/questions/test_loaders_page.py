@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pytest
 from made_trials import WEATHER, make_trials
 
+from feedrate.charts import render
 from feedrate.questions.loaders import charts, page
 from feedrate.schema.axes import Value
 
@@ -74,6 +76,21 @@ def test_the_chart_has_the_fastest_first() -> None:
     assert order.index("DataLoader") + 1 == len(order) - 1 - order[::-1].index("DataLoader")  # its rows lie together
     assert "SPDL with 2 workers delivers 38" in figure.panels[0].message
     assert [key.label for key in figure.keys] == ["1 worker", "2 workers"]
+
+
+def test_memory_is_held_against_speed() -> None:
+    """A line joins those that none beats in both; the leanest and the fastest of these are named."""
+    frame = trials()
+    mib = frame["loader"].map({"torch": 300, "threads": 200, "grain": 900, "spdl": 400})
+    figure = charts.loader_memory.draw(frame.assign(pss_peak_bytes=mib * 2**20))
+    (panel,) = figure.panels
+    assert "<svg" in render.picture(figure, "caption")
+    assert panel.message.startswith("Least memory: feedrate’s threads, 200 MiB, ")
+    assert "Most speed: SPDL, 400 MiB, 38" in panel.message
+    line = panel.chart.layer[0].data.values
+    assert [row["loader"] for row in line] == ["feedrate’s threads", "DataLoader", "SPDL"]
+    assert {row["loader"]: row["memory (MiB)"] for row in figure.rows}["Grain"] == pytest.approx(900)
+    assert not charts.loader_memory.draw(trials(("torch",))).panels
 
 
 def test_published_figures_stand_beside_the_runs() -> None:

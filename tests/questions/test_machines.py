@@ -1,4 +1,4 @@
-"""The machines: one table in which they can be compared, a page each, and links both ways."""
+"""The machines: one table in which they can be compared, and what the stages of each run do alone."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import pytest
 from reading import table_rows
 
 from feedrate.pages.runs import RunView
-from feedrate.pages.verdicts import load_verdicts
+from feedrate.pages.selection import by_machine
 from feedrate.questions.machines import page as machines_page
-from feedrate.questions.reference import page as reference_page
-from feedrate.questions.suites import page as suites_page
+from feedrate.questions.records import page as data_page
+from feedrate.questions.runs import stages
 from feedrate.schema import words
 
 Show = Callable[..., RunView]
 
 
-def page(*runs: RunView) -> str:
-    """The page of the only machine of some runs, newest first."""
-    return machines_page.page(runs, load_verdicts(runs), {name: path for name, path, _ in suites_page.found(runs)}).body
+def table(*runs: RunView) -> str:
+    """The table of the machines of some runs, newest first."""
+    return machines_page.listing("compare.md", by_machine(runs))
 
 
 @pytest.mark.slow
@@ -29,7 +29,7 @@ def test_machines_are_compared_by_a_task_that_most_have(show: Show) -> None:
     """The task of most machines is chosen and named; one without it is listed and not ranked; the fastest is first."""
     gpu, cpu = show(device="cuda", run_id="20260103T030405Z-gpu"), show(cores=8)
     odd = show(formats=("png", "lmdb"), suites=("storage",), cores=4, run_id="20260104T030405Z-fake")
-    text = machines_page.index_page([odd, gpu, cpu]).body
+    text = table(odd, gpu, cpu)
     assert "Samples/s: the fastest setting for real training on div2k_standin at 16 px" in text
     found = [row for row in table_rows(text) if row]
     assert [row[1] for row in found] == ["GPU", "CPU", "CPU"]
@@ -44,13 +44,12 @@ def test_machines_are_compared_by_a_task_that_most_have(show: Show) -> None:
 
 @pytest.mark.slow
 def test_the_newest_run_of_a_task_speaks(show: Show) -> None:
-    """Two runs of the same tasks: the newer is told, the older is listed."""
+    """Two runs of the same tasks: the machine's name leads to the newer."""
     old, new = show(), show(run_id="20260202T030405Z-fake")
     assert {best.view for best in machines_page.tasks_of([new, old]).values()} == {new}
-    text = page(new, old)
-    assert f"best-{new.slug}" in text
-    assert f"best-{old.slug}" not in text
-    assert all(f"{view.slug}.html" in text for view in (new, old))
+    text = table(new, old)
+    assert f"runs/{new.slug}.html" in text
+    assert f"runs/{old.slug}.html" not in text
 
 
 @pytest.fixture
@@ -63,23 +62,11 @@ def both(show: Show) -> tuple[RunView, RunView]:
     return cpu, gpu
 
 
-@pytest.mark.slow
-def test_a_task_is_kept_for_each_device(both: tuple[RunView, RunView]) -> None:
-    """A newer run on the CPU takes no task of the GPU's; both headings, stages and the list of runs name the device."""
+def test_lists_name_the_device(both: tuple[RunView, RunView]) -> None:
+    """Of a machine with a GPU the list of runs says which were made on its CPU."""
     cpu, gpu = both
-    text = page(cpu, gpu)
-    for view, named in ((cpu, "CPU"), (gpu, "GPU")):
-        heading = next(line for line in text.splitlines() if f"{{ #best-{view.slug} }}" in line)
-        assert f", on {named} {{" in heading
-        (listed,) = (row for row in table_rows(text.partition("{ #runs }")[2]) if row[0] == view.manifest.run_id)
-        assert listed[3] == named
-    staged = [row[0] for row in table_rows(text.partition("{ #stages }")[2].partition("## ")[0])]
-    counts = [sum(f", on {named}" in name for name in staged) for named in ("CPU", "GPU")]
-    assert min(counts) > 0
-    assert sum(counts) == len(staged)
-    assert ", on GPU" not in page(gpu)
-    everywhere = {row[0]: row[3] for row in table_rows(reference_page.runs_page(both).body) if row}
-    assert unescape(everywhere[cpu.manifest.run_id]) == f"{unescape(everywhere[gpu.manifest.run_id])}, on CPU"
+    listed = {row[0]: unescape(row[3]) for row in table_rows(data_page.page(both, [], [], [], []).body) if len(row) > 3}
+    assert listed[cpu.manifest.run_id] == f"{listed[gpu.manifest.run_id]}, on CPU"
 
 
 @pytest.mark.slow
@@ -92,53 +79,21 @@ def test_the_faster_device_speaks_for_a_machine(both: tuple[RunView, RunView], s
     assert task is not None
     rates = {device: tasks[device, task].row["samples_per_s"] for device in ("cpu", "cuda")}
     assert rates["cuda"] > rates["cpu"]
-    text = machines_page.index_page([cpu, other, gpu]).body
+    text = table(cpu, other, gpu)
     first, second = (row for row in table_rows(text) if row)
     assert first[1] == "CPU, GPU"
     assert first[6] == f"{words.number(rates['cuda'])} on GPU"
     assert second[6] == words.number(machines_page.tasks_of([other])["cpu", task].row["samples_per_s"])
     assert "Of two devices the faster speaks." in text
-    assert "two devices" not in machines_page.index_page([other, gpu]).body
+    assert "two devices" not in table(other, gpu)
 
 
-def test_stages_alone_are_those_of_the_same_run(show: Show) -> None:
+def test_stages_alone_are_those_of_the_run(show: Show) -> None:
     """Each stage's own throughput stands beside the whole with interval and n; an emulated step's is declared."""
-    text = page(show(fails="none"))
-    section = text.partition("{ #stages }")[2].partition("## ")[0]
-    found = [row for row in table_rows(section) if row]
-    assert any(row[0].startswith("Real training") for row in found)
-    emulated = next(row for row in found if "emulated step" in row[0])
+    rows = [row for row in table_rows(stages.listing(show(fails="none"))) if row]
+    assert any(row[0].startswith("Real training") for row in rows)
+    emulated = next(row for row in rows if "emulated step" in row[0])
     assert "declared" in emulated[3]
     assert "n = 6" in emulated[1]
     assert "n = 6" in emulated[2]
-    assert "Copy alone" not in section
-
-
-@pytest.mark.slow
-def test_verdicts_of_the_machine_are_listed(show: Show) -> None:
-    """Every claim that was tested there is a row with its verdict, its link and its effect, and no other machine's."""
-    tested = show(suites=("claims",), blocks=3, fails="none", claims=("collate",))
-    other = show(cores=8, run_id="20260105T030405Z-other")
-    verdicts = load_verdicts([tested, other])
-    assert len(verdicts.places) == 2
-    for at, place in enumerate(verdicts.places):
-        text = machines_page.page([place.view], verdicts, {}).body.partition("{ #claims }")[2].partition("## ")[0]
-        count = sum(part[at].tested for part in verdicts.results.values())
-        assert len([row for row in table_rows(text) if row]) == count > 0
-        assert text.count('href="../claims.html#claim-') == count
-    unasked = show(suites=("calibration",), plants=True, cores=2, run_id="20260106T030405Z-other")
-    assert "{ #claims }" not in machines_page.page([unasked], verdicts, {}).body
-
-
-@pytest.mark.slow
-def test_runs_machines_and_suites_lead_to_each_other(show: Show) -> None:
-    """The lists of runs and of machines and the suites' pages link a machine's page, and that links all of them."""
-    view = show()
-    questions = suites_page.found([view])
-    linked = f'{view.machine_page.removesuffix(".md")}.html"'
-    assert linked in reference_page.runs_page([view]).body
-    assert linked.removeprefix("machines/") in machines_page.index_page([view]).body
-    assert linked in suites_page.page(*questions[0], [view]).body
-    text = page(view)
-    for target in (view.page, questions[0][1], machines_page.INDEX):
-        assert target.replace(".md", ".html").removeprefix("machines/") in text
+    assert "Copy alone" not in stages.listing(show(fails="none"))

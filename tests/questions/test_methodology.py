@@ -82,7 +82,7 @@ def test_every_rule_is_stated(monkeypatch: pytest.MonkeyPatch) -> None:
     strict = dataclasses.replace(noise.CRITERIA[0], limits=(1.25, 15.0, 40.0))
     monkeypatch.setattr(noise, "CRITERIA", (strict, *noise.CRITERIA[1:]))
     assert "lower end is over 1.0234," in shown()
-    assert "≤ 1.25 % of trials" in shown()
+    assert "≤ 1.25 % of measurements" in shown()
 
 
 def test_sources_and_simulations_are_listed() -> None:

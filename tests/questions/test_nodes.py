@@ -201,8 +201,8 @@ def test_the_slow_stage_is_named() -> None:
     assert named_in(found) == {SLOW: {ALL, "load", "decode"}}
     ((who, lines),) = sentences.reasons(found)
     assert who == "Node 3"
-    assert sentences.answer(found).endswith("in all cells, and off in loading alone and decoding.")
-    assert [line.split(":")[0] for line in lines] == ["All cells", "Loading alone", "Decoding"]
+    assert sentences.answer(found).endswith("in all settings, and off in loading alone and decoding.")
+    assert [line.split(":")[0] for line in lines] == ["All settings", "Loading alone", "Decoding"]
     assert "Decoding: 16" in lines[2].replace("17", "16")
     assert "% slower" in lines[2]
 
@@ -221,7 +221,7 @@ def test_what_cannot_be_judged_is_said() -> None:
     two = find(cluster({"load": 0.5}, nodes=2))
     assert "2 nodes measured something, and 3 are needed" in sentences.answer(two)
     apart = find(cluster({}).assign(data_hash=lambda frame: frame["node"].astype(str)))
-    assert sentences.answer(apart).startswith("No cell ended well in two blocks of every node")
+    assert sentences.answer(apart).startswith("No setting ended well in two repetitions of every node")
     assert not page.draw(apart).panels
     assert sentences.absent(two, 4) == "Node 2 and node 3 measured nothing that ended well."
 
@@ -284,7 +284,7 @@ def test_the_page_keeps_names_to_itself(results: Path) -> None:
 def test_the_chart_says_who_is_off() -> None:
     """A panel a part, the slow node on top and in words; many nodes are cut to those farthest off, and it says so."""
     figure = page.draw(find(cluster({"load": 0.9, "train": 0.95})))
-    assert [panel.title for panel in figure.panels][:2] == ["All cells", "Loading alone"]
+    assert [panel.title for panel in figure.panels][:2] == ["All settings", "Loading alone"]
     assert "outlying: node 3." in figure.panels[0].message
     assert "outlying: none." in figure.panels[2].message
     many = page.draw(find(cluster({"load": 0.9}, nodes=40)))

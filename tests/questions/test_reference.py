@@ -1,15 +1,13 @@
-"""Dictionary, changelog of the data and how to contribute: complete, in words to follow, and true of the code."""
+"""Dictionary and how to run it: complete, and true of the code."""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable
 
 from typer.main import get_command
 
 from feedrate.cli import app
-from feedrate.pages.runs import RunView
 from feedrate.plan import claim
 from feedrate.questions.reference import page as reference_page
 from feedrate.schema import plugins
@@ -37,24 +35,7 @@ def test_every_group_has_its_heading() -> None:
     assert all(entry == f"{prefix}-{name}" for prefix, name, entry in named)
 
 
-Show = Callable[..., RunView]
-
-
-def test_every_run_is_named_on_its_day(show: Show) -> None:
-    """Runs stand below the day of their measurement, newest first, with what they ask, on what, and how much."""
-    first, second = show(), show(device="cuda", run_id="20260103T030405Z-gpu")
-    text = reference_page.page([second, first], [], "# Changelog\n\n## 1.0\n\n- more\n").body
-    assert text.count("{ #day-") == 1
-    assert text.index(second.manifest.run_id) < text.index(first.manifest.run_id)
-    for view in (first, second):
-        assert view.machine_page.replace(".md", ".html") in text
-        assert f"{sum(view.manifest.outcomes.values()):,}" in text
-
-
-PROSE, TO_RUN = (
-    (ROOT / "site" / "pages" / name).read_text(encoding="utf-8")
-    for name in (reference_page.CONTRIBUTE_PATH, reference_page.RUN_PATH)
-)
+TO_RUN = (ROOT / "site" / "pages" / reference_page.RUN_PATH).read_text(encoding="utf-8")
 CONTRIBUTING, README = ((ROOT / name).read_text(encoding="utf-8") for name in ("CONTRIBUTING.md", "README.md"))
 
 
@@ -63,7 +44,7 @@ def test_every_command_exists() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = set(re.findall(r"^([a-z0-9-]+):", makefile, re.MULTILINE))
     variables = set(re.findall(r"^([A-Z_]+) \?=", makefile, re.MULTILINE))
-    for line in re.findall(r"(?:^|`|<code>)make ([^`\n<]+)", PROSE + TO_RUN + CONTRIBUTING + README, re.MULTILINE):
+    for line in re.findall(r"(?:^|`|<code>)make ([^`\n<]+)", TO_RUN + CONTRIBUTING + README, re.MULTILINE):
         words = shlex.split(line.partition("#")[0])
         assert {word for word in words if "=" not in word} <= targets, line
         assert {word.partition("=")[0] for word in words if "=" in word} <= variables, line
@@ -94,12 +75,9 @@ def test_the_example_of_a_claim_can_be_asked() -> None:
     assert claim.untestable(made, "cpu") is None
 
 
-def test_the_page_has_both_proses_and_lists_its_sections() -> None:
-    """The page goes on with CONTRIBUTING's sections, every section has an id that stays, and all are listed."""
-    text = reference_page.contribute_page(PROSE, CONTRIBUTING).body
-    assert "{{" not in text
+def test_the_page_lists_its_sections() -> None:
+    """Every section has an id that stays, and all are listed for screens without a margin."""
+    text = reference_page.run_page(TO_RUN).body
     titles = re.findall(r"^## (.+?) \{ #([\w-]+) \}$", text, re.MULTILINE)
-    assert ("Publish it", "submit") in titles
-    assert ("Adding a chart: one function", "adding-a-chart") in titles
+    assert ("Publish it", "publish-it") in titles
     assert text.count("\n## ") == len(titles) == len(dict(titles)) == text.count('<li><a href="#')
-    assert "`make test` must pass" not in text

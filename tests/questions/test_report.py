@@ -32,10 +32,10 @@ def said(fake_run: ModuleType, folder: Path, **what: object) -> str:
 def test_one_of_a_thing_is_one(fake_run: ModuleType, tmp_path: Path) -> None:
     """One block and one worker stand in the singular."""
     text = said(fake_run, tmp_path, batches=(8,), workers=(1,), blocks=1, fails="none", asked_only=True)
-    assert ", 1 whole block, trials" in text
+    assert ", 1 whole repetition, measurements" in text
     assert "batch 8, 1 worker" in text
     assert "1 workers" not in text
-    assert "1 cells" not in text
+    assert "1 settings" not in text
     assert "(no interval, n = 1)" in text
     assert words.INTERVALS in text
 

@@ -63,7 +63,7 @@ def test_noise_that_intervals_do_not_hold_for_is_said(show: Show) -> None:
     rates = usual.trials["samples_per_s"].astype("float64") * np.exp(walks[cells[0], blocks[0]])
     view.trials = usual.trials.assign(samples_per_s=rates)
     body = runs_page.page(view).body
-    assert "verdicts on claims are withheld: its blocks depend on one another" in body
+    assert "verdicts on claims are withheld: its repetitions depend on one another" in body
     assert body.index("are withheld") < body.index("How far to trust it")
     assert view.grade.letter in ("C", "D")
 
@@ -109,12 +109,12 @@ def test_the_letter_comes_with_its_reasons(busy: RunView, show: Show) -> None:
 def test_disturbed_trials_are_counted(busy: RunView) -> None:
     """The table's count of each flag is that of the records; what the machine does not tell is named, not zero."""
     flags = successful(busy.trials)["flags"].fillna("").str.split(",")
-    view = {row[0]: row[1] for row in table_rows(part(busy, "What disturbed trials")) if row}
+    view = {row[0]: row[1] for row in table_rows(part(busy, "What disturbed measurements")) if row}
     assert view["foreign_cpu"] == str(sum("foreign_cpu" in names for names in flags))
     assert view["steal"] == str(sum("steal" in names for names in flags))
     assert int(view["foreign_cpu"]) > int(view["steal"]) > 0
     assert "pressure" not in view
-    assert "tells nothing of: pressure" in part(busy, "What disturbed trials")
+    assert "tells nothing of: pressure" in part(busy, "What disturbed measurements")
 
 
 @pytest.mark.slow
@@ -123,7 +123,7 @@ def test_contrasts_add_up(busy: RunView) -> None:
     contrasts = busy.manifest.contrasts
     narrow = sum(one.reason == "target" for one in contrasts)
     html = part(busy, "Why it stopped")
-    assert f"Of {len(contrasts)} contrasts, {narrow} became narrow enough" in plain(html)
+    assert f"Of {len(contrasts)} comparisons, {narrow} became narrow enough" in plain(html)
     assert "the time that it was given was used up" in html
     counted = [sum(int(row[at]) for row in table_rows(html) if row) for at in (1, 2, 3, 4)]
     assert counted == [len(contrasts), narrow, len(contrasts) - narrow, 0]
@@ -132,7 +132,7 @@ def test_contrasts_add_up(busy: RunView) -> None:
 @pytest.mark.slow
 def test_spread_is_split_and_advice_given(busy: RunView) -> None:
     """The shares of the variance add up to all of it, and what would help stands above them."""
-    found, html = busy.spread, part(busy, "Longer windows or more blocks?")
+    found, html = busy.spread, part(busy, "Longer windows or more repetitions?")
     assert found
     assert found["advice"] in html
     shares = [int(row[2].removesuffix(" %")) for row in table_rows(html) if row and row[2]]

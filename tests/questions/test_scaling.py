@@ -85,7 +85,7 @@ def test_a_storage_that_is_not_full_has_no_knee() -> None:
     assert "they do not slow each other" in sentences.of_loading(found)
     (wide,) = loading(loaded(99.0, noise=0.2))
     assert wide.knee is None
-    assert "whether that is a fall more blocks would tell" in sentences.of_loading(wide)
+    assert "whether that is a fall more repetitions would tell" in sentences.of_loading(wide)
 
 
 def trained(efficiency: float = 0.8, exchange: float = 0.1) -> pd.DataFrame:

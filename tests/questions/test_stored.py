@@ -97,7 +97,7 @@ def test_sizes_packing_and_what_is_missing_are_told(compared: RunView) -> None:
     assert "no spread" in text
     said = plain(text)
     assert "it has no random access" in said
-    assert "zarr, cold, 480 px: every trial of" in said
+    assert "zarr, cold, 480 px: every measurement of" in said
     assert "not in this run: arrow" in said
 
 

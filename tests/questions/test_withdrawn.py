@@ -10,11 +10,11 @@ import pytest
 from feedrate.pages.runs import RunView, load_runs
 from feedrate.pages.selection import select
 from feedrate.questions.explore import page as explore_page
+from feedrate.questions.explore.run_files import path_of, run_file
 from feedrate.questions.machines import page as machines_page
-from feedrate.questions.reference import page as reference_page
+from feedrate.questions.records import page as data_page
 from feedrate.questions.runs import facts
 from feedrate.questions.runs import page as run_page
-from feedrate.site import build as site_build
 from feedrate.store import marks
 from feedrate.store import runs as store_runs
 
@@ -45,10 +45,10 @@ def test_a_withdrawn_run_is_shown_nowhere_else(results: Path) -> None:
     assert [view.manifest.run_id for view in everyone.withdrawn] == [GONE]
     for runs in (everyone.every, everyone.featured):
         assert GONE not in [view.manifest.run_id for view in runs]
-    assert set(everyone.cells["run_id"]) == {STAYS}
-    explored = explore_page.page(everyone)
+    assert [view.manifest.run_id for view in everyone.every] == [STAYS]
+    explored = explore_page.page(everyone, {path_of(view): run_file(view) for view in everyone.every})
     assert GONE not in explored.body + "".join(map(str, explored.files.values()))
-    listed = site_build._noted(reference_page.runs_page(everyone.every), everyone, None).body
+    listed = data_page.page(everyone.every, everyone.withdrawn, [], [], []).body
     assert listed.count(GONE) == 2  # the link and its text
     assert f"runs/{GONE}.html" in listed
 
@@ -63,7 +63,6 @@ def test_its_page_stays_with_the_reason(results: Path) -> None:
     assert "<script>" not in page.body
     assert sorted(path.rpartition("/")[2] for path in page.files) == sorted(facts.FILES)
     assert not page.figures
-    assert run_page.withdrawn_list("runs/index.md", []) == ""
 
 
 @pytest.mark.slow
@@ -72,16 +71,16 @@ def test_every_table_names_the_tier(results: Path) -> None:
     view = shown_of(results, STAYS)
     everyone = select(load_runs(results))
     for body in (
-        reference_page.runs_page([view]).body,
+        data_page.page([view], [], [], [], []).body,
         run_page.page(view).body,
-        machines_page.index_page(everyone.every).body,
+        machines_page.listing("compare.md", everyone.machines),
     ):
-        assert "contribute.html#tiers" in body
+        assert "run.html#tiers" in body
         assert ">reference</a>" in body
         assert "<b>Lab</b>" not in body
-    for body in (reference_page.runs_page([view]).body, run_page.page(view).body):
+    for body in (data_page.page([view], [], [], [], []).body, run_page.page(view).body):
         assert "&lt;b&gt;Lab&lt;/b&gt;" in body
     assert "=cmd|&#39; /C calc&#39;!A0" in run_page.page(view).body
     both = [view, shown_of(results, GONE)]
-    assert "1 reference, 1 self-reported" in facts.tiers("machines/index.md", both)
-    assert ">self-reported</a>" in facts.tiers("machines/index.md", both[1:])
+    assert "1 reference, 1 self-reported" in facts.tiers("compare.md", both)
+    assert ">self-reported</a>" in facts.tiers("compare.md", both[1:])

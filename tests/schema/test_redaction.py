@@ -7,6 +7,7 @@ import json
 import os
 import socket
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -88,7 +89,7 @@ def test_what_explains_an_error_stays(text: str) -> None:
 def entry(kind: str, message: str) -> dict[str, Any]:
     """The row of a trial that failed."""
     idle: Any = SimpleNamespace()
-    observer = Observer(idle, None, 0, lambda _: None)
+    observer = Observer(idle, None, 0, lambda _: None, datetime.now(UTC))
     row: dict[str, Any] = observer.entry(Answer("error", kind=kind, message=message), {}, {})["trial"]
     return row
 
@@ -152,3 +153,15 @@ def test_this_machines_own_names_go() -> None:
     """The home folder of whoever runs this is not in the result."""
     assert str(Path.home() / "secret") not in scrub(f"{Path.home()}/secret/x.png")
     assert scrub(f"{Path.home()}/secret/x.png") == "x.png"
+
+
+def test_of_a_traceback_the_last_place_and_the_error_stay() -> None:
+    """As PyTorch words what a worker raised: a message of so many characters would end before the error."""
+    text = (
+        "Caught ValueError in DataLoader worker process 1.\nOriginal Traceback (most recent call last):\n"
+        '  File "loop.py", line 3, in fetch\n    data = read(index)\n  File "lmdb.py", line 163, in read\n'
+        "    raise ValueError\nValueError: planted\n"
+    )
+    where = 'File "lmdb.py", line 163, in read'
+    assert redaction.shorten(text) == f"Caught ValueError in DataLoader worker process 1. {where} ValueError: planted"
+    assert redaction.shorten("no space left") == "no space left"

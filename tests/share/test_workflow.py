@@ -29,7 +29,10 @@ def test_a_workflow_types_what_people_type(name: str) -> None:
     targets = re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     commands = [step["run"] for step in steps(name) if "run" in step]
     assert commands
-    assert all(command.removeprefix("make ") in targets or "feedrate validate" in command for command in commands)
+    asking = ("feedrate validate", "git diff")
+    assert all(
+        command.removeprefix("make ") in targets or any(map(command.__contains__, asking)) for command in commands
+    )
     actions = [step["uses"] for step in steps(name) if "uses" in step]
     assert all(re.fullmatch(r"actions/[a-z-]+@v\d+", action) for action in actions)
 
@@ -63,9 +66,12 @@ def test_strangers_meet_no_secret_and_no_code_of_their_own() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("change", ["add", "remove", "other place", "hostile name"])
+@pytest.mark.parametrize("change", ["add", "remove", "other place", "hostile name", "outside", "link"])
 def test_the_runs_of_a_pull_request_are_validated(fake_run: ModuleType, tmp_path: Path, change: str) -> None:
-    """A new run passes; one that is removed, lies elsewhere or is named like a command does not."""
+    """A new run passes; one that is removed, lies elsewhere, is a link or named like a command does not.
+
+    Nor does one beside which other files change.
+    """
     root = tmp_path / "proposed"
 
     def git(*words: str) -> None:
@@ -88,14 +94,21 @@ def test_the_runs_of_a_pull_request_are_validated(fake_run: ModuleType, tmp_path
         second.parent.rename(root / "results" / "other-1c-00000000")
         shutil.copytree(root / "results" / "other-1c-00000000" / first.name, first)
     elif change == "hostile name":
-        second.rename(second.with_name("$(touch owned);touch owned"))
+        second.rename(second.with_name("$(touch owned);\ntouch <b>owned"))
+    elif change == "link":
+        shutil.rmtree(second)
+        second.symlink_to(first)
+    elif change == "outside":
+        (root / "harness\n.py").write_text("")
     git("add", "-A")
     git("commit", "-qm", "proposed")
     (tmp_path / ".venv" / "bin").mkdir(parents=True)
     command = tmp_path / ".venv" / "bin" / "feedrate"
     command.write_text(f'#!/bin/sh\nexec {sys.executable} -P -m feedrate "$@"\n')
     command.chmod(0o755)
-    step = ["bash", "-eo", "pipefail", "-c", steps("submission")[-1]["run"]]
+    typed = "\n".join(step["run"] for step in steps("submission")[-2:])
+    step = ["bash", "-eo", "pipefail", "-c", typed]
     done = subprocess.run(step, check=False, cwd=root, capture_output=True, text=True)
     assert (done.returncode == 0) is (change == "add"), done.stdout + done.stderr
+    assert ("outside results/" in done.stdout) is (change == "outside")
     assert not (root / "owned").exists()

@@ -17,7 +17,7 @@ from visits import COMMITTED, Site, Visit, unfold, visit
 from feedrate.charts.embed import MOST_ROWS
 from feedrate.pages.runs import load_runs
 from feedrate.plan import suite
-from feedrate.questions.reference import page as reference_page
+from feedrate.questions.runs.facts import runs_table
 from feedrate.questions.suites import page as suites_page
 from feedrate.schema.errors import InputError
 from feedrate.schema.plugins import ROOT
@@ -31,14 +31,12 @@ KINDS = (
     "index.html",
     "suites/loader.html",
     "claims.html",
-    "machines/index.html",
-    "runs/index.html",
+    "compare.html",
+    "data.html",
     "accuracy.html",
     "methodology.html",
     "dictionary.html",
-    "contribute.html",
-    "releases.html",
-    "cite.html",
+    "run.html",
     "404.html",
 )
 
@@ -233,7 +231,7 @@ def test_what_is_folded_is_found_and_never_empty(sites: dict[str, Site], browser
 def opened(browser: Browser, results: Path) -> Page:
     """The list of runs with the script, as the site has it."""
     page = browser.new_page()
-    page.set_content(reference_page.runs_page(load_runs(results)).body)
+    page.set_content(runs_table("Runs", load_runs(results), "data.md", ("Run", "Tier")))
     scripts.bundle(results.parent / "scripts", ("site/tiers.js",))
     page.add_script_tag(path=results.parent / "scripts" / "site" / "tiers.js", type="module")
     return page

@@ -165,7 +165,7 @@ def test_nothing_moves_when_pictures_come_alive(sites: dict[str, Site], browser:
 
 def test_tab_reaches_everything_and_shows_where_it_is(seen: Visit) -> None:
     """Every link, button, field, picture and scrolling table has the focus once, visibly, and none keeps it."""
-    for path in ("index.html", "claims.html", "machines/index.html"):
+    for path in ("index.html", "claims.html", "data.html"):
         page = seen.open(path)
         wanted = page.evaluate(FOCUSABLE)
         reached: set[str] = set()

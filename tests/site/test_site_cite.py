@@ -66,10 +66,8 @@ def test_a_citation_is_copied_with_its_whole_address(sites: dict[str, Site], bro
 def test_without_scripts_every_figure_can_be_cited(sites: dict[str, Site], browser: Browser) -> None:
     """Without scripts every figure has its link, its files and citations, with an address below the site's."""
     seen = visit(browser, sites["main"], java_script_enabled=False)
-    page = seen.open("cite.html")
-    links = page.locator("#figures ~ .fr-scroll tbody a").evaluate_all(
-        "all => all.map(one => one.getAttribute('href'))"
-    )
+    page = seen.open("data.html")
+    links = page.locator("#figures tbody a").evaluate_all("all => all.map(one => one.getAttribute('href'))")
     paths = sorted({link.partition("#")[0] for link in links})
     assert HOME in paths
     for path in paths:
@@ -87,10 +85,11 @@ def test_without_scripts_every_figure_can_be_cited(sites: dict[str, Site], brows
 
 
 def test_the_page_lists_every_figure(sites: dict[str, Site], browser: Browser) -> None:
-    """Cite lists each figure once, on a phone too, cites the project and a run, and links the bibliography."""
+    """Data lists each figure once, on a phone too, cites the project and a run, and links the bibliography."""
     shown = sites["main"]
-    page = visit(browser, shown, width=360).open("cite.html")
-    names = page.locator("#figures ~ .fr-scroll tbody td:first-child code").all_inner_texts()
+    page = visit(browser, shown, width=360).open("data.html")
+    unfold(page.locator("#figures summary"))
+    names = page.locator("#figures tbody td:first-child code").all_inner_texts()
     assert len(names) == len(set(names)) >= 10
     assert {path.stem for path in (shown.folder / "figures").glob("*.svg")} == {name.strip() for name in names}
     assert page.locator(".fr-forms").count() == 2

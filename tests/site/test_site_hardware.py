@@ -1,4 +1,4 @@
-"""The page "All hardware" in a real browser: a rare machine among very many runs is found in one file."""
+"""The table of all machines in a real browser: a rare machine among very many runs is found in one file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, expect
 from visits import Site, everybody, narrowed, visit
 
-from feedrate.questions.hardware import page as hardware_page
+from feedrate.questions.machines import store as machines_store
 from feedrate.site import build as site_build
 from feedrate.site.serve import served
 from feedrate.store import compact
@@ -33,7 +33,7 @@ RARE = {
     "storage": "nvme",
     "first": True,
 }
-FOUND, FIELD, STATUS = "main table.fr-table tbody tr", "#fr-hardware input", "#fr-hardware [role=status]"
+FOUND, FIELD, STATUS = ".fr-machines tbody tr", "#fr-hardware input", "#fr-hardware [role=status]"
 
 
 @pytest.fixture(scope="module")
@@ -53,13 +53,13 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 def test_a_rare_machine_is_found(browser: Browser, shown: Site) -> None:
     """Nothing is read before a word is typed, and then one file; what the record says stays text."""
-    assert "Rare X1" not in (shown.folder / "hardware.html").read_text(encoding="utf-8")
+    assert "Rare X1" not in (shown.folder / "compare.html").read_text(encoding="utf-8")
     seen = visit(browser, shown)
     read: list[str] = []
-    seen.page.on("request", lambda request: read.append(request.url) if hardware_page.FILE in request.url else None)
-    page = seen.open("hardware.html")
+    seen.page.on("request", lambda request: read.append(request.url) if machines_store.FILE in request.url else None)
+    page = seen.open("compare.html")
     page.wait_for_load_state("networkidle")
-    expect(page.locator(FOUND)).to_have_count(hardware_page.LISTED)
+    expect(page.locator(FOUND)).to_have_count(machines_store.LISTED)
     assert read == []
     for words in ("rare x1", "WONDER nvme", str(RARE["machine_id"]), str(RARE["run_id"])):
         page.locator(FIELD).fill(words)
@@ -75,7 +75,7 @@ def test_a_rare_machine_is_found(browser: Browser, shown: Site) -> None:
     page.locator(FIELD).fill("nowhere")
     expect(page.locator(STATUS)).to_contain_text("No machine matches")
     page.locator(FIELD).fill("")
-    expect(page.locator(FOUND)).to_have_count(hardware_page.LISTED)
+    expect(page.locator(FOUND)).to_have_count(machines_store.LISTED)
     assert len(read) == 1
     assert page.title() != "owned"
     (run, _) = folders(shown.results)
@@ -88,9 +88,9 @@ def test_a_rare_machine_is_found(browser: Browser, shown: Site) -> None:
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_everybody_can_read_it(theme: str, browser: Browser, shown: Site) -> None:
     """Axe finds no fault in either theme, and on a phone nothing is wider than the screen."""
-    page = visit(browser, shown, color_scheme=theme).open("hardware.html")
+    page = visit(browser, shown, color_scheme=theme).open("compare.html")
     for words in ("", "rare x1"):
         page.locator(FIELD).fill(words)
-        expect(page.locator(FOUND)).to_have_count(1 if words else hardware_page.LISTED)
+        expect(page.locator(FOUND)).to_have_count(1 if words else machines_store.LISTED)
         assert Axe().run(page, "main", {"resultTypes": ["violations"]}).response["violations"] == []
         assert narrowed(page, 360) <= 360

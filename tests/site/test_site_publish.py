@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import filecmp
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 from visits import Site, everybody
 
-from feedrate.pages import processes
+from feedrate.pages import kept as kept_pages
+from feedrate.pages import markup, processes
 from feedrate.schema.errors import InputError
+from feedrate.schema.plugins import ROOT
 from feedrate.site import build as site_build
 from feedrate.site import publish
 from feedrate.site.publish import HEADERS, sitemap
+from feedrate.store import marks
+from feedrate.store import runs as store_runs
 
 pytestmark = pytest.mark.slow
 
@@ -79,3 +84,32 @@ def test_processes_change_nothing(sites: dict[str, Site], tmp_path: Path, monkey
     names = [str(path.relative_to(again)) for path in again.rglob("*") if path.is_file()]
     kept = [name for name in names if not name.endswith((".gz", ".pdf"))]
     assert filecmp.cmpfiles(shown.folder, again, kept, shallow=False)[1:] == ([], [])
+
+
+def test_what_did_not_change_is_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second build makes nothing anew and gives the same bytes; a run that is withdrawn, or damaged, is noticed."""
+    results, out = tmp_path / "results", tmp_path / "out"
+    committed = sorted(store_runs.folders(ROOT / "results"), key=lambda run: (run / "trials.parquet").stat().st_size)
+    one, two = (
+        Path(shutil.copytree(run, results / run.parent.name / run.name, copy_function=shutil.copyfile))
+        for run in committed[:2]
+    )
+
+    def built() -> tuple[dict[str, bytes], dict[str, int]]:
+        site = site_build.build(results, out)
+        pages = {str(path.relative_to(site)): path.read_bytes() for path in site.rglob("*.html")}
+        return pages, {path.name: path.stat().st_mtime_ns for path in (out / "kept").iterdir()}
+
+    first, again = built(), built()
+    assert first == again
+    marks.withdraw(one, "the disk was failing")
+    pages, kept = built()
+    assert set(kept) != set(first[1])
+    assert b"the disk was failing" in pages[f"runs/{markup.slug(one.name)}.html"]
+    assert pages["index.html"] != first[0]["index.html"]
+    (tmp_path / "code").write_text("another version")
+    monkeypatch.setattr(kept_pages, "_code", (tmp_path / "code").read_text)
+    assert set(built()[1]).isdisjoint(kept)  # code that changed while a process serves the site
+    (two / "trials.parquet").write_bytes(b"PAR1")
+    assert f"runs/{markup.slug(two.name)}.html" in first[0]
+    assert f"runs/{markup.slug(two.name)}.html" not in built()[0]

@@ -13,7 +13,7 @@ import pytest
 from visits import everybody
 
 from feedrate.pages import selection
-from feedrate.questions.hardware import page as hardware_page
+from feedrate.questions.machines import store as machines_store
 from feedrate.site import build as site_build
 from feedrate.store import compact, marks
 from feedrate.store import runs as store_runs
@@ -56,8 +56,8 @@ def test_the_newest_and_reference_runs_have_pages(built: Built) -> None:
         assert "Grade" in built.text(f"runs/{run.name}.html")
         for name in ("run.json", "trials.parquet", "steps.parquet", "telemetry.parquet"):
             assert (built.folder / "runs" / run.name / name).read_bytes() == (run / name).read_bytes()
-    assert len(json.loads(built.text(hardware_page.FILE))["rows"]) == MACHINES
-    assert all(run.name in built.text("hardware.html") for run in (old, *others))
+    assert len(json.loads(built.text(machines_store.FILE))["rows"]) == MACHINES
+    assert all(run.name in built.text("compare.html") for run in (old, *others))
     assert not (built.results / compact.FOLDER).exists()
 
 
@@ -80,10 +80,10 @@ def test_links_and_policy_hold_on_every_page(built: Built) -> None:
 
 
 def test_navigation_and_search_do_not_grow(built: Built) -> None:
-    """Pages of runs and machines, and their lists, are in neither, however many there are; their indexes are."""
+    """Pages of runs are in neither, however many there are; the lists of runs and machines are."""
     index = json.loads(built.text("search/search_index.json"))
     places = {entry["location"].partition("#")[0] for entry in index["docs"]}
-    assert {"suites/loader.html", "runs/index.html", "machines/index.html"} <= places
+    assert {"suites/loader.html", "data.html", "compare.html"} <= places
     linked = set(re.findall(r'href="([^"#]+)', built.text("methodology.html").partition("<article")[0]))
     for place in (*places, *linked):
-        assert not place.startswith(("runs/", "machines/")) or place.endswith("/index.html")
+        assert not place.startswith("runs/")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,7 @@ possible = pytest.mark.skipif((missing := limits.missing()) is not None, reason=
 def observed(runner: Runner, **cell: Any) -> dict[str, Any]:
     """The row of a real trial."""
     with HostProbe() as host:
-        observer = Observer(host, None, 0, lambda _: None)
+        observer = Observer(host, None, 0, lambda _: None, datetime.now(UTC))
         answer = runner.run(watch=observer, window_s=30, **cell)
         row: dict[str, Any] = observer.entry(answer, {}, CELL | cell)["trial"]
     return row

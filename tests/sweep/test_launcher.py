@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -16,7 +17,9 @@ from beside import tried
 from warm import ENDLESS_S, Runner
 
 from feedrate.machine.probes.procfs import semaphores
-from feedrate.sweep.launcher import Template
+from feedrate.schema.errors import TrialError
+from feedrate.sweep import launcher
+from feedrate.sweep.launcher import LOSSES, Template, TemplateLost, Templates
 
 ENDS_OF_PIPES = ("EOFError", "ConnectionResetError", "ConnectionRefusedError", "BrokenPipeError")
 CELL = {
@@ -126,6 +129,7 @@ def test_shared_memory_of_the_dead_is_removed(runner: Runner, victim: str) -> No
         if event == "first_batch":
             family = workers(pid)
             left.update(Path(f"/dev/shm/torch_{worker.pid}_4242_0") for worker in family)
+            left.add(Path(f"/dev/shm/sem.feedrate-{runner.template.pid}-4242"))
             for path in left:
                 path.touch()
             (family[0] if victim == "worker" else psutil.Process(pid)).kill()
@@ -135,7 +139,7 @@ def test_shared_memory_of_the_dead_is_removed(runner: Runner, victim: str) -> No
 
     answer = runner.run(watch=kill, window_s=ENDLESS_S, read_us=2_000)
     assert answer.outcome != "ok"
-    assert answer.left_shm_segments >= CELL["num_workers"]
+    assert answer.left_shm_segments > CELL["num_workers"]
     assert not any(path.exists() for path in left)
 
 
@@ -158,7 +162,7 @@ def test_semaphores_of_spawned_workers_are_removed(runner: Runner) -> None:
 
     answer = runner.run(watch=watch, start_method="forkserver", timeout_s=120)
     assert (answer.outcome, answer.left_processes) == ("ok", 0)
-    assert seen
+    assert {path.name.rpartition("-")[0] for path in seen} == {f"sem.feedrate-{runner.template.pid}"}
     assert not any(path.exists() for path in seen)
 
 
@@ -166,7 +170,7 @@ def test_semaphores_of_spawned_workers_are_removed(runner: Runner) -> None:
 def test_folders_of_killed_workers_are_removed(tmp_path: Path) -> None:
     """What a template's trials make among the temporary files is gone with it."""
     with Template() as template:
-        runner, folder = Runner(template, tmp_path, CELL), Path(template._scratch.name)
+        runner, folder = Runner(template, tmp_path, CELL), Path(template.scratch)
         assert runner.run().outcome == "ok"
         assert list(folder.glob("pymp-*"))
     assert not folder.exists()
@@ -204,3 +208,43 @@ def test_a_parent_that_goes_away_in_the_middle_of_an_order(capfd: pytest.Capture
     assert not alive
     printed = capfd.readouterr()
     assert (printed.out, printed.err) == ("", "")
+
+
+@pytest.mark.slow
+def test_a_lost_template_is_started_anew(tmp_path: Path) -> None:
+    """A template that is killed while its trial runs leaves nothing, is said, and the work is done with another."""
+    said: list[str] = []
+    trials: list[int] = []
+
+    def kill(event: str, pid: int, _: dict) -> None:
+        if event == "first_batch" and not trials:
+            trials.extend((pid, *(worker.pid for worker in workers(pid))))
+            psutil.Process(psutil.Process(pid).ppid()).kill()
+
+    with Templates(said.append) as templates:
+        answer = templates.attempt(lambda template: Runner(template, tmp_path, CELL).run(watch=kill))
+    assert answer.outcome == "ok"
+    assert len(trials) == 1 + CELL["num_workers"]
+    assert not any(psutil.pid_exists(pid) for pid in trials)
+    assert [line.partition(":")[0] for line in said] == [
+        "The process that starts measurements was lost (killed by SIGKILL)"
+    ]
+
+
+@pytest.mark.parametrize("lives", [True, False])
+def test_it_is_not_started_anew_for_ever(lives: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After so many losses in a row the sweep ends with what to do; one that lived in between begins to count anew."""
+    monkeypatch.setattr(launcher, "Template", contextlib.nullcontext)
+    said: list[str] = []
+    templates, tries = Templates(said.append), iter(range(100))
+
+    def lost(_: object) -> int:
+        if (at := next(tries)) == LOSSES and lives:
+            return at
+        raise TemplateLost("killed by SIGKILL")
+
+    if lives:
+        assert templates.attempt(lost) == LOSSES
+    with pytest.raises(TrialError, match=f"lost {LOSSES + 1} times in a row.*free some.*goes on from here"):
+        templates.attempt(lost)
+    assert len(said) == LOSSES * (2 if lives else 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -113,7 +114,7 @@ def test_a_trial_has_columns_and_flags(
     Unknown is null and flags nothing; an idle GPU's clocks are no disturbance.
     """
     answer = answered(steady=False, half_ratio=0.7) if flags else answered()
-    entry = watched(Observer(machine.probe, device, 0, ignored), machine, trial, answer, **says)
+    entry = watched(Observer(machine.probe, device, 0, ignored, datetime.now(UTC)), machine, trial, answer, **says)
     row = entry["trial"]
     assert {name: row[name] for name in columns} == columns
     assert row["flags"] == flags
@@ -147,7 +148,7 @@ def test_what_workers_come_to_own_is_read_twice(
     """
     read = iter([1, 2])
     monkeypatch.setattr("feedrate.sweep.observer.workers_uss", lambda pid: next(read))
-    observer = Observer(machine.probe, None, 0, ignored, growth=growth)
+    observer = Observer(machine.probe, None, 0, ignored, datetime.now(UTC), growth=growth)
     observer("first_batch", trial, {})
     answer = answered()
     answer.result["started_ns"] = time.perf_counter_ns() + window_late_ns

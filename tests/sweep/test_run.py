@@ -37,6 +37,9 @@ def asking(folder: Path, names: list[str], blocks: str, name: str = "workers") -
     return place
 
 
+BEGUN = "2026-01-01T00:00:00+00:00"
+
+
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Place, str]:
     """A real sweep of one claim whose truth is plain: a loop in Python over every value, or native code."""
@@ -93,8 +96,8 @@ def running(tmp_path: Path) -> Iterator[ActiveRun]:
     place = asking(tmp_path, [CERTAIN, "gil-threads"], "[8, 30]")
     made = request.make(SweepOptions(matrix=place.matrix, data_root=place.data, results=place.results, budget="60s"))
     (place.results / "machine").mkdir(parents=True)
-    folder = runs.begin(place.results / "machine", "run", {"key": "", "seed": 1, "started_at": ""})
-    run = ActiveRun(made, folder, 1, "", Silent())
+    folder = runs.begin(place.results / "machine", "run", {"key": "", "seed": 1, "started_at": BEGUN})
+    run = ActiveRun(made, folder, 1, BEGUN, Silent())
     yield run
     run.close()
 
@@ -116,6 +119,7 @@ def play(run: ActiveRun, blocks: range, seconds: float, clear: str, effect: floa
                 "position": position,
                 "outcome": "ok",
                 "samples_per_s": 1000 * factors.get(cell.cell_id, 1),
+                "started_at": BEGUN,
                 "trial_wall_ns": int(seconds * 1e9),
             }
             run.add(trial)
@@ -170,7 +174,7 @@ def test_windows_of_an_open_claim_near_no_difference_grow(running: ActiveRun) ->
     short, limit = running.local.plan.window_s(cells[0]), running.local.plan.matrix.protocol.timeout_s
     play(running, range(GROWS_AFTER), 1.0, CERTAIN, effect=1.0, wobble=0.1)
     assert {running.job("trial", cell, GROWS_AFTER - 1)["window_s"] for cell in cells} == {short}
-    resumed = ActiveRun(running.local, running.folder, 1, "", Silent())
+    resumed = ActiveRun(running.local, running.folder, 1, BEGUN, Silent())
     for trial in running.trials:
         resumed.add(trial)
     more = (GROWN - 1) * short

@@ -62,7 +62,7 @@ def test_ctrl_c_before_anything_was_measured(place: Place) -> None:
     process.send_signal(signal.SIGINT)
     printed, _ = process.communicate(timeout=120)
     assert process.returncode == 130
-    assert printed.strip() == "Interrupted before a trial had ended: nothing was written."
+    assert printed.strip() == "Interrupted before a measurement had ended: nothing was written."
     assert not list(place.results.glob("*/*/"))
 
 
@@ -99,7 +99,7 @@ def test_a_killed_sweep_resumes_with_the_data_that_it_began_with(place: Place, t
     assert len(before) >= 5
     kept = archived(place, tmp_path / "killed").table("trials")
     assert {entry["trial"]["trial_id"] for entry in before} <= set(kept["trial_id"])
-    assert f"{len(before)} trials are there already" in printed_by(*place.command(*words))
+    assert f"{len(before)} measurements are there already" in printed_by(*place.command(*words))
     assert len(archived(place, tmp_path / "resumed").table("trials")) == 2 * 6
     trials = runs.runs(place.results)[-1].table("trials")
     assert len(trials) == len(set(trials["trial_id"])) == 2 * 6

@@ -54,5 +54,6 @@ def test_a_tuned_sweep_says_what_it_found(place: Place, tmp_path: Path) -> None:
     assert "1 task to tune, 4 settings to choose from" in printed
     assert "1 left out: --tune: neither training nor loading" in printed
     assert "recommended: " in printed
-    assert f"{len(trials)} trials; a grid of 4 settings × {GRID_BLOCKS} blocks takes {4 * GRID_BLOCKS}" in printed
+    grid = f"a grid of 4 settings × {GRID_BLOCKS} repetitions takes {4 * GRID_BLOCKS}"
+    assert f"{len(trials)} measurements; {grid}" in printed
     assert validator.check(run.folder).valid

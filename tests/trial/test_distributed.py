@@ -169,7 +169,7 @@ def nothing_left(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
         return
     template = request.getfixturevalue("runner").template
-    scratch = template._scratch.name  # its ranks' folder for temporary files
+    scratch = template.scratch  # its ranks' folder for temporary files
     before = {p.pid for p in psutil.Process().children()}, traces(scratch)
     yield
     assert ({p.pid for p in psutil.Process().children()}, traces(scratch)) == before

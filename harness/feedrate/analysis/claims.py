@@ -273,7 +273,7 @@ def _row(pool: _Pool, name: str, claim: Claim) -> tuple[Row, list[Row]]:
 def _why_not(pool: _Pool, name: str, claim: Claim) -> str:
     if reason := untestable(claim, pool.newest.device):
         return reason
-    return next((run.untestable[name] for run in pool.runs if name in run.untestable), "no run has cells of it")
+    return next((run.untestable[name] for run in pool.runs if name in run.untestable), "no run has settings of it")
 
 
 def _cases(pool: _Pool, name: str, effect: Effect) -> Iterator[Row]:

@@ -101,13 +101,17 @@ class Diagnosis:
         """Why the run's intervals do not hold, as part of a sentence; empty where nothing speaks against them."""
         if self.dependence > MOST_LAG1:
             return (
-                f"its blocks depend on one another: a trial resembles that of the block before (lag-1 {self.lag1:.2f})"
+                f"its repetitions depend on one another: a measurement resembles that of the repetition before (lag-1 "
+                f"{self.lag1:.2f})"
             )
         if self.tails > MOST_FAR:
             far = f"{self.far_share:.0%} lie far from the others of their setting"
-            return f"its trials have two modes or a heavy tail: {far}"
+            return f"its measurements have two modes or a heavy tail: {far}"
         if self.shift > MOST_SHIFT:
-            return f"a few of its trials lie far from the others of their setting, and move means by {self.shift:.1%}"
+            return (
+                f"a few of its measurements lie far from the others of their setting, and move means by "
+                f"{self.shift:.1%}"
+            )
         return ""
 
 

@@ -146,31 +146,31 @@ CRITERIA = (
     Criterion(
         "flagged",
         (5.0, 15.0, 40.0),
-        "% of trials",
-        "Trials that carry a flag. Up to 5 %, most cells of eight blocks have none; at 15 % each has about one, which "
-        "its interval takes up; beyond 40 % quiet is the exception.",
+        "% of measurements",
+        "Measurements that carry a flag. Up to 5 %, most settings of eight repetitions have none; at 15 % each has "
+        "about one, which its interval takes up; beyond 40 % quiet is the exception.",
     ),
     Criterion(
         "spread",
         (3.0, 6.0, 12.0),
         "%",
-        "Coefficient of variation between blocks, median over cells. At 3 % fifteen blocks show that two settings do "
-        "not differ by 3 % in nine of ten cases, at 6 % in one of fourteen; paired trials of a quiet machine vary by "
-        "2 to 7 %, beside other work by 20 % and more.",
+        "Coefficient of variation between repetitions, median over settings. At 3 % fifteen repetitions show that "
+        "two settings do not differ by 3 % in nine of ten cases, at 6 % in one of fourteen; paired measurements of a "
+        "quiet machine vary by 2 to 7 %, beside other work by 20 % and more.",
     ),
     Criterion(
         "drift",
         _DRIFT_LIMITS,
         "%",
-        "By how much the control cell's throughput changed from the run's beginning to its end, at least: the end of "
-        "the 95 % interval of its slope that is nearer to none. An interval that holds both none and more than the "
-        "last limit tells nothing. Blocks take drift out of ratios, not out of single throughputs.",
+        "By how much the control setting's throughput changed from the run's beginning to its end, at least: the end "
+        "of the 95 % interval of its slope that is nearer to none. An interval that holds both none and more than "
+        "the last limit tells nothing. Repetitions take drift out of ratios, not out of single throughputs.",
     ),
     Criterion(
         "blocks",
         (8, 5, 2),
         "blocks",
-        "Blocks in which the cells were measured, median. From 8 on, stopping early does not narrow intervals "
+        "Repetitions in which the settings were measured, median. From 8 on, stopping early does not narrow intervals "
         "unduly; with fewer than 2 there is no interval.",
         at_least=True,
     ),
@@ -178,26 +178,28 @@ CRITERIA = (
         "dependence",
         (100 * MOST_LAG1, 100 * MOST_LAG1, 60.0),
         "%",
-        "How much of a trial’s deviation from its cell is found again in the next block: the lag-1 autocorrelation, "
-        "where its 99 % interval leaves out none. Intervals take blocks for independent: at 15 % they are a seventh "
-        "too narrow, at 60 % half as wide as they should be. Beyond the limit of B verdicts on claims are withheld.",
+        "How much of a measurement’s deviation from its setting is found again in the next repetition: the lag-1 "
+        "autocorrelation, where its 99 % interval leaves out none. Intervals take repetitions for independent: at 15 "
+        "% they are a seventh too narrow, at 60 % half as wide as they should be. Beyond the limit of B verdicts on "
+        "claims are withheld.",
     ),
     Criterion(
         "tails",
         (100 * MOST_FAR, 100 * MOST_FAR, 20.0),
-        "% of trials",
-        f"Trials farther than {FAR:g} median absolute deviations from their cell’s median, beyond those of normal "
+        "% of measurements",
+        f"Measurements farther than {FAR:g} median absolute deviations from their setting’s median, beyond those "
+        f"of normal "
         "noise, where the 99 % interval leaves out none. They come of two modes or of a heavy tail, with which the "
-        "mean of few blocks is not normal. Beyond the limit of B verdicts on claims are withheld.",
+        "mean of few repetitions is not normal. Beyond the limit of B verdicts on claims are withheld.",
     ),
     Criterion(
         "shift",
         (100 * MOST_SHIFT, 100 * MOST_SHIFT, 10.0),
         "%",
-        "How far trials that lie far from their cell’s median move the mean of all, where the 95 % interval leaves "
-        "out none. A few that are several times as slow matter more than many that are a little slower: a cell that "
-        "had none of them by chance has a narrow interval in the wrong place. Beyond the limit of B, half the margin "
-        "of “no difference”, verdicts on claims are withheld.",
+        "How far measurements that lie far from their setting’s median move the mean of all, where the 95 % interval "
+        "leaves out none. A few that are several times as slow matter more than many that are a little slower: a "
+        "setting that had none of them by chance has a narrow interval in the wrong place. Beyond the limit of B, "
+        "half the margin of “no difference”, verdicts on claims are withheld.",
     ),
 )
 
@@ -269,7 +271,9 @@ def grade(trials: pd.DataFrame, control: str | None = None) -> Grade:
         ValueError: the trials are of several runs.
     """
     if trials["run_id"].nunique() > 1:
-        raise ValueError(f"trials of {trials['run_id'].nunique()} runs; expected those of one: a grade is a run's")
+        raise ValueError(
+            f"measurements of {trials['run_id'].nunique()} runs; expected those of one: a grade is a run's"
+        )
     ended = successful(trials).reset_index(drop=True)
     control_rows = control_trials(ended, control)
     script = len(ended) > 0 and ended["workload"].eq(SCRIPT).all()
@@ -286,17 +290,17 @@ def grade(trials: pd.DataFrame, control: str | None = None) -> Grade:
     blocks = int(measured["n"].median()) if len(measured) else 0
     judged = {
         "flagged": _flags(
-            ended, summary, unwatched if watched else None, "stretches" if script and not searched else "trials"
+            ended, summary, unwatched if watched else None, "stretches" if script and not searched else "measurements"
         ),
         "spread": _spread(measured, control_rows),
         "drift": _drift(
-            ended, control_rows, "present setting" if searched else "loop’s pace" if script else "control cell"
+            ended, control_rows, "present setting" if searched else "loop’s pace" if script else "control setting"
         ),
         "blocks": (
             float(blocks),
             f"The loop was measured in {blocks} stretches"
             if script
-            else f"Half of the cells were measured in {blocks} blocks or more",
+            else f"Half of the settings were measured in {blocks} repetitions or more",
         ),
         **_shape(diagnose(trials)),
     }
@@ -319,7 +323,7 @@ def _flags(ended: pd.DataFrame, summary: pd.DataFrame, unwatched: tuple[str, ...
     """Share of the trials that carry a flag; ``unwatched`` is None where the machine told nothing at all."""
     blind = "; the machine told nothing of other work" if unwatched is None else ""
     if not len(ended):
-        return None, f"No trial ended well{blind}"
+        return None, f"No measurement ended well{blind}"
     pct = float(100 * ended["flags"].notna().mean())
     raised = summary[summary["trials"] > 0]
     shares = [f"{row['flag']} {per_cent(100 * row['trials'] / len(ended), 1)}" for row in rows_of(raised)]
@@ -332,14 +336,14 @@ def _spread(measured: pd.DataFrame, control_rows: pd.DataFrame) -> _Judged:
     """Median over cells of the coefficient of variation between blocks, in per cent."""
     spread = float(measured["cv_pct"].median())
     if np.isnan(spread):
-        return None, "How trials vary between blocks is not known (no cell was measured in two)"
+        return None, "How measurements vary between repetitions is not known (no setting was measured in two)"
     rates = control_rows["samples_per_s"].to_numpy(dtype=np.float64)
     control = (
-        f"; the control cell's trials by {per_cent(100 * rates.std(ddof=1) / rates.mean(), 1)}"
+        f"; the control setting's measurements by {per_cent(100 * rates.std(ddof=1) / rates.mean(), 1)}"
         if len(rates) > 1
         else ""
     )
-    return spread, f"Half of the cells vary by {per_cent(spread, 1)} or more between blocks{control}"
+    return spread, f"Half of the settings vary by {per_cent(spread, 1)} or more between repetitions{control}"
 
 
 def _drift(ended: pd.DataFrame, control: pd.DataFrame, what: str) -> _Judged:
@@ -363,11 +367,11 @@ def _drift(ended: pd.DataFrame, control: pd.DataFrame, what: str) -> _Judged:
 def _shape(diagnosis: Diagnosis) -> dict[str, _Judged]:
     """Whether blocks depend on one another, and how many trials lie far from their cell's others."""
     if np.isnan(diagnosis.lag1):
-        unknown = f"not known (fewer than {LEAST_CELLS} cells have {LEAST_BLOCKS} blocks)"
+        unknown = f"not known (fewer than {LEAST_CELLS} settings have {LEAST_BLOCKS} repetitions)"
         return {
-            "dependence": (None, f"Whether trials resemble those of the block before is {unknown}"),
-            "tails": (None, f"How many trials lie far from the others of their setting is {unknown}"),
-            "shift": (None, f"How far such trials move the mean is {unknown}"),
+            "dependence": (None, f"Whether measurements resemble those of the repetition before is {unknown}"),
+            "tails": (None, f"How many measurements lie far from the others of their setting is {unknown}"),
+            "shift": (None, f"How far such measurements move the mean is {unknown}"),
         }
     lag1, lo = (f"{number:.2f}".replace("-", "−") for number in (diagnosis.lag1, diagnosis.lag1_lo))
     shown = (
@@ -378,17 +382,18 @@ def _shape(diagnosis: Diagnosis) -> dict[str, _Judged]:
     return {
         "dependence": (
             100 * diagnosis.dependence,
-            f"That trials resemble those of the block before: {shown} (lag-1 autocorrelation {lag1}, 99 %: {lo} or "
+            f"That measurements resemble those of the repetition before: {shown} (lag-1 autocorrelation {lag1}, "
+            f"99 %: {lo} or "
             "more)",
         ),
         "tails": (
             100 * diagnosis.tails,
-            f"{per_cent(100 * diagnosis.far_share, 1)} of trials lie far from the others of their setting "
+            f"{per_cent(100 * diagnosis.far_share, 1)} of measurements lie far from the others of their setting "
             f"(normal noise: {per_cent(100 * diagnosis.far_normal, 1)})",
         ),
         "shift": (
             100 * diagnosis.shift,
-            f"Such trials move the mean of all by {signed(100 * diagnosis.far_shift, 1)}"
+            f"Such measurements move the mean of all by {signed(100 * diagnosis.far_shift, 1)}"
             + ("" if diagnosis.shift else " (not certain)"),
         ),
     }

@@ -58,7 +58,9 @@ def sentence(row: Row, cases: Sequence[Row], claim: Claim) -> str:
         return _fact(row, cases, here)
     if not _finite(row["ratio"]):
         tells = f" and tells {METRICS[effect.metric].noun}" if effect.metric != THROUGHPUT else ""
-        return f"{here.capitalize()} no block has a trial of every side that ended well{tells}: inconclusive."
+        return (
+            f"{here.capitalize()} no repetition has a measurement of every side that ended well{tells}: inconclusive."
+        )
     outcome = f"{_change(row, effect)}{_conditions(effect)}{_worst(row)}"
     parts = [f"{here.capitalize()} {outcome}: {_verdict(row, effect)}."]
     measured = [case for case in cases if _finite(case["ratio"]) and not case["role"].startswith("also")]
@@ -99,7 +101,7 @@ def remarks(row: Row) -> list[str]:
     """Say what is to be known of the runs that a verdict rests on: how many they are, and which do not count."""
     runs, few = len(row["run_ids"]), row["own"] and row["n"] < FEW_BLOCKS
     notes = [words.plural(runs, "run")] if runs > 1 else []
-    notes += [f"few blocks (under {FEW_BLOCKS})"] if few else []
+    notes += [f"few repetitions (under {FEW_BLOCKS})"] if few else []
     for name, text in (("withheld", "left out for noise"), ("withdrawn", "withdrawn")):
         if _finite(row[name]) and row[name]:
             notes.append(f"{words.plural(int(row[name]), 'run')} {text}")
@@ -134,7 +136,7 @@ def power(row: Row, effect: Effect) -> str:
 def blocks_needed(row: Row) -> str:
     """Write what would decide an effect that is inconclusive, from its spread so far."""
     if row["n"] < LEAST_BLOCKS:
-        return f"nothing is decided from fewer than {LEAST_BLOCKS} blocks"
+        return f"nothing is decided from fewer than {LEAST_BLOCKS} repetitions"
     if row["undecided"]:
         return f"{row['undecided']} does not say so by itself"
     if len(row["run_ids"]) > 1:
@@ -142,8 +144,8 @@ def blocks_needed(row: Row) -> str:
     blocks = row["blocks_needed"]
     more = max(1, math.ceil(blocks - row["n"])) if _finite(blocks) else math.inf
     if more > MOST_BLOCKS:
-        return f"more than {MOST_BLOCKS} more blocks would be needed: a quieter machine or longer windows"
-    return f"about {more} more {'block' if more == 1 else 'blocks'} would decide it"
+        return f"more than {MOST_BLOCKS} more repetitions would be needed: a quieter machine or longer windows"
+    return f"about {more} more {'repetition' if more == 1 else 'repetitions'} would decide it"
 
 
 def _finite(value: object) -> bool:
@@ -226,7 +228,7 @@ def _verdict(row: Row, effect: Effect) -> str:
     if row["reason"]:
         return f"{figure}inconclusive, as the run's intervals do not hold: {row['reason']}"
     if row["n"] < LEAST_BLOCKS:
-        return f"{figure}inconclusive, as nothing is decided from fewer than {LEAST_BLOCKS} blocks"
+        return f"{figure}inconclusive, as nothing is decided from fewer than {LEAST_BLOCKS} repetitions"
     if row["undecided"]:
         return f"{figure}inconclusive: settings differ, and {row['undecided']} is undecided by itself"
     alone = single_verdict(asked(dict(row), effect))

@@ -21,7 +21,7 @@ from feedrate.analysis.estimates import rows_of
 from feedrate.schema.words import per_cent
 
 PARTS = ("within", "between", "drift")
-ADVICE = {"within": "longer windows", "between": "more blocks", "drift": "a quieter machine"}
+ADVICE = {"within": "longer windows", "between": "more repetitions", "drift": "a quieter machine"}
 """What lessens the largest part."""
 _SDS = ("total_sd", "within_sd", "between_sd", "drift_sd")
 _COLUMNS = ("n", "window_s", *_SDS, "largest", "blocks", "window_factor", "advice")
@@ -107,16 +107,16 @@ def _advice(row: dict[str, Any], ci_target_pct: float) -> str | None:
     if row["largest"] is None:
         return None
     if row["blocks"] <= row["n"]:
-        return f"enough: {row['n']:.0f} blocks reach ±{ci_target_pct:g} %"
+        return f"enough: {row['n']:.0f} repetitions reach ±{ci_target_pct:g} %"
     if row["largest"] == "drift":
-        return f"{ADVICE['drift']}: the trend alone spreads trials by {per_cent(100 * row['drift_sd'], 1)}"
+        return f"{ADVICE['drift']}: the trend alone spreads measurements by {per_cent(100 * row['drift_sd'], 1)}"
     blocks = f"{row['blocks']:.0f} instead of {row['n']:.0f}"
     if row["largest"] == "between":
         return f"{ADVICE['between']}: {blocks}"
     if np.isinf(row["window_factor"]):
         return f"{ADVICE['within']} and {ADVICE['between']}: {blocks} at the present windows"
     now = row["window_s"]
-    return f"{ADVICE['within']}: {now * row['window_factor']:.1f} s instead of {now:.1f} s, or {blocks} blocks"
+    return f"{ADVICE['within']}: {now * row['window_factor']:.1f} s instead of {now:.1f} s, or {blocks} repetitions"
 
 
 def average_cell(parts: pd.DataFrame, ci_target_pct: float = 3.0) -> pd.DataFrame:

@@ -108,6 +108,11 @@ class Account:
         """Share of the wall clock that some rows take."""
         return sum(self.rows.get(name, 0) for name in names) / self.wall_ns if self.wall_ns else 0.0
 
+    def looped_share(self, *names: str) -> float:
+        """Share of the time of its loops, which a longer training has more of, that some rows of theirs take."""
+        looped = 1 - self.share(*ONCE)
+        return self.share(*names) / looped if looped else 0.0
+
 
 class Covered:
     """Union of some intervals: how much of any stretch lies in it."""

@@ -108,11 +108,13 @@ class Cause:
         return WAITING[self.name].remedy if self.row == "waiting" else ROWS[self.row].remedy
 
     def text(self, account: Account) -> str:
-        """Say it in a line, with what it would bring to be without it."""
+        """Say it in a line, with what it would bring to be without it: of the loops, as a longer training is these."""
         if self.row in STEP:
-            return f"the step itself ({percent(account.share(*STEP))} of the time): nothing else takes much"
-        share = account.share(self.row)
-        text = f"{ROWS[self.row].words}: {percent(share)} of the time"
+            return (
+                f"the step itself ({percent(account.looped_share(*STEP))} of the loops' time): nothing else takes much"
+            )
+        share = account.looped_share(self.row)
+        text = f"{ROWS[self.row].words}: {percent(share)} of the loops' time"
         if self.row == "waiting":
             shares = {name: percent(number) for name, number in self.numbers.items()}
             text += f"; {WAITING[self.name].words.format(**shares)}{self._meanwhile}"
@@ -126,7 +128,7 @@ class Cause:
                 f"; {account.pickled_bytes / 2**20:.0f} MiB are pickled for workers" if account.pickled_bytes else ""
             )
         if self.beside:
-            text += f"; about as much: {ROWS[self.beside].words}, {percent(account.share(self.beside))}"
+            text += f"; about as much: {ROWS[self.beside].words}, {percent(account.looped_share(self.beside))}"
         return f"{text}; without it at most {times(1 / (1 - share))} as fast" if share < 1 else text
 
 
@@ -143,9 +145,8 @@ def name(loader: Loader, pace: Pacing, account: Account, cores: float) -> Cause:
     numbers = loop.activity(loader, steps, cores)
     removable = [row for row in account.rows if row not in (*STEP, *ONCE)]
     order = sorted(removable, key=lambda row: -account.rows[row])
-    looped = account.wall_ns * (1 - account.share(*ONCE))
     fed = pace.starved_share is not None and pace.starved_share.value < FED  # the device works meanwhile
-    if fed or not order or account.rows[order[0]] < FED * looped:
+    if fed or not order or account.looped_share(order[0]) < FED:
         return Cause("step", "step", numbers)
     row = order[0]
     beside = next((other for other in order[1:2] if account.rows[other] >= NEAR * account.rows[row]), "")

@@ -2,7 +2,7 @@
 
 The pipeline model (``analysis.pipeline``) is fitted to the one setting that ran. A prediction's range is that of nine
 in ten predictions whose truth is known: ``prediction_errors.csv`` has what planted scripts were predicted and what they
-did by their own clock (``make bench ARGS="--only scripts"``), which judges each kind of script by the errors of all
+did by their own clock (``make bench ARGS=scripts``), which judges each kind of script by the errors of all
 other kinds (``advised``).
 """
 

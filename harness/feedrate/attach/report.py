@@ -70,7 +70,7 @@ def make(
         outside: what was seen of its processes from outside.
         ended_ns: when it ended, on the monotonic clock.
     """
-    measured = loaders(processes)
+    measured = [one for one in loaders(processes) if len(one.steps)]
     loader, paced = _training(measured)
     if loader is None:
         return ended

@@ -284,6 +284,9 @@ def _notes(folder: Path, processes: Sequence[records.Process]) -> Iterator[str]:
                 yield f"{line['module']} of this PyTorch is not as expected, and was left alone: {line['error']}"
             if line["what"] == "full":
                 yield f"the first {len(process.records):,} records of process {process.pid} count, and none after them"
+    failed = {(line["at"], line["error"]) for process in processes for line in process.said if line["what"] == "failed"}
+    for at, error in sorted(failed):
+        yield f"feedrate itself failed at {at}, and the script went on: {error}"
 
 
 def _versions(processes: Sequence[records.Process]) -> dict[str, str]:

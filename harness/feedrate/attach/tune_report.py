@@ -72,13 +72,13 @@ def text(session: Session, result: Result | None, command: str) -> Iterator[tupl
         yield from (("note", note) for note in session.ended.report.notes)
         return
     entry = result.entry
-    grid = f"a grid of {entry.settings} settings × {GRID_BLOCKS} blocks takes {entry.settings * GRID_BLOCKS}"
-    yield "", f"{command} tuned in {session.took_s:.0f} s by {plural(entry.trials, 'trial')}; {grid}"
+    grid = f"a grid of {entry.settings} settings × {GRID_BLOCKS} repetitions takes {entry.settings * GRID_BLOCKS}"
+    yield "", f"{command} tuned in {session.took_s:.0f} s by {plural(entry.trials, 'measurement')}; {grid}"
     yield "set", f"{result.outcome.recommended}  at {place(tuning.made)}"
     yield "gain", _said_gain(result)
     yield from (("bound", sentence) for sentence in sentences(entry))
     if (spread := _spread_pct(result)) is not None:
-        yield "noise", f"trials of one setting vary by {per_cent(spread, 1)} (standard deviation)"
+        yield "noise", f"measurements of one setting vary by {per_cent(spread, 1)} (standard deviation)"
     for reason, count in (dict(result.search.aside()) | result.excluded).items():
         yield "set aside", f"{plural(count, 'setting')}: {reason}"
     if audits := list(result.search.audits()):
@@ -98,7 +98,7 @@ def text(session: Session, result: Result | None, command: str) -> Iterator[tupl
 
 
 def _spread_pct(result: Result) -> float | None:
-    """What trials of one setting vary by within a block; None where few settings ran twice."""
+    """What measurements of one setting vary by within a block; None where few settings ran twice."""
     spread = result.search.evidence.spread
     return 100 * math.expm1(spread.sd) if spread.freedom >= SEEN else None
 
@@ -127,7 +127,9 @@ def _said_gain(result: Result) -> str:
     if result.gain is None or not result.gain.ratio.known:
         means = result.search.evidence.means
         ratio = math.exp(means[result.present] - means[result.outcome.recommended])
-        return f"about {times(ratio)} over the present {result.present}; too few blocks ran with both for an interval"
+        return (
+            f"about {times(ratio)} over the present {result.present}; too few repetitions ran with both for an interval"
+        )
     gain = result.gain.ratio.text(write="{:.2f}".format)
     return f"{gain} over the present {result.present}; in brackets the 95 % interval"
 

@@ -16,13 +16,13 @@ from rich.console import Console
 from rich.table import Table
 
 from feedrate import __version__
-from feedrate.bench import accounted, accuracy, calibration, cost, scripts, site, tuning
+from feedrate.bench import accounted, accuracy, calibration, cost, faults, scripts, site, struck, tuning
 from feedrate.bench.session import Figure, Session
 from feedrate.machine.identity import describe, software
 from feedrate.machine.probes import gpu
 from feedrate.schema.errors import EnvironmentFault, FeedrateError, InputError, expected_one_of
 from feedrate.store import remote, runs
-from feedrate.store.bench_record import SECTIONS, BenchRecord, Promise
+from feedrate.store.bench_record import FAULTS, SECTIONS, BenchRecord, Promise
 
 MEASURES: dict[str, Callable[[Session], Iterable[Figure]]] = {
     "speed": cost.measure,
@@ -32,18 +32,24 @@ MEASURES: dict[str, Callable[[Session], Iterable[Figure]]] = {
     "tuning": tuning.measure,
     "calibration": calibration.measure,
     "site": site.measure,
+    "kills": faults.kills,
+    "mishaps": faults.mishaps,
+    "strikes": struck.measure,
+    "soak": faults.soak,
 }
 """Section to what takes its figures."""
+KILLS = 200
 _VERDICT = {True: "met", False: "MISSED", None: "not here"}
 
 
-def measure(console: Console, only: str = "", results: Path = runs.RESULTS) -> BenchRecord:
-    """Take the figures of some or all sections and write them down; all take about an hour and a half.
+def measure(console: Console, only: str = "", results: Path = runs.RESULTS, kills: int = KILLS) -> BenchRecord:
+    """Take the figures of some or all sections and write them down; all take about two hours.
 
     Args:
         console: where progress goes.
         only: sections, separated by commas; empty is all of them.
         results: where the record is written, and where runs are read from.
+        kills: of the section kills; those of other faults follow it.
 
     Raises:
         InputError: there is no such section, or a sweep is running.
@@ -55,7 +61,7 @@ def measure(console: Console, only: str = "", results: Path = runs.RESULTS) -> B
     with tempfile.TemporaryDirectory() as folder:
         machine = describe(gpu.installed(), Path(folder))
         with runs.machine_lock(results, machine.machine_id):
-            session = Session(console, Path(folder), remote.copy(results), gpu.device(), machine.machine_id)
+            session = Session(console, Path(folder), remote.copy(results), gpu.device(), machine.machine_id, kills)
             for name in sections:
                 figures: list[Figure] = []
                 try:
@@ -86,8 +92,9 @@ def chosen(only: str) -> tuple[str, ...]:
     """Read a choice of sections."""
     names = [name.strip() for name in only.split(",") if name.strip()]
     for name in names:
-        if name not in SECTIONS:
-            raise InputError(f"bench --only: no section '{name}'; {expected_one_of(name, SECTIONS)}")
+        if name not in (*SECTIONS, "faults"):
+            raise InputError(f"bench: no section '{name}'; {expected_one_of(name, (*SECTIONS, 'faults'))}")
+    names += FAULTS if "faults" in names else ()
     return tuple(name for name in SECTIONS if name in names or not names)
 
 

@@ -74,6 +74,8 @@ class Session:
     device: str
     """cpu or cuda."""
     machine_id: str
+    kills: int
+    """Of sweeps' processes; the numbers of other faults follow it."""
     witnessed: list[WitnessedTrial] = field(default_factory=list)
     """Trials beside an external clock; the section accuracy adds them."""
     scripts: list[WatchedScript] = field(default_factory=list)

@@ -170,10 +170,10 @@ class Chromium:
         return PageCost(path, before, after, tuple(ms for ms, _ in slow), tuple(ms for _, ms in slow))
 
     def filter_explore(self) -> list[float]:
-        """Take the cells of a storage format away from Explore and back: milliseconds until each change is drawn."""
+        """Take the settings of a storage format away from Explore and back: milliseconds until each change is drawn."""
         with self._opened("explore.html", _WIDE) as page:
             page.goto(f"{self._origin}explore.html")
-            page.locator("#fr-explore .fr-explore-live svg").first.wait_for()
+            page.locator("#fr-explore .fr-explore-chart svg").first.wait_for()
             everything = page.locator("details.fr-explore-filters fieldset button:enabled")
             for _ in range(everything.count()):  # each is disabled by its click
                 everything.first.dispatch_event("click")

@@ -20,7 +20,7 @@ Looks = Mapping[str, tuple[str, str]]
 """Name of what is drawn to its colour and its shape."""
 Fields = Mapping[str, str | tuple[str, str]]
 """Of a tooltip: field with its type to a title (the field's own name if empty), or to title and d3 format."""
-BLOCKS: Fields = {"n:Q": "blocks"}
+BLOCKS: Fields = {"n:Q": "repetitions"}
 HEIGHT = 250
 """Of a panel of lines, in CSS pixels."""
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+
 import typer
 from rich.console import Console
 
 from feedrate.cli import answers, scripts, submissions, sweeps
-from feedrate.schema.errors import FeedrateError
+from feedrate.schema.errors import EnvironmentFault, FeedrateError
 
 app = typer.Typer(
     add_completion=False,
@@ -28,8 +30,18 @@ data.add_typer(sweeps.of_data)
 app.add_typer(data, name="data")
 
 
+_USED_UP = {
+    errno.EMFILE: "close programs or raise the limit (ulimit -n)",
+    errno.ENFILE: "close programs",
+    errno.ENOMEM: "close programs",
+    errno.ENOSPC: "make room on that disk",
+    errno.EDQUOT: "make room in your quota",
+}
+"""What a machine may run out of, in any line of any command, and what to do."""
+
+
 def main() -> int:
-    """Run a command; a mistake of the user's is one line, never a traceback.
+    """Run a command; a mistake of the user's and a machine that is used up are one line, never a traceback.
 
     Returns:
         1 for a failed run, 2 for bad input; every other status leaves as SystemExit.
@@ -37,6 +49,12 @@ def main() -> int:
     try:
         app()
     except FeedrateError as error:
-        Console(stderr=True).print(f"feedrate: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
-        return error.exit_status
-    return 0
+        fault = error
+    except OSError as error:
+        if error.errno not in _USED_UP:
+            raise
+        fault = EnvironmentFault(f"{error}; {_USED_UP[error.errno]}, then repeat the command")
+    else:
+        return 0
+    Console(stderr=True).print(f"feedrate: {fault}", style="red", markup=False, highlight=False, soft_wrap=True)
+    return fault.exit_status

@@ -32,7 +32,7 @@ def compare(
     b: Annotated[str, typer.Argument(metavar="B", help="What is held against it, named likewise.")],
     results: Results = RESULTS,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown, for a report.")] = False,
-    whole: Annotated[bool, typer.Option("--all", help="List every cell.")] = False,
+    whole: Annotated[bool, typer.Option("--all", help="List every setting.")] = False,
 ) -> None:
     """Compare two machines, or two runs of one. Says how many times as fast B is, where, and why."""
     from feedrate.questions.compare import comparison

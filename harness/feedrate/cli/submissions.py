@@ -76,7 +76,7 @@ def _report(result: Validated, console: Console) -> None:
     """Print whether a file may be used, and why not."""
     name = ascii(result.path)[1:-1]
     if result.valid:
-        run = f"run {result.run_id} of {result.machine_id}, {plural(result.rows or 0, 'trial')}"
+        run = f"run {result.run_id} of {result.machine_id}, {plural(result.rows or 0, 'measurement')}"
         _print(console, f"valid    {name}: {run}", "green", whole=True)
         return
     _print(console, f"refused  {name}", "red", whole=True)
@@ -181,7 +181,9 @@ def _show(prepared: Submission, console: Console) -> None:
     if prepared.run.manifest.script:
         _print(console, "\nOf the script its name alone is published: no code, path or argument, no report.", "bold")
     texts = submission.free_texts(prepared.run)
-    words = "What failures and checks say" if texts else "No trial failed or was checked: there are no further texts."
+    words = (
+        "What failures and checks say" if texts else "No measurement failed or was checked: there are no further texts."
+    )
     _print(console, f"\n{words}", "bold" if texts else "")
     for text, count in texts.items():
         _print(console, f"  {count:,} ×  {one_line(text)}")

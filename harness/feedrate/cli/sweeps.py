@@ -57,7 +57,7 @@ def sweep(options: SweepOptions) -> None:
     with screen.TerminalScreen(console) as terminal:
         run = sweeping.run(local, terminal)
     if run is None:
-        console.print("Interrupted before a trial had ended: nothing was written.")
+        console.print("Interrupted before a measurement had ended: nothing was written.")
         raise typer.Exit(130)
     from feedrate.questions.summary import terminal as summary_terminal
 
@@ -89,16 +89,22 @@ def reference_of_gpu(
 @commands.command()
 def bench(
     only: Annotated[
-        str, typer.Option(help="Sections, by commas: speed, accuracy, scripts, account, tuning, calibration, site.")
+        str,
+        typer.Argument(
+            metavar="SECTIONS",
+            help="By commas: speed, accuracy, scripts, account, tuning, calibration, site, and "
+            "faults (kills, mishaps, strikes, soak). All take 2 hours.",
+        ),
     ] = "",
     results: Results = RESULTS,
+    kills: Annotated[int, typer.Option(help="Of sweeps; other faults follow the number.")] = 200,
 ) -> None:
     """Measure what feedrate promises of itself. Figures go to results/MACHINE/bench/."""
     from feedrate.bench import runner
 
     end_like_ctrl_c(signal.SIGTERM)
     console = Console()
-    runner.show(runner.measure(console, only, results), console)
+    runner.show(runner.measure(console, only, results, kills), console)
 
 
 @of_data.command()

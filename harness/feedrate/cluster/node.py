@@ -94,12 +94,12 @@ class NodeSweep:
             if run:
                 remote.require_handed_in(run.folder, self.options.results)
         except KeyboardInterrupt:
-            screen.tell(state="ended", note="ended before a trial had")
+            screen.tell(state="ended", note="ended before a measurement had")
         except FeedrateError as error:
             time.sleep(SETTLE_S)
             screen.tell(state="failed", note=str(error))
         else:
-            why = f"{run.manifest.stop_reason}: {run.folder.name}" if run else "ended before a trial had"
+            why = f"{run.manifest.stop_reason}: {run.folder.name}" if run else "ended before a measurement had"
             screen.tell(state="ended", note=why)
 
     def checkpoint(self) -> object:

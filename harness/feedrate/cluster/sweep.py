@@ -83,7 +83,7 @@ class Watched:
         """Show a line a node."""
         table = Table(box=None, padding=(0, 2), show_header=False)
         for status in self.statuses:
-            table.add_row(status.name, status.state, words.plural(status.trials, "trial"), self.line(status))
+            table.add_row(status.name, status.state, words.plural(status.trials, "measurement"), self.line(status))
         return table
 
     def line(self, status: NodeStatus) -> str:
@@ -91,7 +91,7 @@ class Watched:
         if remark := self.remarks.get(status.node):
             return remark
         if status.state == "measures":
-            return f"block {status.block} of ~{status.blocks}, {words.show(status.eta_s)} left"
+            return f"repetition {status.block} of ~{status.blocks}, {words.show(status.eta_s)} left"
         return status.note or status.state
 
 
@@ -187,8 +187,8 @@ def _say_how(watched: Watched, console: Console) -> None:
     console.print(watched.table())
     if "lost" in watched.remarks.values():
         console.print(
-            f"A job that is lost ended without a word: {_near(watched.folder.jobs)} holds what it printed. Its trials "
-            "are kept."
+            f"A job that is lost ended without a word: {_near(watched.folder.jobs)} holds what it printed. "
+            "Its measurements are kept."
         )
 
 

@@ -4,6 +4,7 @@ __all__ = [
     "compact",
     "descriptions",
     "headlines",
+    "kept",
     "markup",
     "processes",
     "report",

@@ -33,7 +33,7 @@ def headline_table(rows: pd.DataFrame) -> Markup:
         settings = markup.two_lines(setting, others) if others else setting
         gained = markup.two_lines(*gain) if gain[1] else gain[0]
         lines.append((task_cell(row), settings, rate, spread, row["n"], _held_back(row), gained))
-    columns = ("What ran", "Best setting", *_NUMBERS, "Held back by", "Most gained by loader knobs alone")
+    columns = ("What ran", "Best setting", *_NUMBERS, "Held back by", "Best speed-up without repacking")
     return table("The best setting of each task", columns, lines, _NUMBERS, stack=True)
 
 

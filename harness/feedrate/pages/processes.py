@@ -15,9 +15,12 @@ from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from functools import partial
 from multiprocessing import forkserver, get_context, parent_process
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from feedrate.machine.identity import usable_cores
+from feedrate.pages.kept import Kept
+from feedrate.pages.markup import Page
 
 if TYPE_CHECKING:  # a process that only draws pictures loads no runs
     from feedrate.pages.runs import RunView
@@ -31,7 +34,6 @@ _FEW = 3
 _MOST = 4
 """Processes: with more, memory would grow with the machine's cores and not with what there is to show."""
 _NEEDED = ("feedrate.questions.runs.page", "feedrate.questions.suites.page")
-Parameters = ParamSpec("Parameters")
 Made = TypeVar("Made")
 Item = TypeVar("Item")
 
@@ -92,38 +94,45 @@ def in_parts(make: Callable[[Sequence[Item]], Made], items: Sequence[Item], size
 class Ahead:
     """What takes long, begun before it is needed; without processes it is made when its result is wanted."""
 
-    def __init__(self, pool: ProcessPoolExecutor | None) -> None:
+    def __init__(self, pool: ProcessPoolExecutor | None, kept: Kept) -> None:
         self._pool = pool
+        self._kept = kept
         self._begun: list[Future[Any]] = []
 
-    def begin(
-        self, make: Callable[Parameters, Made], *values: Parameters.args, **more: Parameters.kwargs
-    ) -> Callable[[], Made]:
-        """Begin to call a function of a module; what is returned waits for its result and gives it."""
-        if not self._pool:
-            return partial(make, *values, **more)
-        self._begun.append(self._pool.submit(make, *values, **more))
-        return self._begun[-1].result
+    def begin(self, name: str, runs: Sequence[Path], make: Callable[..., Made], *values: Any) -> Callable[[], Made]:
+        """Begin to call a function of a module, unless what it makes of these runs is kept under the name.
 
-    def finished(self) -> Iterator[Any]:
-        """Give everything that was begun, each as soon as it is made; without processes nothing is made yet."""
+        What is returned waits for its result and gives it.
+        """
+        result: Callable[[], Made] = partial(make, *values)
+        if self._pool and not self._kept.holds(name, runs):
+            self._begun.append(self._pool.submit(make, *values))
+            result = self._begun[-1].result
+        return partial(self._kept.made, result, name, runs)
+
+    def finished(self) -> Iterator[Page]:
+        """Give every page that was begun, each as soon as it is made; without processes nothing is made yet."""
         for begun in as_completed(self._begun):
-            yield begun.result()
+            made = begun.result()
+            page = made[0] if type(made) is tuple else made
+            if isinstance(page, Page):
+                yield page
 
-    def each(self, make: Callable[[Item], Made], items: Iterable[Item]) -> Iterator[Made]:
-        """Do what ``map`` does, several at a time where there are processes."""
-        return self._pool.map(make, items) if self._pool else map(make, items)
+    def each(self, name: str, make: Callable[[RunView], Made], runs: Iterable[RunView]) -> Iterator[Made]:
+        """Do what ``map`` does of runs, several at a time where there are processes; ``name`` as of :meth:`begin`."""
+        begun = [self.begin(name, [view.run.folder], make, view) for view in runs]
+        return (result() for result in begun)
 
 
 @contextmanager
-def started(runs: Sequence[RunView]) -> Iterator[Ahead]:
+def started(runs: Sequence[RunView], kept: Kept) -> Iterator[Ahead]:
     """Start processes where the trials of some runs are worth it."""
     if len(usable_cores()) < 2 or trials(runs) < WORTH:
-        yield Ahead(None)
+        yield Ahead(None, kept)
         return
     with start_pool() as pool:
         try:
-            yield Ahead(pool)
+            yield Ahead(pool, kept)
         finally:
             pool.shutdown(cancel_futures=True)
 

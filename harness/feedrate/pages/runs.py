@@ -77,11 +77,6 @@ class RunView:
         return markup.slug(self.machine_id) + ("-cpu" if idle else "")
 
     @property
-    def machine_page(self) -> str:
-        """Path of the page of the machine that was measured."""
-        return f"machines/{markup.slug(self.machine_id)}.md"
-
-    @property
     def failed(self) -> int:
         """How many trials did not end well."""
         return sum(count for outcome, count in self.manifest.outcomes.items() if outcome != "ok")
@@ -101,7 +96,7 @@ class RunView:
     def origin(self) -> Origin:
         """Where a figure of this run comes from, as citations say it."""
         run = self.manifest
-        basis = f"up to {words.plural(run.blocks, 'block')}"
+        basis = f"up to {words.plural(run.blocks, 'repetition')}"
         return Origin((self.name,), (run.run_id,), day(run.started_at), (run.feedrate_version,), basis)
 
     @property
@@ -186,6 +181,11 @@ class RunView:
 
 _from_others: dict[Path, RunView] = {}
 """Runs that came to this process from another: what is worked out of one for a page serves the next."""
+
+
+def adopt(views: Sequence[RunView]) -> None:
+    """Let what comes from elsewhere speak of these runs, and not of copies."""
+    _from_others.update({view.run.folder: view for view in views})
 
 
 def _received(run: store_runs.StoredRun, state: Mapping[str, Any]) -> RunView:

@@ -11,15 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import pandas as pd
-
-from feedrate.analysis.estimates import asked
-from feedrate.analysis.measures import COLUMNS, estimate_measures
 from feedrate.pages.runs import RunView
 from feedrate.plan import suite
-from feedrate.store import runs as store_runs
 from feedrate.store.marks import REFERENCE
-from feedrate.store.runs import StoredRun
 
 MACHINES = 8
 """Machines that the home page and the Claims page speak of."""
@@ -28,21 +22,6 @@ CHARTED = 2
 RUNS = 3
 """Of each suite and device of such a machine: the newest may have tested less than the one before. As many again of the
 main suite are reference runs, where it has them."""
-
-
-def cells(runs: Sequence[StoredRun]) -> pd.DataFrame:
-    """Estimate every cell of every run.
-
-    Returns:
-        The columns of ``measures.estimate_measures``, runs in their order, and ``asked``: whether the matrix asked for
-        the cell, which others (a ceiling, the control) only serve.
-    """
-    if not runs:
-        nothing = pd.DataFrame({name: pd.Series(dtype=object) for name in COLUMNS})
-        return estimate_measures(nothing).assign(asked=[])
-    trials = store_runs.rows([run.folder for run in runs], [*COLUMNS, "role"])
-    estimates = estimate_measures(trials)
-    return estimates.assign(asked=asked(trials, estimates))
 
 
 @dataclass(frozen=True)
@@ -54,11 +33,6 @@ class Selection:
     """Those that home, suites and claims may draw on."""
     withdrawn: Sequence[RunView] = ()
     """Runs that are shown nowhere but on a page of their own, which says why."""
-
-    @cached_property
-    def cells(self) -> pd.DataFrame:
-        """Every measure of every cell of all runs."""
-        return cells([view.run for view in self.every])
 
     @cached_property
     def machines(self) -> dict[str, list[RunView]]:

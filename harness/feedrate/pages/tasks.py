@@ -83,7 +83,7 @@ def set_words(row: Mapping[Any, Any]) -> str:
     if members > 1:
         text = f"ties with {members - 1} of {words.plural(every - 1, 'other')}"
         return text + (f"; the cheapest is {row['cheapest']}" if row["cheapest"] else ", and the cheapest of them")
-    return f"clearly the best of {every}" if words.known(row["lo"]) else f"the best of {every} in one block"
+    return f"clearly the best of {every}" if words.known(row["lo"]) else f"the best of {every} in one repetition"
 
 
 def what_ran(row: Mapping[Any, Any]) -> str:

@@ -5,6 +5,7 @@ A run counts by its records, whatever it was made for and whatever it found.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -92,6 +93,14 @@ class Verdicts:
         """Rows of ``Findings.claims`` of what was tested, a row a claim and place."""
         tested = [dict(result.row) for results in self.results.values() for result in results if result.tested]
         return pd.DataFrame(tested, columns=list(CLAIM_COLUMNS))
+
+    def digest(self, suite: str) -> str:
+        """Tell what is known of a suite's claims from anything else that could be known of them."""
+        names = [name for name, (of, _) in self.claims.items() if of == suite]
+        results = [result for name in names for result in self.results[name] if result.tested]
+        ids = [[view.manifest.run_id for view in result.views] for result in results]
+        known = [(result.row, result.cases, result.asides) for result in results]
+        return hashlib.sha256(repr((names, ids, known)).encode()).hexdigest()
 
     def tally(self, index: int) -> dict[str, int]:
         """Count the verdicts of a place, in the order of ``VERDICTS``."""

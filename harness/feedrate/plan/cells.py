@@ -68,7 +68,7 @@ def expand(matrix: Matrix, host: Host, *, yes: bool = False) -> Plan:
         excluded["of a claim that cannot be tested here"] += 1
     if not cells:
         reasons = [f"{count} × {reason}" for reason, count in excluded.most_common()] or ["no combination at all"]
-        raise InputError(f"{matrix.path}: profile {matrix.profile}: no cell can run here: {'; '.join(reasons)}")
+        raise InputError(f"{matrix.path}: profile {matrix.profile}: no setting can run here: {'; '.join(reasons)}")
     return Plan(
         matrix=matrix,
         host=host,
@@ -119,7 +119,7 @@ def _why_merged(suite_slice: SuiteSlice, reasons: Mapping[str, str]) -> str:
         if len(suite_slice.axes.get(axis, ())) > 1:
             grouped.setdefault(reason, []).append(axis)
     merged = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in grouped.items())
-    return merged or "the same cell stands in another slice"
+    return merged or "the same setting stands in another slice"
 
 
 def _ceilings(cells: Iterable[PlannedCell], host: Host, protocol: Protocol) -> tuple[PlannedCell, ...]:

@@ -131,7 +131,7 @@ def plan_claims(
         elif reason := untestable(claim, device) or next(filter(None, map(impossible, missing)), None):
             reasons[claim.id] = reason
         elif missing:
-            reasons[claim.id] = "this run leaves out cells of it"
+            reasons[claim.id] = "this run leaves out settings of it"
         else:
             effects = [_planned(effect, device, photographs) for effect in claim.deciding()]
             beside = [_planned(aside.effect, device, photographs) for aside in claim.asides]

@@ -22,7 +22,7 @@ class SweepOptions:
 
     profile: Annotated[str, "A name under 'profiles' of the matrix.", PLANS, RECORDED] = "quick"
     suite: Annotated[str, "One suite instead of the profile's.", PLANS, RECORDED] = ""
-    budget: Annotated[str, "Wall clock for the blocks, such as 90s, 4m, 1h30m.", PLANS, RECORDED] = ""
+    budget: Annotated[str, "Wall clock for the repetitions, such as 90s, 4m, 1h30m.", PLANS, RECORDED] = ""
     matrix: Annotated[Path, "The YAML file that says what to sweep.", PLANS, RECORDED] = Path("matrix.yaml")
     data: Annotated[Path | None, "A folder of photographs in DIV2K's place.", PLANS, RECORDED] = None
     data_root: Annotated[Path, "Where packed samples lie: the disk that is measured.", PLANS, RECORDED] = Path("data")
@@ -30,14 +30,14 @@ class SweepOptions:
     results: Annotated[Path, "Where runs lie: a folder, or a store such as s3://bucket/results.", PLANS] = Path(
         "results"
     )
-    yes: Annotated[bool, "Run a very large matrix, or one block although the budget is shorter.", PLANS] = False
+    yes: Annotated[bool, "Run a very large matrix, or one repetition although the budget is shorter.", PLANS] = False
     fresh: Annotated[bool, "Do not resume an unfinished run."] = False
     seed: Annotated[int | None, "Repeat the order of an earlier run."] = None
     wait_quiet: Annotated[str, "Wait at most so long (10m) until nothing else uses the machine."] = ""
-    archive: Annotated[Path | None, "Keep the run in this .tar.gz, too, after every trial; not with --on."] = None
+    archive: Annotated[Path | None, "Keep the run in this .tar.gz, too, after every measurement; not with --on."] = None
     on: Annotated[str, "slurm: on nodes of a cluster; local: tries that on this machine.", RECORDED] = ""
     nodes: Annotated[int, "How many nodes, with --on.", RECORDED] = 1
-    together: Annotated[bool, "With --on: nodes run each trial at the same moment.", RECORDED] = False
+    together: Annotated[bool, "With --on: nodes run each measurement at the same moment.", RECORDED] = False
     partition: Annotated[str, "Of Slurm."] = ""
     constraint: Annotated[str, "A feature that Slurm's nodes must have, or several joined by &."] = ""
     account: Annotated[str, "Of Slurm, that is charged."] = ""

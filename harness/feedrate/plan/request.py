@@ -187,7 +187,7 @@ def show(local: LocalPlan, console: Console) -> None:
     say(f"{machine.machine_id}: {machine.cpu_model}, {device}")
     say(
         f"{plan.matrix.path}, profile {plan.matrix.profile}: {plan.combinations:,} combinations → "
-        f"{len(plan.cells):,} cells on this machine",
+        f"{len(plan.cells):,} settings on this machine",
         style="bold",
     )
     for counted in plan.merged:
@@ -195,7 +195,7 @@ def show(local: LocalPlan, console: Console) -> None:
     for counted in plan.excluded:
         say(f"  − {counted.count:,} left out: {counted.reason}")
     if plan.ceilings:
-        say(f"  + {len(plan.ceilings):,} added: stages of the training cells, each alone (their ceilings)")
+        say(f"  + {len(plan.ceilings):,} added: stages of the training settings, each alone (their limits)")
     table = Table(box=None, padding=(0, 2), show_header=False)
     for axis in AXES:
         values = [cell.axes[axis.name] for cell in plan.cells if axis.name in cell.axes]
@@ -218,7 +218,7 @@ def _show_blocks(plan: schedule.Plan, say: Callable[..., None]) -> None:
     if cuts := plan.cuts():
         enough = words.show(plan.block_s * schedule.BLOCKS_WANTED)
         say(
-            f"Fewer than {schedule.BLOCKS_WANTED} blocks decide little. Raise --budget to {enough}, or leave out:",
+            f"Fewer than {schedule.BLOCKS_WANTED} repetitions decide little. Raise --budget to {enough}, or leave out:",
             style="yellow",
         )
         for cut in cuts:
@@ -232,7 +232,7 @@ def _search(plan: schedule.Plan) -> str:
     limit = "no budget" if plan.matrix.budget_s is None else f"budget {words.show(plan.matrix.budget_s)}"
     return (
         f"{words.plural(len(tasks), 'task')} to tune, {words.plural(len(plan.cells), 'setting')} to choose from: those "
-        f"are measured that may be the best; {limit}. All of them in {GRID_BLOCKS} blocks would take about {grid}."
+        f"are measured that may be the best; {limit}. All of them in {GRID_BLOCKS} repetitions would take about {grid}."
     )
 
 
@@ -241,8 +241,8 @@ def _time(plan: schedule.Plan) -> str:
     basis = "as measured here before" if measured > 0.9 else "estimated; the first run here will tell"
     limit = "no budget" if plan.matrix.budget_s is None else f"budget {words.show(plan.matrix.budget_s)}"
     return (
-        f"A block (every cell once, in random order) takes about {words.show(plan.block_s)} ({basis}); "
-        f"{limit}: about {words.plural(plan.blocks, 'block')}, {words.show(plan.blocks * plan.block_s)}."
+        f"A repetition (every setting once, in random order) takes about {words.show(plan.block_s)} ({basis}); "
+        f"{limit}: about {words.plural(plan.blocks, 'repetition')}, {words.show(plan.blocks * plan.block_s)}."
     )
 
 
@@ -254,18 +254,19 @@ def _outlook(plan: schedule.Plan) -> str | None:
     # The prediction goes no further than the protocol's most blocks.
     half, most = (f"{n} or more" if n == plan.rule.most else str(n) for n in (outlook.half, outlook.most))
     longer = "longer windows (protocol.window_s) help"
-    advice = longer if outlook.within > 0.5 else "more blocks help, longer windows do not"
+    advice = longer if outlook.within > 0.5 else "more repetitions help, longer windows do not"
     return (
-        f"At the spread seen here before, half of the contrasts reach ±{plan.matrix.protocol.ci_target_pct:g} % after "
-        f"{half} blocks, nine in ten after {most}; {outlook.within:.0%} of that spread arises within windows: {advice}."
+        f"At the spread seen here before, half of the comparisons reach ±{plan.matrix.protocol.ci_target_pct:g} % "
+        f"after {half} repetitions, nine in ten after {most}; {outlook.within:.0%} of that spread arises within "
+        f"windows: {advice}."
     )
 
 
 def show_axes(console: Console) -> None:
     """Print the table of axes."""
     table = Table(box=None, padding=(0, 2), header_style="bold")
-    for heading in ("axis", "default", "values", "what it is"):
-        table.add_column(heading, no_wrap=heading in ("axis", "default"))
+    for heading in ("option", "default", "values", "what it is"):
+        table.add_column(heading, no_wrap=heading in ("option", "default"))
     for axis in AXES:
         least = f"≥ {axis.least or 0:g}"
         kind = {bool: "false, true", int: f"whole numbers {least}", float: f"numbers {least}", str: "a name"}

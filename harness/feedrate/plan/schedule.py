@@ -271,5 +271,5 @@ class Plan:
             enough = {key: seconds for key, seconds in spare.items() if seconds >= excess}
             cut = min(enough, key=enough.__getitem__) if enough else max(spare, key=spare.__getitem__)
             left = [cell for cell in left if cut not in cell.axes.items()]
-            cuts.append(f"{cut[0]}: {cut[1]} (saves {spare[cut]:.0f} s a block)")
+            cuts.append(f"{cut[0]}: {cut[1]} (saves {spare[cut]:.0f} s a repetition)")
         return cuts

@@ -97,8 +97,8 @@ def narrowed(plan: Plan) -> Plan:
     kept = tuple(cell for task in tasks(plan.cells) for cell in task.cells)
     if not kept:
         raise InputError(
-            f"--tune: {plan.matrix.path}, profile {plan.matrix.profile}: no two cells of mode train or load differ in "
-            "settings of loader and storage alone; expected several values of num_workers, storage_format, …"
+            f"--tune: {plan.matrix.path}, profile {plan.matrix.profile}: no two settings of mode train or load differ "
+            "in loader and storage alone; expected several values of num_workers, storage_format, …"
         )
     left = Counter(
         "--tune: no other setting of the same task" if _tunable(cell) else "--tune: neither training nor loading"

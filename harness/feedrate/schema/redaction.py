@@ -16,6 +16,7 @@ KIND_MOST = 200
 """Longest name of an error."""
 EVIDENCE_MOST = 1_000
 """Longest sentence of a check."""
+_TRACEBACK = "Traceback (most recent call last):"
 _READ = 20_000
 """How much of a text is looked at, in characters."""
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -98,6 +99,17 @@ def names_someone(text: str) -> bool:
     """Say whether a text holds this machine's host or user name, or its home folder."""
     home = str(Path.home()).rstrip("/")
     return bool(home and home in text) or any(pattern.search(text) for pattern, _ in _own_names())
+
+
+def shorten(text: str) -> str:
+    """Leave of a traceback within a text, as PyTorch has it of a worker, the last place and the error."""
+    before, found, traceback = text.partition(_TRACEBACK)
+    if not found:
+        return text
+    lines = [line.strip() for line in traceback.splitlines() if line.strip()]
+    places = [line for line in lines if line.startswith('File "')]
+    before = before.removesuffix("Original ").rstrip()
+    return " ".join(filter(None, (before, *places[-1:], *lines[-1:])))
 
 
 def scrub(text: str, most: int = MOST) -> str:

@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -79,16 +79,21 @@ def check_all(paths: Iterable[Path], results: Path | None = None) -> Iterator[Va
     return judged(list(asked.items()))
 
 
-def admit(folders: Sequence[Path]) -> Admitted:
-    """Say which of the runs in some folders may be shown; they are validated on all cores.
+def validated(folders: Sequence[Path]) -> dict[Path, Validated]:
+    """Validate the runs in some folders, each by itself, on all cores."""
+    lanes = max(1, min(len(usable_cores()), len(folders)))
+    with ThreadPoolExecutor(lanes) as pool:
+        parts = pool.map(lambda lane: list(judged([(path, True) for path in folders[lane::lanes]])), range(lanes))
+        return {Path(result.path): result for batch in parts for result in batch}
+
+
+def admit(folders: Sequence[Path], results: Mapping[Path, Validated] | None = None) -> Admitted:
+    """Say which of the runs in some folders may be shown; ``results``, where they are known: ``validated``.
 
     They keep to every rule, lie in their place, no other machine has a run of their id, and what lies beside them is as
     feedrate writes it: what a damaged file wanted to say is not guessed, as it may have been a withdrawal.
     """
-    lanes = max(1, min(len(usable_cores()), len(folders)))
-    with ThreadPoolExecutor(lanes) as pool:
-        parts = pool.map(lambda lane: list(judged([(path, True) for path in folders[lane::lanes]])), range(lanes))
-        results = {Path(result.path): result for batch in parts for result in batch}
+    results = dict(validated(folders) if results is None else results)
     ids = Counter(folder.name for folder, result in results.items() if result.valid)
     for folder, result in results.items():
         if result.valid and (finding := _beside(folder, ids)):

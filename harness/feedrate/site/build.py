@@ -7,11 +7,13 @@ to run. The finished site takes the place of the one before by renaming, so that
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -19,21 +21,21 @@ from typing import Any
 from feedrate.machine.identity import usable_cores
 from feedrate.pages import processes
 from feedrate.pages.compact import update
+from feedrate.pages.kept import Kept
 from feedrate.pages.markup import FOLDER, Page, Placed, entities, link
-from feedrate.pages.runs import ON_LISTS, RunView, load_runs
-from feedrate.pages.selection import CHARTED, MACHINES, Selection, by_machine, select
-from feedrate.pages.verdicts import load_verdicts
+from feedrate.pages.runs import ON_LISTS, RunView, adopt, load_runs
+from feedrate.pages.selection import CHARTED, MACHINES, Selection, select
+from feedrate.pages.verdicts import Verdicts, load_verdicts
 from feedrate.questions.accuracy import page as accuracy_page
-from feedrate.questions.cite import page as cite_page
 from feedrate.questions.claims import page as claims_page
 from feedrate.questions.compare import page as compare_page
 from feedrate.questions.experiment import page as experiment_page
 from feedrate.questions.explore import page as explore_page
-from feedrate.questions.hardware import page as hardware_page
+from feedrate.questions.explore.run_files import path_of, run_file
 from feedrate.questions.home import page as home_page
-from feedrate.questions.machines import page as machines_page
 from feedrate.questions.methodology import page as methodology_page
 from feedrate.questions.nodes import page as nodes_page
+from feedrate.questions.records import page as data_page
 from feedrate.questions.reference import page as reference_page
 from feedrate.questions.runs import page as runs_page
 from feedrate.questions.scaling import page as scaling_page
@@ -50,13 +52,14 @@ from feedrate.store.bench_record import BenchRecord
 from feedrate.store.runs import RESULTS, benches, folders
 
 SOURCE = RESOURCES / "site"
-_TEXTS = tuple(RESOURCES / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "CITATION.cff"))
+_TEXTS = tuple(RESOURCES / name for name in ("CHANGELOG.md", "CITATION.cff"))
 """Files outside of ``SOURCE`` that pages are made from."""
 Admit = Callable[[Sequence[Path]], validator.Admitted]
 _FEW = 3
 """Runs whose pages are made before other processes have begun."""
 SHOWN = 100
 """Of more runs than these the newest have pages, and as many reference runs at most; one table has all others."""
+RUN, VALID = "a run's page", "validated"
 _MARK = ".feedrate"
 """A file that says that a folder was made here and may be made anew."""
 
@@ -78,15 +81,18 @@ def build(results: Path = RESULTS, out: Path = Path("build"), admit: Admit = val
         _check(site)
         results = remote.copy(results, out / "store")
         run_folders, data = _shown(results, out, admit)
-        if len(run_folders) > _FEW and len(usable_cores()) > 1:
+        kept = Kept(out / "kept")
+        stale = [folder for folder in run_folders if not kept.holds(RUN, [folder])]
+        if len(stale) > _FEW and len(usable_cores()) > 1:
             processes.prepare()
-        let_in = admit(run_folders)
+        let_in = _admitted(run_folders, kept) if admit is validator.admit else admit(run_folders)
         everyone = select(load_runs(results, set(let_in.folders)))
-        pages = list(_pages(everyone, benches(results), let_in.refused, drawn.begin, data))
+        pages = list(_pages(everyone, benches(results), let_in.refused, drawn.begin, kept, data))
         finished = _fresh(out / "site.next")
         publish(SOURCE, docs, finished, _nav(pages), pages)
         sitemap(finished, _address())
         drawn.put(finished / FOLDER)
+        kept.clear()
         (finished / _MARK).touch()
         _replace(finished, site)
     return site
@@ -115,7 +121,8 @@ def write_figures(
     with _explained(out), TemporaryDirectory() as scratch:
         here = remote.copy(results)
         let_in = admit(_shown(here, Path(scratch), admit)[0])
-        placed_figures = figures.placed(_content(select(load_runs(here, set(let_in.folders))), benches(here)))
+        everyone = select(load_runs(here, set(let_in.folders)))
+        placed_figures = figures.placed(_content(everyone, benches(here), Kept(Path(scratch) / "kept")))
         if not placed_figures:
             raise InputError(f"{results}: no run has a figure yet; expected at least one run. Type make sweep first")
         figures.write(placed_figures, _fresh(out), _address())
@@ -142,17 +149,25 @@ def _pages(
     measured: Sequence[BenchRecord],
     refused: Sequence[Validated],
     early: Callable[[Page], None],
+    kept: Kept,
     data: Path | None,
 ) -> Iterator[Page]:
-    """Make all pages, one by one; the last but that of all hardware lists the figures of the others."""
+    """Make all pages, one by one; the last lists all runs, and the figures of the others."""
     cited: list[Placed] = []
-    for page in _content(everyone, measured, refused, early):
+    for page in _content(everyone, measured, kept, data, early):
         early(page)
         cited += figures.placed([page])
         yield _noted(page, everyone, data)
-    yield cite_page.page(cited, everyone.every, _address())
-    if data:
-        yield hardware_page.page(everyone, data)
+    yield _noted(
+        data_page.page(everyone.every, everyone.withdrawn, refused, measured, cited, _address()), everyone, data
+    )
+
+
+def _admitted(run_folders: Sequence[Path], kept: Kept) -> validator.Admitted:
+    """Validate the runs that changed since the last build, and say which of all may be shown."""
+    changed = validator.validated([folder for folder in run_folders if not kept.holds(VALID, [folder])])
+    results = {folder: kept.made(partial(changed.__getitem__, folder), VALID, [folder]) for folder in run_folders}
+    return validator.admit(run_folders, results)
 
 
 def _noted(page: Page, everyone: Selection, data: Path | None) -> Page:
@@ -161,73 +176,93 @@ def _noted(page: Page, everyone: Selection, data: Path | None) -> Page:
     most = {home_page.PATH: MACHINES, claims_page.PATH: MACHINES}.get(page.path)
     most = CHARTED if page.path.startswith("suites/") else most
     if most and len(everyone.machines) > most:
-        all_machines = link(page.path, machines_page.INDEX, f"All {len(everyone.machines):,} machines")
+        all_machines = link(page.path, f"{compare_page.PATH}#machines", f"All {len(everyone.machines):,} machines")
         text = f"Only the {most} machines that were measured last are shown."
         notes.append(f'<p class="fr-note">{text} {all_machines}</p>\n')
-    if data and page.path in (reference_page.RUNS, machines_page.INDEX, home_page.PATH, explore_page.PATH):
-        table = link(page.path, hardware_page.PATH, "All hardware")
+    if data and page.path in (data_page.PATH, home_page.PATH, explore_page.PATH):
+        table = link(page.path, f"{compare_page.PATH}#machines", "the table of all machines")
         text = f"The {len(everyone.every):,} newest runs and reference runs are shown here; all others are in"
         notes.append(f'<p class="fr-note">{text} {table}.</p>\n')
-    if page.path == reference_page.RUNS and everyone.withdrawn:
-        notes.append(runs_page.withdrawn_list(page.path, everyone.withdrawn))
     return replace(page, body="\n\n".join((page.body, *notes))) if notes else page
 
 
 def _content(
     everyone: Selection,
     measured: Sequence[BenchRecord],
-    refused: Sequence[Validated] = (),
+    kept: Kept,
+    data: Path | None = None,
     early: Callable[[Page], None] = lambda _: None,
 ) -> Iterator[Page]:
     """Make pages in the order in which lists have them; ``early`` sees those that wait for their place before that."""
     questions = suites_page.found(everyone.featured)
-    with processes.started(everyone.every) as ahead:
-        verdicts = load_verdicts(everyone.of_claims(), each=ahead.each, withdrawn=everyone.withdrawn)
+    adopt([*everyone.every, *everyone.withdrawn])
+    every = [view.run.folder for view in (*everyone.every, *everyone.withdrawn)]
+    stale = not kept.holds(home_page.PATH, every)
+    with processes.started(everyone.every if stale else (), kept) as ahead:
+        long = sorted(everyone.every, key=lambda view: -processes.trials([view]))
+        of_runs = {view.page: ahead.begin(RUN, [view.run.folder], _of_run, view) for view in long}
+
+        def judge() -> Verdicts:
+            each = partial(ahead.each, "observed")
+            return load_verdicts(everyone.of_claims(), each=each, withdrawn=everyone.withdrawn)
+
+        judged = [view.run.folder for view in (*everyone.of_claims(), *everyone.withdrawn)]
+        verdicts = kept.made(judge, "verdicts", judged)
+        for folder in judged:
+            kept.holds("observed", [folder])  # the next build may judge anew
         # What takes longest is begun first, so that none is waited for at the end.
         of_suites = {}
         for name, path, suite in sorted(questions, key=lambda each: -processes.trials(everyone.of_suite(each[0]))):
-            of_suites[path] = ahead.begin(suites_page.page, name, path, suite, everyone.of_suite(name), verdicts)
-        of_claims = [
-            ahead.begin(claims_page.page, verdicts),
-            ahead.begin(experiment_page.page, everyone.every, verdicts),
-        ]
-        long = sorted(everyone.every, key=lambda view: -processes.trials([view]))
-        of_runs = {view.page: ahead.begin(_of_run, view) for view in long}
-        yield explore_page.page(everyone)
-        yield compare_page.page(everyone, verdicts)
-        yield accuracy_page.page(measured)
-        yield methodology_page.short_page()
-        yield methodology_page.page()
-        yield reference_page.dictionary_page()
-        prose = (SOURCE / "pages" / name for name in (reference_page.RUN_PATH, reference_page.CONTRIBUTE_PATH))
-        texts = (*prose, RESOURCES / "CONTRIBUTING.md", RESOURCES / "CHANGELOG.md")
-        to_run, contribute, contributing, changes = (path.read_text(encoding="utf-8") for path in texts)
-        yield reference_page.run_page(to_run)
-        yield reference_page.contribute_page(contribute, contributing)
-        yield reference_page.page(everyone.every, measured, changes)
+            own = everyone.of_suite(name)
+            asked = [view.run.folder for view in own if name in view.manifest.suites]
+            made_from = f"{path} {verdicts.digest(name)}", asked
+            of_suites[path] = ahead.begin(*made_from, suites_page.page, name, path, suite, own, verdicts)
+        of_claims = ahead.begin(claims_page.PATH, every, _claims, everyone.every, verdicts)
+        yield kept.made(partial(accuracy_page.page, measured), f"{accuracy_page.PATH} {_digest(measured)}", ())
+        yield kept.made(methodology_page.page, methodology_page.PATH, ())
+        yield from _of_texts()
         yield from map(runs_page.withdrawn_page, everyone.withdrawn)
         for made in ahead.finished():
-            early(made if isinstance(made, Page) else made[0])
+            early(made)
+        files: dict[str, str] = {}
         for view in long:
-            page, same = of_runs[view.page]()
-            vars(view).update({name: getattr(same, name) for name in ON_LISTS})
+            page, lists = of_runs[view.page]()
+            vars(view).update(lists)
+            files |= {path: str(text) for path, text in page.files.items() if path == path_of(view)}
             yield page
-        yield home_page.page(everyone.at_home(), questions, verdicts)
-        yield machines_page.index_page(everyone.every)
+        yield explore_page.page(everyone, files)
+        yield compare_page.page(everyone, verdicts, files, data)
+        yield kept.made(partial(home_page.page, everyone.at_home(), questions, verdicts), home_page.PATH, every)
         for of_cluster in (nodes_page, scaling_page):
             if page_of_nodes := of_cluster.page(everyone.every):
                 yield page_of_nodes
-        for own in by_machine(everyone.every).values():
-            yield machines_page.page(own, verdicts, {name: path for name, path, _ in questions})
-        yield reference_page.runs_page(everyone.every, refused)
-        for begun in (*(of_suites[path] for _, path, _ in questions), *of_claims):
+        for begun in (*(of_suites[path] for _, path, _ in questions), of_claims):
             yield begun()
 
 
-def _of_run(view: RunView) -> tuple[Page, RunView]:
-    """Make a run's page, and give the run back, which knows now what lists say of it."""
-    _ = [getattr(view, name) for name in ON_LISTS]
-    return runs_page.page(view), view
+def _claims(runs: Sequence[RunView], verdicts: Verdicts) -> Page:
+    """Make the page of claims, which ends with the experiment that most of them come from."""
+    page = claims_page.page(verdicts)
+    return replace(page, body=page.body + experiment_page.section(runs, verdicts))
+
+
+def _of_texts() -> Iterator[Page]:
+    """Make the pages that say the same of any results."""
+    yield methodology_page.short_page()
+    yield reference_page.dictionary_page()
+    yield reference_page.run_page((SOURCE / "pages" / reference_page.RUN_PATH).read_text(encoding="utf-8"))
+
+
+def _of_run(view: RunView) -> tuple[Page, dict[str, Any]]:
+    """Make a run's page with the file of its cells, and what lists say of the run."""
+    page = runs_page.page(view)
+    text = run_file(view)
+    page = replace(page, files={**page.files, **({path_of(view): text} if text else {})})
+    return page, {name: getattr(view, name) for name in ON_LISTS}
+
+
+def _digest(measured: Sequence[BenchRecord]) -> str:
+    return hashlib.sha256("".join(record.model_dump_json() for record in measured).encode()).hexdigest()
 
 
 def _address() -> str:
@@ -249,12 +284,11 @@ def _nav(pages: Sequence[Page]) -> list[dict[str, Any]]:
         {
             "Compare": [
                 {"Compare": compare_page.PATH},
-                {"All machines": machines_page.INDEX},
-                *listed(nodes_page.PATH, scaling_page.PATH, hardware_page.PATH),
+                *listed(nodes_page.PATH, scaling_page.PATH),
             ]
         },
-        {"Claims": [{"Which claims hold?": claims_page.PATH}, {experiment_page.TITLE: experiment_page.PATH}]},
-        {"Run it": [{"Run it": reference_page.RUN_PATH}, {"Contribute": reference_page.CONTRIBUTE_PATH}]},
+        {"Claims": claims_page.PATH},
+        {"Run it": reference_page.RUN_PATH},
         {
             "Method": [
                 {"How it is measured": methodology_page.SHORT_PATH},
@@ -264,10 +298,8 @@ def _nav(pages: Sequence[Page]) -> list[dict[str, Any]]:
         },
         {
             "Data": [
-                {"Runs": reference_page.RUNS},
-                {reference_page.TITLE: reference_page.PATH},
+                {"Runs, citations, changes": data_page.PATH},
                 {"Data dictionary": reference_page.DICTIONARY},
-                {"Cite": cite_page.PATH},
             ]
         },
     ]

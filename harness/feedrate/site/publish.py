@@ -61,7 +61,7 @@ _SCRIPTED = (
 )
 """What scripts of the theme say of a page that is whole, said before it has anything to be styled anew."""
 _POLICY = (
-    "default-src 'none'; script-src 'self' {hashes}; style-src 'self'; img-src 'self' data:; font-src 'self'; "
+    "default-src 'none'; script-src 'self' {hashes}; style-src 'self' {styles}; img-src 'self' data:; font-src 'self'; "
     "connect-src 'self'; worker-src 'self' blob:; base-uri 'none'; form-action 'self'"
 )
 _LOST = "<h1>404 - Not found</h1>"
@@ -263,11 +263,15 @@ def _secure(paths: Iterable[Path]) -> str:
         for match in _SCRIPT.finditer(text)
         if "src=" not in match["attributes"] and "json" not in match["attributes"]
     }
-    digests = (base64.b64encode(hashlib.sha256(script).digest()).decode() for script in inline)
-    hashes = " ".join(sorted(f"'sha256-{digest}'" for digest in digests))
-    policy = _POLICY.format(hashes=hashes)
+    styles = _hashed(scripts.plot_style().encode())
+    policy = _POLICY.format(hashes=" ".join(sorted(map(_hashed, inline))), styles=styles)
     meta = f'{_CHARSET}<meta http-equiv="Content-Security-Policy" content="{policy}">'
     for path, text in texts.items():
         html = text.replace(_CHARSET, meta, 1).replace(_SEARCH, f'{_SEARCH} aria-label="Search"', 1)
         path.write_text(html.replace(_LOST, _LOST_HERE, 1), encoding="utf-8")
     return policy
+
+
+def _hashed(inline: bytes) -> str:
+    """Name what stands in a page, as a policy does."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(inline).digest()).decode()}'"

@@ -1,13 +1,14 @@
 """The site's scripts: modules by page below ``site/scripts``, one bundle a page, made by esbuild.
 
-``site/package.json`` names esbuild and the two packages with which pages read parquet files, with their
-exact versions; ``make setup`` installs them beside the Python that runs this (``npm/``), so that building the site asks
-no network. Where they are missing, as after ``pip install feedrate[site]``, npm installs them once.
+``site/package.json`` names esbuild and what pages draw, compute and read parquet files with, in exact versions;
+``make setup`` installs them beside the Python that runs this (``npm/``), so that building the site asks no network.
+Where they are missing, as after ``pip install feedrate[site]``, npm installs them once.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -22,7 +23,9 @@ SOURCE = RESOURCES / "site" / "scripts"
 DEFERRED = ("site/page.js", "site/search.js")
 """Scripts of every page, which run in its own scope, in order."""
 MODULES = ("compare/page.js", "compare/worker.js", "explore/page.js", "hardware/page.js")
-_LICENSED = ("fzstd", "hyparquet")
+PLOT_CLASS = "fr-plot"
+"""Of every picture that ``site/scripts/plot.js`` draws."""
+_LICENSED = ("@observablehq/plot", "fzstd", "hyparquet", "jstat")
 
 
 def bundle(target: Path, modules: tuple[str, ...] = MODULES, deferred: tuple[str, ...] = DEFERRED) -> None:
@@ -39,7 +42,17 @@ def bundle(target: Path, modules: tuple[str, ...] = MODULES, deferred: tuple[str
         if done.returncode:
             raise EnvironmentFault(f"{SOURCE}: esbuild could not bundle these scripts: {done.stderr.strip()[:500]}")
     for name in _LICENSED:
-        shutil.copyfile(NPM / "node_modules" / name / "LICENSE", target / f"{name}.LICENSE")
+        (licence,) = (NPM / "node_modules" / name).glob("LICENSE*")
+        shutil.copyfile(licence, target / f"{Path(name).name}.LICENSE")
+
+
+def plot_style() -> str:
+    """Read the style sheet that Plot puts into every picture: the site's policy allows it by its hash."""
+    source = (NPM / "node_modules" / "@observablehq" / "plot" / "src" / "plot.js").read_text(encoding="utf-8")
+    style = re.search(r'append\("style"\)\.text\(\s*`(.*?)`', source, re.DOTALL)
+    if style is None:
+        raise EnvironmentFault(f"{NPM}: this version of Plot has another style sheet; expected one text in plot.js")
+    return style[1].replace("${className}", PLOT_CLASS)
 
 
 def _esbuild() -> Path:

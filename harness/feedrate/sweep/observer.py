@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from feedrate.machine import limits
@@ -15,7 +15,7 @@ from feedrate.machine.probes.procfs import descendants, memory, workers_uss
 from feedrate.schema import window
 from feedrate.schema.axes import Cell
 from feedrate.schema.redaction import KIND_MOST, scrub
-from feedrate.sweep.launcher import Answer
+from feedrate.sweep.launcher import STILL_S, Answer
 
 
 class Observer:
@@ -32,6 +32,7 @@ class Observer:
         device: gpu.GpuProbe | None,
         origin_ns: int,
         tick: Callable[[dict[str, Any]], None],
+        started: datetime,
         *,
         growth: bool = False,
     ) -> None:
@@ -39,7 +40,7 @@ class Observer:
         self._gpu = device
         self._origin_ns = origin_ns
         self._tick = tick
-        self._started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
+        self._started_at = started.isoformat(timespec="milliseconds")
         self._samples: list[dict[str, Any]] = []
         self._before: TrialCounters | None = None
         self._energy: tuple[float | None, int] = None, 0
@@ -52,9 +53,21 @@ class Observer:
         """The group that limits the trial's memory."""
         self._read_ns = 0
         """When the workers' memory had been read at the first batch."""
+        self.still_s = 0.0
+        """How long this process stood still, by a clock that goes on while the machine sleeps."""
+        self.idle_s = 0.0
+        """The same by the clock that times everything, which sleeps with the machine."""
+        self._seen = _clocks()
 
     def __call__(self, event: str, pid: int, fields: dict[str, Any]) -> None:
         """Take note of an event of the child, or of a tick."""
+        gap_s, idle_s = (now - before for now, before in zip(_clocks(), self._seen, strict=True))
+        if gap_s > STILL_S:
+            self.still_s, self.idle_s = self.still_s + gap_s, self.idle_s + idle_s
+        self._note(event, pid, fields)
+        self._seen = _clocks()  # a look at the memory of many processes takes long
+
+    def _note(self, event: str, pid: int, fields: dict[str, Any]) -> None:
         if event == "first_batch" and self._growth:
             self._columns["workers_uss_start_bytes"] = workers_uss(pid)
             self._read_ns = time.perf_counter_ns()
@@ -115,6 +128,10 @@ class Observer:
             for sample in self._samples
         ]
         return {"trial": row, "steps": answer.result.get("steps", {}), "telemetry": telemetry}
+
+
+def _clocks() -> tuple[float, float]:
+    return time.clock_gettime(time.CLOCK_BOOTTIME), time.perf_counter()
 
 
 def require_page_cache(answer: Answer, read_bytes: int | None, memory_used: float, cell: Cell) -> Answer:

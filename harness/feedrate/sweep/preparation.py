@@ -9,10 +9,10 @@ from typing import Any
 
 from feedrate.machine.identity import environment
 from feedrate.schema import words
-from feedrate.schema.errors import EnvironmentFault, FeedrateError, InputError
+from feedrate.schema.errors import EnvironmentFault, FeedrateError, InputError, TrialError
 from feedrate.schema.redaction import scrub
 from feedrate.store.manifest import Dataset
-from feedrate.sweep.launcher import Answer, Template
+from feedrate.sweep.launcher import LOSSES, Answer, Templates
 from feedrate.sweep.run import ActiveRun
 
 PREPARE_TIMEOUT_S = 24 * 3600.0
@@ -20,9 +20,9 @@ _SKIPPED = re.compile(r"^skipped .*: ")
 _ERRORS: dict[str | None, type[FeedrateError]] = {"InputError": InputError, "EnvironmentFault": EnvironmentFault}
 
 
-def confirm_device(active: ActiveRun, template: Template) -> None:
+def confirm_device(active: ActiveRun, templates: Templates) -> None:
     """The child, which may ask CUDA, must agree with the plan, which asked NVML."""
-    facts = _ask(template, {"kind": "facts"}).result
+    facts = _ask(templates, {"kind": "facts"}).result
     planned, device = active.local.plan.host.device, facts["device"]
     if device != planned:
         raise EnvironmentFault(
@@ -42,7 +42,7 @@ def confirm_device(active: ActiveRun, template: Template) -> None:
         active.runtime |= {name: value for name, value in active.gpu.facts().items() if name != "memory_bytes"}
 
 
-def pack(active: ActiveRun, template: Template) -> None:
+def pack(active: ActiveRun, templates: Templates) -> None:
     """Pack every set that a cell reads, once."""
     readers = [cell for cell in active.local.plan.all_cells if cell.axes["mode"] != "check"]
     first_readers = {active.data_key(cell): cell for cell in reversed(readers)}
@@ -55,7 +55,14 @@ def pack(active: ActiveRun, template: Template) -> None:
             if event == "progress":
                 active.screen.preparing(name, fields["done"], fields["total"])
 
-        answer = _ask(template, active.job("prepare", cell), watch, PREPARE_TIMEOUT_S).result
+        try:
+            answer = _ask(templates, active.job("prepare", cell), watch, PREPARE_TIMEOUT_S).result
+        except (InputError, EnvironmentFault, TrialError):
+            raise
+        except FeedrateError as error:  # other sets may do better
+            active.unpacked[key] = f"packing {name}: {error}"
+            active.screen.say(f"{active.unpacked[key]}. What reads this set is left out.")
+            continue
         active.packed[key] = answer["packed"]
         _require_same_data(active, key, answer["data_hash"])
         for note in answer["notes"]:
@@ -64,6 +71,9 @@ def pack(active: ActiveRun, template: Template) -> None:
             printed.add(note)
         fields = {field: answer[field] for field in Dataset.model_fields}
         active.datasets.append(Dataset(**fields | {"notes": without_names(answer["notes"])}))
+
+    if not active.packed and active.unpacked:
+        raise FeedrateError(next(iter(active.unpacked.values())))
 
 
 def _require_same_data(active: ActiveRun, key: tuple[tuple[str, Any], ...], data_hash: str) -> None:
@@ -83,9 +93,12 @@ def without_names(notes: list[str]) -> tuple[str, ...]:
     return tuple(f"{scrub(note)} (× {count})" if count > 1 else scrub(note) for note, count in counts.items())
 
 
-def _ask(template: Template, job: dict[str, Any], watch: Any = lambda *_: None, timeout_s: float = 120.0) -> Answer:
-    """Run a job that must not fail."""
-    answer = template.run(json.dumps(job), timeout_s=timeout_s, watch=watch)
+def _ask(templates: Templates, job: dict[str, Any], watch: Any = lambda *_: None, timeout_s: float = 120.0) -> Answer:
+    """Run a job that must not fail; one whose process was killed has as many further turns as a lost template has."""
+    for _ in range(1 + LOSSES):
+        answer = templates.run(json.dumps(job), timeout_s=timeout_s, watch=watch)
+        if answer.outcome != "crash":
+            break
     if answer.outcome != "ok":
         raise _ERRORS.get(answer.kind, FeedrateError)(answer.message or f"{job['kind']}: {answer.outcome}")
     return answer

@@ -7,7 +7,6 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
 from statistics import fmean, stdev
@@ -49,7 +48,7 @@ def assemble(active: ActiveRun, reason: str) -> RunManifest:
         runtime=active.runtime,
         datasets=tuple(active.datasets),
         started_at=active.started_at,
-        ended_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        ended_at=active.now().isoformat(timespec="seconds"),
         blocks=sum(trials >= len(active.node_order(block)) for block, trials in ended.items()),
         stop_reason=reason,
         control=plan.control.cell_id,

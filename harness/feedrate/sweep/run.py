@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -66,11 +67,19 @@ class ActiveRun:
     """When its blocks began, monotonic clock; earlier by what a resumed run had used."""
     began: tuple[float, float] = (0.0, 0.0)
     """CPU of this process and the clock when the blocks began here, in seconds."""
+    dated: tuple[datetime, float] = field(init=False)
+    """A date, and the clock then that nobody sets; later dates are counted from there."""
+    unpacked: dict[tuple[tuple[str, Value], ...], str] = field(default_factory=dict)
+    """Data axes of a set that could not be packed, and why."""
+    still_s: float = 0.0
+    """How long the sweep was stopped: the budget does not count it."""
     host: HostProbe = field(default_factory=HostProbe)
     gpu: GpuProbe | None = field(default_factory=GpuProbe.open)
 
     def __post_init__(self) -> None:
         plan = self.local.plan
+        begun = datetime.fromisoformat(self.started_at)
+        self.dated = max(begun, datetime.now(UTC)), time.clock_gettime(time.CLOCK_BOOTTIME)
         self.searches = Searches(plan, self.seed) if self.local.options.tune else None
         compared = {} if self.searches else plan.compared
         ceilings = {cell: stages for cell, stages in plan.ceilings_of.items() if cell in compared}
@@ -90,9 +99,17 @@ class ActiveRun:
     def add(self, trial: dict[str, Any]) -> None:
         """Add a trial that has ended."""
         self.trials.append(trial)
+        ended = datetime.fromisoformat(trial["started_at"]) + timedelta(microseconds=trial["trial_wall_ns"] / 1e3)
+        if (behind := ended - self.now()) > timedelta(0):
+            self.dated = self.dated[0] + behind, self.dated[1]
         self.claims.add(trial)
         if trial["outcome"] == "ok" and (rate := trial.get("samples_per_s")):
             self.contrasts.logs.add(trial["cell_id"], trial["block"], rate)
+
+    def now(self) -> datetime:
+        """Tell the date, which never goes back, though somebody may set the machine's clock meanwhile."""
+        date, clock_s = self.dated
+        return date + timedelta(seconds=time.clock_gettime(time.CLOCK_BOOTTIME) - clock_s)
 
     def begin_blocks(self) -> None:
         """Start the clock of the blocks."""
@@ -101,7 +118,7 @@ class ActiveRun:
 
     def elapsed_s(self) -> float:
         """Wall clock of its blocks so far."""
-        return (time.perf_counter_ns() - self.origin_ns) / 1e9
+        return (time.perf_counter_ns() - self.origin_ns) / 1e9 - self.still_s
 
     def close(self) -> None:
         """Close journal and probes."""

@@ -127,9 +127,9 @@ class TerminalScreen:
         if not self._due():
             return
         parts = [
-            f"block {progress.block + 1} of ~{progress.blocks}",
-            f"trial {progress.position + 1} of {progress.cells}",
-            f"{progress.done} cells rest" if progress.done else "",
+            f"repetition {progress.block + 1} of ~{progress.blocks}",
+            f"measurement {progress.position + 1} of {progress.cells}",
+            f"{progress.done} settings are done" if progress.done else "",
             f"{words.show(progress.eta_s)} left",
             f"last {self._last or '–'}",
             self._gpu,

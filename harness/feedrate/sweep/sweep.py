@@ -10,8 +10,10 @@ from __future__ import annotations
 import contextlib
 import json
 import secrets
+import time
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from feedrate.machine import limits, quiet, read_ahead
@@ -22,7 +24,7 @@ from feedrate.schema.columns import PROTOCOL_VERSION
 from feedrate.schema.errors import EnvironmentFault, InputError
 from feedrate.store import archive, remote, runs
 from feedrate.sweep import preparation, record
-from feedrate.sweep.launcher import Answer, Template
+from feedrate.sweep.launcher import Answer, Template, TemplateLost, Templates
 from feedrate.sweep.observer import Observer
 from feedrate.sweep.run import ActiveRun
 from feedrate.sweep.screen import Screen
@@ -77,9 +79,9 @@ def require_a_block(local: LocalPlan) -> None:
     """
     if local.plan.blocks == 0 and not (local.options.yes or local.options.tune):
         raise InputError(
-            f"--budget: {words.show(local.plan.matrix.budget_s or 0)} is less than one block, which takes about "
+            f"--budget: {words.show(local.plan.matrix.budget_s or 0)} is less than one repetition, which takes about "
             f"{words.show(local.plan.block_s)}; expected room for one at least. Raise it, leave values out "
-            "(feedrate plan says which), or say --yes to run one block all the same"
+            "(feedrate plan says which), or say --yes to run one repetition all the same"
         )
 
 
@@ -94,10 +96,12 @@ def _open(local: LocalPlan, folder: Path, screen: Screen) -> ActiveRun:
         for entry in active.journal.entries():
             active.add(entry["trial"])
         if not local.options.fresh:
-            screen.say(f"resuming run {path.name}: {len(active.trials)} trials are there already (--fresh starts anew)")
+            screen.say(
+                f"resuming run {path.name}: {len(active.trials)} measurements are there already (--fresh starts anew)"
+            )
             return active
         _finish(active, "interrupted")
-        screen.say(f"Run {path.name} is closed with the {len(active.trials)} trials that it had.")
+        screen.say(f"Run {path.name} is closed with the {len(active.trials)} measurements that it had.")
     now = datetime.now(UTC)
     seed = local.options.seed if local.options.seed is not None else secrets.randbits(32)
     started_at = now.isoformat(timespec="seconds")
@@ -150,8 +154,8 @@ def _measure(active: ActiveRun) -> str:
     """
     budget = active.local.plan.matrix.budget_s
     block = first = max((trial["block"] for trial in active.trials), default=0)
-    template, served = None, 0
-    with contextlib.ExitStack() as stack:
+    served = 0
+    with Templates(active.screen.say) as templates:
         while order := active.order(block):
             if active.meeting:
                 if not active.meeting.gate(block, plan=active.plan_digest()):
@@ -160,19 +164,19 @@ def _measure(active: ActiveRun) -> str:
                 return "budget"
             if block == first:
                 active.screen.say("Starting: importing torch takes a few seconds.")
-            if template is None or not active.searches or served >= SERVES:
-                stack.close()
-                template, served = stack.enter_context(Template()), 0
+            if not active.searches or served >= SERVES:
+                templates.close()
+                served = 0
             if block == first:
-                preparation.confirm_device(active, template)
-                preparation.pack(active, template)
+                preparation.confirm_device(active, templates)
+                preparation.pack(active, templates)
                 active.begin_blocks()
-            _run_block(active, block, order, template)
+            _run_block(active, block, order, templates)
             block, served = block + 1, served + len(order)
     return "budget" if active.live(block) else "target" if active.answered(block) else "blocks"
 
 
-def _run_block(active: ActiveRun, block: int, order: list[PlannedCell], template: Template) -> None:
+def _run_block(active: ActiveRun, block: int, order: list[PlannedCell], templates: Templates) -> None:
     """Run every trial of the block that the journal does not hold yet."""
     plan, machine_id = active.local.plan, active.local.machine.machine_id
     done = {trial["position"] for trial in active.trials if trial["block"] == block}
@@ -184,9 +188,7 @@ def _run_block(active: ActiveRun, block: int, order: list[PlannedCell], template
         if active.meeting and (not meeting or meeting.turn >= int(cell.axes.get("nodes", 1))):
             continue
         active.screen.trial(cell, active.progress(block, position, order, following))
-        growth = cell.axes.get("index_kind", "none") != "none"
-        observer = Observer(active.host, active.gpu, active.origin_ns, active.screen.tick, growth=growth)
-        answer = _run_trial(active, cell, block, template, observer, meeting)
+        observer, answer = _watched(active, cell, block, templates, meeting)
         identity = {
             "run_id": active.run_id,
             "trial_id": f"{active.run_id}-{block:03d}-{position:04d}",
@@ -209,6 +211,39 @@ def _run_block(active: ActiveRun, block: int, order: list[PlannedCell], template
         finally:
             active.journal.append(entry)
         active.screen.ended(entry["trial"])
+
+
+def _watched(
+    active: ActiveRun, cell: PlannedCell, block: int, templates: Templates, meeting: Meeting | None
+) -> tuple[Observer, Answer]:
+    """Run a trial under an observer, once more where the sweep was stopped meanwhile, or its template was lost.
+
+    Neither is a fault of its cell's. Other nodes do not wait for a trial that they share: it is one that failed.
+    """
+    growth = cell.axes.get("index_kind", "none") != "none"
+    watch = partial(Observer, active.host, active.gpu, active.origin_ns, active.screen.tick, growth=growth)
+    if reason := active.unpacked.get(active.data_key(cell)):
+        return watch(active.now()), _failed("NotPacked", reason)
+
+    def attempt(template: Template) -> tuple[Observer, Answer]:
+        observer = watch(active.now())
+        return observer, _run_trial(active, cell, block, template, observer, meeting)
+
+    try:
+        observer, answer = templates.attempt(attempt, again=meeting is None)
+        active.still_s += observer.idle_s
+        if observer.still_s and meeting is None:
+            active.screen.say(f"Everything stood still for {observer.still_s:.0f} s: the setting is measured again.")
+            observer, answer = templates.attempt(attempt)
+        return observer, answer
+    except TemplateLost as lost:
+        return watch(active.now()), _failed("TemplateLost", str(lost))
+
+
+def _failed(kind: str, message: str) -> Answer:
+    """Answer for a trial that did not run."""
+    now = time.perf_counter_ns()
+    return Answer("error", kind=kind, message=message, ordered_ns=now, over_ns=now)
 
 
 def _run_trial(

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import torch
 
+from feedrate.schema.redaction import shorten
 from feedrate.trial import distributed
 from feedrate.trial.bench import run_instrumentation, run_witness_trial
 from feedrate.trial.checks import run_check
@@ -49,7 +50,7 @@ def _answer(work: Callable[[Job, Reporter], None], job: Job, reporter: Reporter)
     except Exception as error:  # noqa: BLE001 - whatever a trial raises becomes its row
         out = isinstance(error, MemoryError | torch.OutOfMemoryError) or any(s in str(error) for s in OUT_OF_MEMORY)
         outcome = "oom" if out else "error"
-        reporter.send("failure", outcome=outcome, kind=type(error).__name__, message=str(error))
+        reporter.send("failure", outcome=outcome, kind=type(error).__name__, message=shorten(str(error)))
     signal.pause()
 
 

@@ -99,6 +99,7 @@ class Rendezvous(ThreadingMixIn, SimpleXMLRPCServer):
         self._changed = threading.Condition()
         self._nodes, self._budget_s = nodes, budget_s
         self._going = set(range(nodes))
+        self._left: list[int] = []  # nodes that have, in that order
         self._opened = (0, BLOCK - 1)  # the last gate that has
         self._last = dict.fromkeys(range(nodes), self._opened)  # node to the gate that it came to last, and to when
         self._since = dict.fromkeys(range(nodes), 0.0)
@@ -141,10 +142,10 @@ class Rendezvous(ThreadingMixIn, SimpleXMLRPCServer):
         trial, team = (block, position), {(block + turn) % self._nodes for turn in range(nodes)}
 
         def outcome() -> str:
-            # Others may have moved on because of one that left: name that one.
-            absent = team - self._going or {other for other in team if self._last[other] > trial}
+            # Others move on, and leave at the sweep's end, because of the first that left: name that one.
+            absent = [*filter(team.__contains__, self._left), *(other for other in team if self._last[other] > trial)]
             if self._begun != trial and (self._end or absent):
-                return "the sweep ends" if self._end else f"that of node {min(absent)} ended before"
+                return "the sweep ends" if self._end else f"that of node {absent[0]} ended before"
             if team <= self._warm:
                 self._begun = trial
             return "begun" if self._begun == trial else ""
@@ -167,6 +168,7 @@ class Rendezvous(ThreadingMixIn, SimpleXMLRPCServer):
         """Go on without a node."""
         with self._changed:
             self._going.discard(node)
+            self._left.append(node)
             self._open_where_all_are()
 
     def close(self) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import json
+import multiprocessing
 import os
 import signal
 import socket
@@ -52,6 +53,8 @@ def _serve(control: socket.socket) -> None:
         if not data:
             return
         order = json.loads(data)
+        if order["do"] == "fork" and len(descriptors) < 2:
+            sys.exit("feedrate: the process that starts measurements has no file handles left (ulimit -n)")
         if order["do"] == "fork":
             answer = {"pid": _fork(order["job"], descriptors, control)}
         else:
@@ -65,13 +68,17 @@ def main() -> None:
     descriptor, parent = int(sys.argv[1]), int(sys.argv[2])
     die_with_parent(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # A semaphore of a trial that is killed in making it can be told from those of other programs by its name.
+    multiprocessing.current_process()._config["semprefix"] = f"/feedrate-{os.getpid()}"  # type: ignore[attr-defined]
     control = socket.socket(fileno=descriptor)
     gc.disable()  # while 2,400 modules are imported, looking for garbage costs 1.4 of 6 s and finds none
-    import torch.utils.data  # noqa: F401
-    import torchvision.transforms.functional  # noqa: F401
+    try:
+        import torch.utils.data  # noqa: F401
+        import torchvision.transforms.functional  # noqa: F401
 
-    import feedrate.trial.child  # noqa: F401
-
+        import feedrate.trial.child  # noqa: F401
+    except (ImportError, OSError, MemoryError) as error:
+        sys.exit(f"feedrate: importing torch failed: {type(error).__name__}: {error}")
     gc.enable()
 
     # A parent that was interrupted closes its end at any moment; that is an end like any other.

@@ -1,197 +1,157 @@
-// The page Compare. Two runs are chosen, published ones or files of the reader's own; a Worker reads and compares them,
-// and this draws what it found.
+// The page Compare. Two runs are chosen, published ones or files of the reader's own, which a Worker reads.
 
-import { make, parsed, read } from "../dom.js";
-import { Cells } from "./forest.js";
-import { Reader } from "./reader.js";
-import { SIDES, Sides, asked, hashOf, link, write } from "./sides.js";
-import { claims, facts, leftOut, settings, whole, why } from "./views.js";
+import { copyLink, make, parsed, plural, read } from "../dom.js";
+import { View } from "../plot.js";
+import { Table } from "../table.js";
+import { compare } from "./comparison.js";
+import { SIDES, Sides, asked, waiting, write } from "./sides.js";
+import { answer, claims, columns, facts, forest, leftOut, named } from "./views.js";
 
 const MOST_FILES = 12;
-const ELSEWHERE = "This link compares with a file that is on somebody’s disk. Drop the one whose sha256 begins with";
+
+// A Worker from the network is bound by a header alone, which many hosts cannot send. One that is made from a text
+// inherits the page's policy, so that it reaches no other host than the page does. It ends with its file.
+export function readFile(blob, rules) {
+  const script = new URL("worker.js", import.meta.url).href;
+  const address = URL.createObjectURL(new Blob([`import ${JSON.stringify(script)};`], { type: "text/javascript" }));
+  const worker = new Worker(address, { type: "module" });
+  const { promise, resolve, reject } = Promise.withResolvers();
+  const { seconds } = rules.caps;
+  const timer = setTimeout(() => reject(new Error(`it took longer than ${seconds} seconds`)), 1000 * seconds);
+  worker.onmessage = ({ data: { file, refused } }) => (file ? resolve(file) : reject(new Error(refused)));
+  worker.onerror = (event) => { event.preventDefault(); reject(new Error("the reader stopped: memory may have run out")); };
+  worker.postMessage({ blob, rules });
+  return promise.finally(() => { clearTimeout(timer); worker.terminate(); URL.revokeObjectURL(address); });
+}
 
 class Comparer {
   constructor(given, root) {
     this.given = given;
-    this.root = root;
     this.state = { a: "", b: "" };
-    this.held = new Map();
-    this.files = 0;
+    this.files = new Map();
     this.turn = 0;
-    this.asked = false;
-    this.published = new Map(given.published.map((run) => [run.key, run]));
-    this.reader = new Reader(given.reader);
-    this.sides = new Sides(given.published, given.shared, {
-      chosen: (side, key) => this.wanted({ [side]: key }), files: (files) => this.take(files),
-      turned: () => this.wanted({ a: this.state.b, b: this.state.a }),
+    this.chosen = false;
+    this.sides = new Sides(given, {
+      chosen: (change) => this.choose(change), files: (files) => this.take(files), turned: () => this.choose({ a: this.state.b, b: this.state.a }),
     });
     this.status = make("p", { class: "fr-compare-status", role: "status" });
-    this.cells = new Cells(given, root);
-    this.parts = Object.fromEntries(["whole", "out", "more", "about"].map((name) => [name, make("div")]));
-    this.result = make("div", { class: "fr-compare-result", hidden: true },
-      make("h2", {}, "How many times as fast is B?"), this.parts.whole, link(() => this.state), this.cells.box, this.parts.out, this.parts.more, this.parts.about);
+    this.view = new View("fr-compare-ratios");
+    this.table = new Table("Every setting that both runs measured", { by: "ratio", descending: true });
+    this.all = make("details", { class: "fr-compare-fold" }, make("summary", {}, "All settings, as a table"), this.table.pages, this.table.scroll);
+    this.parts = Object.fromEntries(["answer", "out", "about"].map((name) => [name, make("div")]));
+    this.result = make("div", { class: "fr-compare-result", hidden: true }, make("h2", {}, "How many times as fast is B?"), this.parts.answer,
+      make("p", { class: "fr-explore-take" }, copyLink(() => "Copied. It names a file by its hash: whoever opens it is asked for the file.")),
+      this.view.box, this.all, this.parts.about, this.parts.out);
     root.append(this.sides.box, this.status, this.result);
   }
 
   open() {
     const state = asked();
-    return state?.a || state?.b ? this.wanted(state) : this.choose(this.given.opening);
-  }
-
-  // The address has changed by hand or by a link. A place on the page leaves what was chosen, and the address says it again.
-  moved() {
-    return asked() ? this.open() : write(this.state);
-  }
-
-  // Files become sides: the first two of them, or the one beside what is chosen already.
-  async take(files) {
-    const refused = [];
-    const taken = [];
-    this.sides.refuse([]);
-    for (const file of files.slice(0, MOST_FILES)) {
-      this.say(`Reading ${file.name} …`);
-      try {
-        taken.push(await this.hold(file));
-      } catch (error) {
-        refused.push(`${file.name} is refused: ${error.message}.`);
-      }
-    }
-    if (files.length > MOST_FILES) refused.push(`${files.length} files were given; the first ${MOST_FILES} are read.`);
-    this.sides.refuse(refused);
-    this.say("");
-    await this.place(taken);
-  }
-
-  async hold(file) {
-    const key = `file:${this.files += 1}`;
-    const found = await this.reader.open(key, { blob: file });
-    const own = found.sha256 ? `sha256:${found.sha256}` : key;
-    if (this.held.has(own)) this.reader.close(key);
-    else this.held.set(own, { ...found, key, name: file.name });
-    this.sides.add(own, file.name);
-    return own;
-  }
-
-  place(taken) {
-    const { a } = this.state;
-    const waited = SIDES.filter((side) => taken.includes(this.state[side]));
-    if (!taken.length || waited.length === taken.length) return this.choose({});
-    if (taken.length > 1) return this.wanted({ a: taken[0], b: taken[1] });
-    if (!a) return this.wanted({ a: taken[0] });
-    const like = this.asked ? a : this.like(taken[0]) ?? a;
-    return this.wanted({ a: like, b: taken[0] });
-  }
-
-  // The published run that a file has most in common with, as far as both say: device, then suites.
-  like(key) {
-    const { about } = this.held.get(key);
-    const score = (run) => (run.device === about.device ? 100 : 0) + run.suites.filter((name) => about.suites.includes(name)).length;
-    const others = this.given.published.filter(({ run }) => run !== about.run);
-    return others.reduce((best, run) => (!best || score(run) > score(best) ? run : best), null)?.key;
+    if (!state) return write(this.state); // a place on the page
+    return state.a || state.b ? this.choose(state) : this.show(this.given.opening);
   }
 
   // What a reader chose is kept when a file comes; what the page opened with is not.
-  wanted(change) {
-    this.asked = true;
-    return this.choose(change);
+  choose(change) {
+    this.chosen = true;
+    return this.show(change);
   }
 
-  async choose(change) {
+  async take(files) {
+    const [refused, taken] = [files.length > MOST_FILES ? [`${files.length} files were given; the first ${MOST_FILES} are read.`] : [], []];
+    this.sides.refuse([]);
+    this.result.setAttribute("aria-busy", "true");
+    for (const blob of files.slice(0, MOST_FILES)) {
+      this.status.textContent = `Reading ${blob.name} …`;
+      try {
+        const file = await readFile(blob, this.given.rules);
+        const key = file.sha256 ? `sha256:${file.sha256}` : `file:${this.files.size}`;
+        this.files.set(key, { ...file, name: blob.name });
+        taken.push(key);
+      } catch (error) {
+        refused.push(`${blob.name} is refused: ${error.message}.`);
+      }
+    }
+    this.status.textContent = "";
+    this.sides.refuse(refused);
+    if (taken.length > 1) return this.choose({ a: taken[0], b: taken[1] });
+    if (!taken.length || SIDES.some((side) => this.state[side] === taken[0])) return this.show({});
+    return this.choose({ a: this.chosen && this.state.a ? this.state.a : await this.like(taken[0]), b: taken[0] });
+  }
+
+  // The published run that has most settings in common with a file.
+  async like(key) {
+    const { about, cell, dims: { script, mode } } = this.files.get(key);
+    const { settings } = await read(this.given.settings);
+    const own = new Set(cell.map((id, at) => `${about.device} ${script?.values[at] ? `${script.values[at]}, ${mode.values[at]}` : id}`));
+    const common = ({ run }) => (run === about.run ? -1 : settings[run].filter((name) => own.has(name)).length);
+    return this.given.published.reduce((best, run) => (!best || common(run) > common(best) ? run : best), null)?.run ?? "";
+  }
+
+  async show(change) {
     Object.assign(this.state, change);
     const turn = this.turn += 1;
-    this.sides.show(this.state);
+    this.sides.offer(this.state, this.files);
     write(this.state);
     this.result.setAttribute("aria-busy", "true");
-    const both = SIDES.every((side) => this.state[side]);
     try {
-      const [a, b] = [await this.side("a", turn, both), await this.side("b", turn, both)];
+      const [a, b] = await Promise.all(SIDES.map((side) => this.side(this.state[side])));
       if (turn !== this.turn) return;
-      this.result.hidden = !(a && b);
-      if (a && b) await this.compare(a, b, turn);
-      else this.say("");
+      [a, b].forEach((held, at) => this.sides.tell(SIDES[at], held ?? waiting(this.state[SIDES[at]])));
+      const same = a && b && a.about.run === b.about.run;
+      this.result.hidden = !a || !b || same;
+      this.status.textContent = same ? `A and B are the same run, ${a.about.run}. Choose another for one of them.` : "";
+      if (!this.result.hidden) this.compare(a, b);
     } catch (error) {
       if (turn !== this.turn) return;
       this.result.hidden = true;
-      this.say(`This cannot be shown: ${error.message}`);
+      this.status.textContent = `This cannot be shown: ${error.message}`;
     }
   }
 
-  // A side that is there; null where it is not chosen, is a file that nobody has given yet, or need not be read yet.
-  async side(name, turn, both) {
-    const key = this.state[name];
-    if (both && !this.held.has(key) && this.published.has(key)) await this.fetch(key);
-    if (turn !== this.turn) return null;
-    const held = this.held.get(key) ?? null;
-    this.sides.tell(name, held ?? this.waiting(name, key));
-    return held;
+  side(key) {
+    const address = this.given.published.find(({ run }) => run === key)?.cells;
+    return this.files.get(key) ?? (address ? read(address) : null);
   }
 
-  // What is said of a side that is not there.
-  waiting(name, key) {
-    if (!key) return null;
-    const run = this.published.get(key);
-    if (run) return `${name.toUpperCase()}: ${run.name}, run ${run.run}. Choose the other, or drop a file.`;
-    if (hashOf(key)) return `${ELSEWHERE} ${hashOf(key).slice(0, 12)} to see the same.`;
-    return `There is no run ${key.replace("run:", "")} here.`;
-  }
-
-  async fetch(key) {
-    const run = this.published.get(key);
-    this.say(`Reading run ${run.run} …`);
-    const found = await this.reader.open(key, { address: new URL(run.file, document.baseURI).href });
-    this.held.set(key, { ...found, key, name: run.name, published: run });
-  }
-
-  async compare(a, b, turn) {
-    const { run, machine } = a.about;
-    if (a.key === b.key || run === b.about.run) {
-      this.result.hidden = true;
-      this.say(`A and B are the same run${run && `, ${run}`}. Choose another for one of them.`);
-      return;
+  compare(a, b) {
+    const { given, parts, view, table } = this;
+    const found = compare(a, b, given.rules);
+    const { label, common } = named(found.cells, given.rules);
+    parts.answer.replaceChildren(...answer(found, given, a.about.machine !== "" && a.about.machine === b.about.machine));
+    parts.about.replaceChildren(...facts(a, b), ...claims(a, b, given.claims));
+    parts.out.replaceChildren(...leftOut(found.unmatched, given.rules));
+    view.box.hidden = this.all.hidden = !found.cells.length;
+    if (found.cells.length) {
+      const entries = Object.entries(given.tones).filter(([verdict]) => found.overall.cells && found.cells.some((cell) => cell.verdict === verdict));
+      view.show({ title: "Setting by setting", about: common && `In common: ${common}.`, said: extremes(found.cells, label),
+        entries: entries.map(([, { says, colour, shape }]) => ({ label: says, colour, shape })), picture: forest(found.cells, found.overall, label, given.tones) });
+      table.show(columns(label), found.cells);
     }
-    this.say("Comparing …");
-    const found = await this.reader.compare(a.key, b.key);
-    if (turn !== this.turn) return;
-    const { parts, given } = this;
-    parts.whole.replaceChildren(...whole(found, given, machine !== "" && machine === b.about.machine));
-    parts.out.replaceChildren(...leftOut(found));
-    parts.about.replaceChildren(...facts(a, b, given.reader.facts), ...claims(a, b, given.claims));
-    parts.more.replaceChildren();
-    this.cells.box.hidden = !found.count;
-    if (found.count) await this.cells.show(found);
     this.result.removeAttribute("aria-busy");
-    this.say("");
-    if (found.count) await this.explain(a, b, turn);
-  }
-
-  // A comparison that cannot be explained stands all the same.
-  async explain(a, b, turn) {
-    const { words } = this.given;
-    const told = await this.reader.explain(a.key, b.key).then((more) => [...why(more, words), ...settings(more, words)],
-      (error) => [make("h2", {}, "Why"), make("p", { class: "fr-missing" }, `Why cannot be shown: ${error.message}.`)]);
-    if (turn !== this.turn) return;
-    this.parts.more.replaceChildren(...told);
-  }
-
-  say(text) {
-    this.status.textContent = text;
   }
 }
 
-async function start() {
-  const root = document.getElementById("fr-compare");
+// What the picture shows, from its numbers.
+function extremes(cells, label) {
+  const [first, ...others] = [...cells].sort((one, other) => other.ratio - one.ratio);
+  const words = (cell) => `${cell.ratio.toFixed(2)}× (n = ${cell.n_a} and ${cell.n_b}) at ${label(cell)}`;
+  return others.length ? `Of ${plural(cells.length, "setting")} B gains most, ${words(first)}, and least, ${words(others.at(-1))}.` : `B is ${words(first)}.`;
+}
+
+async function start(root) {
   try {
     const given = await read(root.dataset.index);
     await parsed;
     const comparer = new Comparer(given, root);
     root.querySelector(".fr-compare-wait").remove();
-    window.addEventListener("hashchange", () => comparer.moved());
+    window.addEventListener("hashchange", () => comparer.open());
     await comparer.open();
-    await comparer.cells.warm();
   } catch (error) {
     root.prepend(make("p", { class: "fr-missing", role: "alert" }, `This page cannot compare: ${error.message}`));
     console.error("feedrate:", error);
   }
 }
 
-start();
+const root = document.getElementById("fr-compare");
+if (root) start(root);

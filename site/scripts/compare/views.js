@@ -1,167 +1,134 @@
-// What a comparison found beside its cells: the whole in a sentence, what was left out and why, what each stage does alone,
-// the best settings, what differs between the two. All words of records come as text.
+// What a comparison found, for people: the answer in a sentence, every setting as a mark and a row, what was left out and why,
+// what differs between the two. Words of records come as text.
 
-import { make, many, number, plural } from "../dom.js";
+import { NONE, proper, setting, text, varying } from "../cells.js";
+import { between, make, many, number, plural, times } from "../dom.js";
+import { dot, ruleX, ruleY } from "@observablehq/plot";
+import { draw, hover, symbol } from "../plot.js";
 
-// Ratios, rates, intervals and sides in words.
+const DRAWN = 16;
+const ROW = 22;
+const LETTER = 6.9;
+const LISTED = 200;
+const TICKS = [-3, -2, -1, 0, 1, 2, 3].flatMap((power) => [1, 2, 5].map((digit) => digit * 10 ** power));
+const FINE = [0.6, 0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.35, 1.5, 1.75];
+// Said even at their default.
+const LEADING = ["storage_format", "batch_size", "num_workers"];
+const said = (words, style = "") => make("p", style ? { class: style } : {}, words);
+const heading = (words) => make("h2", {}, words);
+const folded = (title, inside) => make("details", { class: "fr-compare-fold" }, make("summary", {}, title), inside);
 
-const two = new Intl.NumberFormat("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
-const known = Number.isFinite;
-
-// How many times as fast: two decimals near 1, three digits far from it.
-const bare = (ratio) => (!known(ratio) ? "–" : ratio >= 0.1 && ratio < 100 ? two.format(ratio) : number(ratio));
-
-export const times = (ratio) => (known(ratio) ? `${bare(ratio)}×` : "–");
-
-export const between = (lo, hi) => (known(lo) && known(hi) ? `${bare(lo)}–${bare(hi)}` : "no interval");
-
-export const size = (bytes) => (bytes < 1e6 ? `${number(bytes / 1e3)} kB` : `${number(bytes / 1e6)} MB`);
-
-// A machine for people: its GPU if it has one, its processor, how much of that runs at once.
-export function machineName({ gpu, gpus, cpu, cores }) {
-  const gpuSaid = gpu ? `${Number(gpus) > 1 ? `${gpus} × ` : ""}${gpu}, ` : "";
-  return `${gpuSaid}${cpu || "unknown processor"}${cores ? `, ${plural(Number(cores), "hardware thread")}` : ""}`;
-}
-
-// A rate with its interval.
-const rate = ({ samples_per_s: value, lo, hi }) => (known(lo) && known(hi) ? `${number(value)} (${number(lo)}–${number(hi)})` : number(value));
-
-// How often B is what; `tones` says how a verdict is put.
 function tally({ faster, slower, same, open }, tones) {
-  const parts = [[faster, "faster"], [slower, "slower"], [same, tones["no difference"].says], [open, tones.inconclusive.says]];
+  const parts = [[faster, "faster"], [slower, "slower"], [same, tones["no difference"].says], [open, "inconclusive"]];
   return parts.filter(([count]) => count).map(([count, word]) => `${word} in ${many(count)}`).join(", ");
 }
 
-// The whole in a sentence.
-function summary({ overall, count }, tones) {
-  if (!count) return "No cell can be compared: below is why.";
-  const range = count > 1 ? ` (${between(overall.lo, overall.hi)})` : "";
-  const said = tally(overall, tones);
-  return `Over ${plural(count, "cell")} that both have measured, B is ${times(overall.ratio)}${range} as fast as A: ${said}.`;
+export function answer({ cells, overall, kinds, repeated, changed }, { tones, kinds: names }, oneMachine) {
+  if (!cells.length) return [said("No setting can be compared: below is why.", "fr-answer")];
+  const range = (each) => `${times(each.ratio)}${each.cells > 1 ? ` (${between(each.lo, each.hi)})` : ""}`;
+  const lines = [said(`B is ${range(overall)} as fast as A over ${plural(cells.length, "setting")}: ${tally(overall, tones)}.`, "fr-answer")];
+  if (kinds.length > 1) {
+    lines.push(make("ul", {}, kinds.map((each) => make("li", {}, `${names[each.kind] ?? each.kind}: ${range(each)} in ${plural(each.cells, "setting")}`))));
+  }
+  if (changed) lines.push(said(changed.length ? `A → B: ${changed.map(([name, a, b]) => `${name} ${a ?? NONE} → ${b ?? NONE}`).join(", ")}.` : "Both have the same loader settings."));
+  if (oneMachine && !changed?.length) {
+    lines.push(said(`Both are runs of one machine. Half of the settings agree within ${repeated.half_within_pct.toFixed(1)} %; ${
+      repeated.hold} of ${repeated.cells} intervals contain 1×.`));
+  }
+  return lines;
 }
 
-const stageName = (name) => name[0].toUpperCase() + name.slice(1);
+// What tells the compared settings apart, and what they share.
+export function named(cells, { axes }) {
+  const options = [...new Set([...LEADING, ...Object.keys(axes)])].filter((name) => !["mode", "step"].includes(name));
+  const names = varying(cells, options);
+  const kinds = proper(cells, "ran").length > 1 ? ["ran"] : [];
+  const common = options.filter((name) => cells.length && !names.includes(name) && ![null, axes[name]].includes(cells[0][name]));
+  const told = (row) => [...names.filter((name) => LEADING.includes(name) || row[name] !== axes[name]), ...kinds];
+  return { label: (row) => short(row, told(row)) || "the only setting", common: cells.length ? setting(cells[0], common) : "" };
+}
 
-// A small table that scrolls within itself, each row a block of its own on a narrow screen. Cells are text or elements.
+const SHORT = { batch_size: "batch ", storage_format: "", loader: "", workload: "", model: "", ran: "", script: "" };
 
-function grid(caption, columns, lines, numeric = []) {
-  const style = columns.map((name) => (numeric.includes(name) ? { class: "fr-n" } : {}));
-  const head = make("tr", { role: "row" }, columns.map((name, at) => make("th", { scope: "col", role: "columnheader", ...style[at] }, name)));
-  const body = lines.map((line) => make("tr", { role: "row" }, line.map((cell, at) =>
-    make("td", { role: "cell", "data-label": columns[at], ...style[at] }, make("div", {}, cell)))));
+function short(row, names) {
+  return names.filter((name) => text(row, name) !== NONE).map((name) => (name === "num_workers" ? plural(row[name], "worker")
+    : name in SHORT ? `${SHORT[name]}${row[name]}` : row[name] === true ? name : `${name} ${row[name]}`)).join(", ");
+}
+
+// The forest plot: the settings that differ most, the fastest first, and all of them at the end.
+export function forest(cells, overall, label, tones) {
+  const far = (cell) => Math.abs(Math.log(cell.ratio));
+  // Those that have an interval first: one repetition decides nothing.
+  const open = ({ lo }) => Number(!Number.isFinite(lo));
+  const shown = [...cells].sort((one, other) => open(one) - open(other) || far(other) - far(one)).slice(0, DRAWN).sort((one, other) => other.ratio - one.ratio);
+  const mark = (cell, words, n, tone) => ({ ratio: cell.ratio, lo: cell.lo, hi: cell.hi, label: words, ...tone,
+    tip: [words, `B ÷ A ${times(cell.ratio)} (${between(cell.lo, cell.hi)})`, n].join("\n") });
+  const rows = shown.map((cell, at) => mark(cell, label(cell), `n = ${cell.n_a} and ${cell.n_b}`, { ...tones[cell.verdict], at: String(at) }));
+  if (cells.length > 1) rows.push(mark(overall, `all ${plural(cells.length, "setting")}`, "", { ...tones.overall, at: "all" }));
+  const words = new Map(rows.map((row) => [row.at, row.label]));
+  const bounded = rows.filter(({ lo }) => Number.isFinite(lo));
+  const [least, most] = [Math.min, Math.max].map((end) => end(...rows.flatMap(({ ratio, lo, hi }) => [ratio, lo, hi].filter(Number.isFinite))));
+  const within = (values) => values.filter((tick) => tick >= least && tick <= most);
+  const ticks = [TICKS, FINE].map(within).find(({ length }) => length > 2) ?? within([...FINE, 0.95, 1.05]);
+  return (width) => {
+    const left = Math.min(width * 0.45, LETTER * Math.max(...rows.map((row) => row.label.length)) + 12);
+    const fits = Math.floor(left / LETTER);
+    const cut = (at) => { const whole = words.get(at); return whole.length > fits ? `${whole.slice(0, fits - 1)}…` : whole; };
+    const place = { y: "at", x: "ratio" };
+    return draw({
+      width, height: 60 + ROW * rows.length, marginLeft: left, marginRight: 24, marginBottom: 40,
+      x: { type: "log", label: "B ÷ A, logarithmic", grid: true, ticks, tickFormat: (value) => `${number(value)}×` },
+      y: { type: "point", domain: rows.map(({ at }) => at), label: null, tickFormat: cut, tickSize: 0 },
+      marks: [ruleX([1], { stroke: "var(--fr-muted)" }), ruleY(bounded, { y: "at", x1: "lo", x2: "hi", stroke: "colour", strokeWidth: 1.5 }),
+        dot(rows, { ...place, fill: "colour", symbol, r: 4.5 }), hover(rows, place)],
+    });
+  };
+}
+
+export const columns = (label) => [
+  { name: "setting", title: "Setting", of: label, text: label },
+  { numeric: true, name: "ratio", title: "B ÷ A", of: (cell) => cell.ratio, text: (cell) => times(cell.ratio) },
+  { numeric: true, name: "interval", title: "95 % interval", text: (cell) => between(cell.lo, cell.hi) },
+  ...["a", "b"].map((name) => ({ numeric: true, name, title: name.toUpperCase(), unit: "samples/s",
+    of: (cell) => cell[`samples_per_s_${name}`], text: (cell) => number(cell[`samples_per_s_${name}`]) })),
+  { numeric: true, name: "n", title: "n", text: (cell) => `${cell.n_a} and ${cell.n_b}` },
+  { name: "verdict", title: "B is", of: (cell) => cell.verdict, text: (cell) => cell.verdict },
+];
+
+// What was not compared, by reason, the most frequent first.
+export function leftOut(unmatched, { axes }) {
+  if (!unmatched.length) return [];
+  const reasons = [...Map.groupBy(unmatched, ({ reason }) => reason)].sort(([, one], [, other]) => other.length - one.length);
+  const words = (row) => setting(row, ["workload", "mode", ...Object.keys(axes).filter((name) => !["workload", "mode"].includes(name) && row[name] !== axes[name])]);
+  return [heading("What was not compared"), ...reasons.map(([reason, rows]) => folded(`${plural(rows.length, "setting")}: ${reason}`,
+    make("ul", {}, rows.slice(0, LISTED).map((row) => make("li", {}, words(row))), rows.length > LISTED ? make("li", {}, `and ${rows.length - LISTED} more`) : null)))];
+}
+
+function grid(caption, heads, lines) {
+  const cells = (row, tag, given) => row.map((cell, at) => make(tag, given(at), make("div", {}, cell)));
   return make("div", { class: "fr-scroll", tabindex: "0", role: "group", "aria-label": caption },
     make("table", { class: "fr-table fr-stack", role: "table" }, make("caption", { class: "fr-hidden" }, caption),
-      make("thead", { role: "rowgroup" }, head), make("tbody", { role: "rowgroup" }, body)));
+      make("thead", { role: "rowgroup" }, make("tr", { role: "row" }, cells(heads, "th", () => ({ scope: "col", role: "columnheader" })))),
+      make("tbody", { role: "rowgroup" }, lines.map((line) => make("tr", { role: "row" }, cells(line, "td", (at) => ({ role: "cell", "data-label": heads[at] })))))));
 }
 
-// A box that unfolds.
-const folded = (title, inside, open = false) =>
-  make("details", { class: "fr-compare-fold", open }, make("summary", {}, title), inside);
-
-const CHOICE = "The interval says how much the choice of cells matters, not how well each was measured. ";
-const UNPAIRED = "Blocks of two runs are not paired: versions, the day and neighbours are in a ratio and not in its interval.";
-const EMULATED = "An emulated step lasts as long on either machine: where it is the bottleneck the ratio is one.";
-const ONE_MACHINE = "These are two runs of one machine: what differs is how well a run can be repeated.";
-const ALONE = "What each stage can do by itself on either machine: geometric means over its cells.";
-const BELOW = " What holds training back is told below, by its ceilings.";
-const PICKED = "Of each task the cheapest setting that cannot be told from the best. It is picked by its own estimate, which is "
-  + "therefore a little too good.";
-const UNJUDGED = "Claims are judged together with all others of a run, in Python: this page knows the verdicts of published "
-  + "machines alone. For a file, type feedrate compare A B, which judges both.";
-const [OF_A, OF_B, RATIO, INTERVAL, RANGE, WORTH] = ["A samples/s", "B samples/s", "B ÷ A", "95 % interval", "from – to", "elsewhere"];
-const heading = (text) => make("h2", {}, text);
-const said = (text, style = "") => make("p", style ? { class: style } : {}, text);
-
-export function whole(found, { words, tones }, oneMachine) {
-  const name = ({ kind, cells }) => `${stageName(words.kinds[kind] ?? kind)}, ${plural(cells, "cell")}`;
-  const over = (each) => `${times(each.ratio)}${each.cells > 1 ? ` (${between(each.lo, each.hi)})` : ""}; ${tally(each, tones)}`;
-  const kinds = found.kinds.map((each) => make("li", {}, `${name(each)}: ${over(each)}`));
-  const again = oneMachine && !found.changed?.length ? [said([ONE_MACHINE, found.count ? repeatability(found.repeated) : ""].join(" "))] : [];
-  return [
-    said(summary(found, tones), "fr-answer"), ...(found.changed ? [said(settingsChanged(found.changed))] : []), ...again,
-    ...(kinds.length > 1 ? [make("ul", {}, kinds)] : []),
-    ...(found.kinds.some(({ kind }) => kind === "emulated") ? [said(EMULATED, "fr-note")] : []),
-    ...(found.count ? [said((found.count > 1 ? CHOICE : "") + UNPAIRED, "fr-note")] : []),
-  ];
+// Facts and versions of both sides; those that are equal are folded away.
+export function facts(a, b) {
+  const [one, other] = [a, b].map(({ facts: held, versions }) => new Map([...held, ...Object.entries(versions)]));
+  const all = [...new Set([...one.keys(), ...other.keys()])].map((name) => [name, ...[one, other].map((of) => String(of.get(name) ?? "none"))]);
+  const [different, same] = [true, false].map((wanted) => all.filter(([, inA, inB]) => (inA !== inB) === wanted));
+  return [heading("What differs between them"), different.length ? grid("What differs between them", ["What", "A", "B"], different) : said("Nothing that a run records."),
+    ...(same.length ? [folded(`${plural(same.length, "fact")} that are the same`, grid("What is the same", ["What", "Both"], same.map((line) => line.slice(0, 2))))] : [])];
 }
 
-const settingsChanged = (changed) => (changed.length
-  ? `A → B: ${changed.map(([name, a, b]) => `${name} ${a} → ${b}`).join(", ")}.`
-  : "The script’s loader has the same settings in both.");
+const UNJUDGED = "This page knows the verdicts of published runs alone; feedrate compare A B judges a file, and says what holds either back.";
 
-const repeatability = ({ half_within_pct, hold, cells }) => `Half of the cells agree within ${half_within_pct.toFixed(1)} %; ${hold} of ${
-  cells} intervals hold one (95 % of them would, were nothing different between the runs).`;
-
-export function leftOut({ left: { count: all, reasons, more: others } }) {
-  if (!all) return [];
-  const parts = reasons.map(({ reason, count, cells }) => {
-    const more = count - cells.length;
-    const list = make("ul", {}, cells.map((cell) => make("li", {}, cell)));
-    return folded(`${plural(count, "cell")}: ${reason}`, [list, ...(more ? [said(`… and ${many(more)} more.`, "fr-note")] : [])]);
-  });
-  return [heading("What was not compared"), said(`${plural(all, "cell")} of either run cannot be held against the other:`), ...parts,
-    ...(others ? [said(`… and ${plural(others, "more reason")}.`, "fr-note")] : [])];
-}
-
-export function why({ stages, held }, words) {
-  const columns = ["Stage alone", OF_A, OF_B, RATIO, INTERVAL, RANGE, "n"];
-  const basis = (/** @type {any} */ { cells, n_a, n_b }) => (cells > 1 ? plural(cells, "cell") : `${n_a} and ${n_b} blocks of one cell`);
-  const lines = stages.map(({ stage, a, b, ratio, lo, hi, least, most, ...n }) =>
-    [stageName(words.stages[stage] ?? stage), number(a), number(b), times(ratio), between(lo, hi), between(least, most), basis(n)]);
-  const parts = lines.length ? [said(ALONE + (held.length ? BELOW : "")), grid("What each stage can do alone", columns, lines, columns.slice(1))]
-    : [said("Neither run has a stage alone in common with the other.")];
-  if (held.length) {
-    const counted = held.map(({ a, b, count }) => [a, b, String(count)]);
-    parts.push(said("What holds the training cells back:"), grid("What holds training cells back", ["On A", "On B", "cells"], counted, ["cells"]));
-  }
-  return [heading("Why"), ...parts];
-}
-
-export function settings({ best, more }, words) {
-  if (!best.length) return [];
-  const columns = ["Task", "Best on A", OF_A, "Best on B", OF_B, RATIO, INTERVAL, "n, blocks", WORTH];
-  const lines = best.map(({ task, kind, a, b, ratio, lo, hi, ...elsewhere }) => [
-    [task, words.kinds[kind]].filter(Boolean).join("; "),
-    ...[a, b].flatMap((side) => [`${side.setting} (of ${plural(side.of, "setting")})`, rate(side)]),
-    times(ratio), between(lo, hi), `${a.n} and ${b.n}`, worth(/** @type {any} */ (elsewhere)),
-  ]);
-  return [heading("The best settings of each"), grid("The best settings of each", columns, lines, [OF_A, OF_B, RATIO, INTERVAL]),
-    ...(more ? [said(`… and ${plural(more, "more task")}.`, "fr-note")] : []), said(PICKED, "fr-note")];
-}
-
-// What either's setting reaches of the other's best there.
-function worth({ same, a_on_b: aOnB, b_on_a: bOnA }) {
-  if (same) return "the same setting";
-  const told = [[aOnB, "A’s on B"], [bOnA, "B’s on A"]].filter(([share]) => Number.isFinite(share));
-  return told.map(([share, name]) => `${name}: ${Math.round(100 * share)} %`).join("; ") || "not measured";
-}
-
-// Facts of both sides, and whatever else either recorded of what ran; those that are equal are folded away.
-export function facts(a, b, asked) {
-  const ran = [a, b].map(({ about }) => new Map(about.runtime));
-  const names = [...new Set(ran.flatMap((each) => [...each.keys()]))];
-  const all = [...asked.map(({ label }, at) => [label, ...[a, b].map(({ about }) => about.facts[at])]),
-    ...names.map((name) => [name, ...ran.map((each) => each.get(name))])]
-    .map(([name, ...both]) => [name, ...both.map((value) => value || "none")]);
-  const [different, same] = [all.filter(([, one, other]) => one !== other), all.filter(([, one, other]) => one === other)];
-  const table = different.length ? grid("What differs between the two", ["What", "A", "B"], different)
-    : said("Nothing that a run records of its machine and its versions.");
-  const equal = grid("What is the same", ["What", "Both"], same.map(([label, one]) => [label, one]));
-  return [heading("What differs between them"), table, ...(same.length ? [folded(`${plural(same.length, "fact")} that are the same`, equal)] : [])];
-}
-
-export function claims(a, b, known) {
-  const title = heading("Claims whose verdict differs");
-  if (!a.published || !b.published) return [title, said(UNJUDGED)];
-  const [one, other] = [a, b].map(({ published }) => known.verdicts[published.run]);
-  if (!one || !other) return [title, said(untold(one ? ["B"] : other ? ["A"] : ["A", "B"]))];
-  const both = Object.keys(known.says).filter((id) => one[id] && other[id]);
-  if (!both.length) return [title, said("There is no claim that both have tested.")];
-  const ids = both.filter((id) => one[id] !== other[id]);
-  const lines = ids.map((id) => [make("a", { href: `claims.html#claim-${id}` }, known.says[id]), one[id], other[id]]);
-  return [title, said(`Of ${plural(both.length, "claim")} that this site judges by these runs and the others of their machines, ${both.length - ids.length} have the same verdict.`),
+// Claims are judged by all runs of a machine that tested them.
+export function claims(a, b, { says, verdicts }) {
+  const [one, other] = [a, b].map(({ about }) => (about.page ? verdicts[about.run] : null));
+  if (!one || !other) return [heading("Claims whose verdict differs"), said(UNJUDGED)];
+  const both = Object.keys(says).filter((id) => one[id] && other[id]);
+  const lines = both.filter((id) => one[id] !== other[id]).map((id) => [make("a", { href: `claims.html#claim-${id}` }, says[id]), one[id], other[id]]);
+  return [heading("Claims whose verdict differs"), said(`${lines.length} of ${plural(both.length, "claim")} that both tested.`),
     ...(lines.length ? [grid("Claims whose verdict differs", ["Claim", "A", "B"], lines)] : [])];
 }
-
-const untold = (sides) => `A claim is judged here by all runs of a machine that tested it under its newest protocol, of which ${sides.join(" and ")} ${
-  sides.length > 1 ? "are" : "is"} none: no verdict is held against another run’s. Type feedrate compare A B, which judges both.`;

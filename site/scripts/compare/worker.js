@@ -1,156 +1,131 @@
-// The Worker of the Compare page: files that come from anywhere are read here, apart from the page, and compared. It keeps
-// the two that were used last; the page ends it where it takes too long, and opens the files again in a new one.
+// A Worker reads one dropped trials.parquet, apart from the page, and answers with what a published run's file holds. The page
+// ends it where it takes too long; bytes, rows and what is unpacked have caps.
 
-import { answerWith } from "./answer.js";
-import { compare, explain, kindOf } from "./comparison.js";
-import { Refusal } from "./parquet.js";
-import { Run, worded } from "./run.js";
-import { isNull } from "./statistics.js";
+import { decompress } from "fzstd";
+import { parquetMetadata, parquetReadObjects, snappyUncompress } from "hyparquet";
+import { moments } from "../cells.js";
+import { many } from "../dom.js";
 
-const runs = new Map();
-let given = null;
+class Refusal extends Error {}
 
-const tasks = {
-  given: (message) => { given = message.given; },
+function atMost(count, cap, what) {
+  if (count > cap) throw new Refusal(`it has ${many(count)} ${what}; at most ${many(cap)} are read. Type feedrate compare A B`);
+}
 
-  async open({ key, blob, address }) {
-    let run = runs.get(key);
-    runs.delete(key);
-    if (!run) {
-      for (const other of [...runs.keys()].slice(0, -1)) runs.delete(other);
-      run = await careful(Run.open(blob ?? await fetched(address), given, beside()));
+// Words of a file as a page shows them: on one line, without signs that nobody sees, and of bounded length.
+const UNSEEN = /[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]+/g;
+const worded = (value, most) => (typeof value === "string" ? value.replace(UNSEEN, " ").slice(0, most)
+  : ["number", "boolean"].includes(typeof value) ? value : typeof value === "bigint" ? Number(value) : null);
+
+// As store/manifest.py has it.
+const RELEASE = /^\d{1,4}(\.\d{1,4}){1,3}$/;
+
+const within = (held, path) => path.reduce((inner, name) =>
+  (inner && typeof inner === "object" && Object.hasOwn(inner, name) ? inner[name] : null), held);
+
+export function manifestOf(metadata, { caps, versions, feedrate }) {
+  const text = metadata.key_value_metadata?.find(({ key }) => key === "feedrate")?.value;
+  if (!text) throw new Refusal("it does not say which run it is (no manifest in it); expected a trials.parquet of feedrate");
+  atMost(text.length, caps.manifest, "characters of manifest");
+  const manifest = JSON.parse(text);
+  for (const [name, current] of Object.entries(versions)) {
+    const version = within(manifest, [name]);
+    if (!(Number.isInteger(version) && version >= 1 && version <= 9999)) throw new Refusal(`it does not say its ${name}`);
+    if (version !== current) {
+      throw new Refusal(`it was written by feedrate ${RELEASE.test(manifest.feedrate_version) ? manifest.feedrate_version : "of an unknown version"} with ${name} ${version}; this site is of feedrate ${
+        feedrate} and reads ${current}. ${version > current ? "Look for a newer site" : "Measure it again"}`);
     }
-    runs.set(key, run);
-    return { about: run.about, sha256: run.sha256, bytes: run.blob.size, cells: run.places.first.length };
-  },
-
-  compare({ a, b }) {
-    const [one, other] = [runs.get(a), runs.get(b)];
-    const found = compare(one.table, other.table, given.rules);
-    one.compared = { b, cells: found.cells };
-    return summarizeComparison(found, given);
-  },
-
-  async explain({ a, b }) {
-    const [one, other] = [runs.get(a), runs.get(b)];
-    for (const run of [one, other]) await careful(run.complete(beside(run)));
-    const cells = one.compared?.b === b ? one.compared.cells : compare(one.table, other.table, given.rules).cells;
-    return summarizeExplanation(explain(one.table, other.table, cells, given.rules), given);
-  },
-};
-
-// Numbers that are held of other runs.
-const beside = (own) => [...runs.values()].reduce((sum, run) => sum + (run === own ? 0 : run.held), 0);
-
-// What the parser says of bytes that it cannot read is of use to nobody who is not its author.
-async function careful(reading) {
-  try {
-    return await reading;
-  } catch (error) {
-    if (error instanceof Refusal) throw error;
-    throw new Refusal("its bytes are not what they declare; feedrate validate FILE says where");
   }
+  return manifest;
 }
 
-async function fetched(address) {
-  const answer = await fetch(address).catch(() => null);
-  if (answer?.ok) return answer.blob();
-  throw new Error(`${address}: ${answer ? `${answer.status} ${answer.statusText}` : "no answer"}; expected the file of a `
-    + "published run. Load this page again, or drop the file");
+// What is unpacked is counted before it is: a few bytes can stand for gigabytes.
+function compressors({ unpacked }) {
+  let left = unpacked;
+  const counted = (unpack) => (input, size) => {
+    if ((left -= size) < 0) throw new Refusal(`more than ${many(unpacked)} bytes are packed in it`);
+    return unpack(input, size);
+  };
+  return { ZSTD: counted((input, size) => decompress(input, new Uint8Array(size))),
+    SNAPPY: counted((input, size) => { const page = new Uint8Array(size); snappyUncompress(input, page); return page; }) };
 }
 
-answerWith(tasks);
+// As analysis/storage.py has it: a trial that ended well, whose page cache was as its setting says.
+function believed(row, { warm, cold, read_least }) {
+  const number = (name) => (row[name] === null || row[name] === undefined ? NaN : Number(row[name]));
+  if (row.outcome !== "ok" || !(number("samples_per_s") > 0) || row.mode === "check") return false;
+  if (!row.storage_format || row.page_cache === "full") return true;
+  const share = number("cached_before_pct");
+  const stored = Number.isNaN(number("cache_bytes")) ? number("stored_bytes") : number("cache_bytes");
+  const read = number("read_bytes") >= (read_least * stored * number("samples")) / number("n_samples");
+  return row.page_cache === "cold" ? share <= 100 * cold && read : !(share < 100 * warm);
+}
 
-// What a comparison found, made small for the page: columns of numbers and settings in words, the most different first.
+const ran = ({ mode, step }) => (mode === "train" && ["emulated", "spin"].includes(step) ? "emulated" : mode);
 
-const value = (held) => (typeof held === "number" ? String(Number(held.toPrecision(6))) : String(held));
-
-// Axes by name, with their values in words, that apply and are not at their default or are `always` named.
-const named = (axes, names, given, always) =>
-  names.filter((name) => !isNull(axes[name]) && (always.includes(name) || axes[name] !== given.defaults[name]))
-    .map((name) => [name, worded(value(axes[name]), given.caps.shown)]);
-
-const setting = (axes, names, given, always = []) =>
-  named(axes, names, given, always).map((part) => part.join(" ")).join(", ").slice(0, given.caps.label);
-
-// The axes in which some cells differ; whether one applies is no difference of its own.
-function telling(cells, given) {
-  return given.axes.filter((name) => {
-    const seen = new Set();
-    for (const { axes } of cells) if (!isNull(axes[name])) seen.add(axes[name]);
-    return seen.size > 1;
+// Rows of trials → a setting a row, with the moments of its repetitions' logs.
+export function settings(trials, rules) {
+  const cells = [...Map.groupBy(trials.filter(({ mode }) => mode !== "check"), ({ device, cell_id }) => `${device} ${cell_id}`).values()];
+  const first = (rows, name) => worded(rows.find((row) => row[name] !== null && row[name] !== undefined)?.[name], rules.caps.text) ?? null;
+  const logs = cells.map((rows) => {
+    const blocks = Map.groupBy(rows.filter((row) => believed(row, rules)), ({ block }) => Number(block));
+    return moments([...blocks.values()].map((some) => moments(some.map(({ samples_per_s }) => Math.log(samples_per_s))).mean));
   });
-}
-
-// What a cell is called: format, batch and workers as far as cells differ in them, what else is not at its default, and
-// what ran where that differs. The first words are those that a narrow picture has room for.
-const SHORT = {
-  storage_format: (said) => said, batch_size: (said) => `batch ${said}`,
-  num_workers: (said) => `${said} worker${said === "1" ? "" : "s"}`, workload: (said) => said, model: (said) => said,
-};
-const LEADING = ["storage_format", "batch_size", "num_workers"];
-
-function labels(cells, given, kinds, different) {
-  const own = different.filter((name) => !["mode", "step"].includes(name));
-  const names = [...LEADING.filter((name) => own.includes(name)), ...own.filter((name) => !LEADING.includes(name))];
-  return cells.map((cell) => {
-    const said = named(cell.axes, names, given, LEADING).map(([name, text]) =>
-      SHORT[name]?.(text) ?? (cell.axes[name] === true ? name : `${name} ${text}`)).join(", ");
-    const kind = kinds ? given.kinds[kindOf(cell)] ?? kindOf(cell) : "";
-    return [said, kind].filter(Boolean).join("; ").slice(0, given.caps.label) || "the only cell";
-  });
-}
-
-const SPREADS = ["ratio", "lo", "hi", "samples_per_s_a", "samples_per_s_b", "n_a", "n_b"];
-
-export function summarizeComparison({ cells, unmatched, changed, ...whole }, given) {
-  const far = (cell) => Math.abs(Math.log(cell.ratio));
-  const order = [...cells].sort((one, other) => far(other) - far(one));
-  const different = telling(cells, given);
-  const told = changed?.map(([name, ...both]) => [name, ...both.map((each) => worded(isNull(each) ? "none" : value(each), given.caps.shown))]);
-  const apart = [...different, ...(told ?? []).map(([name]) => name)];
-  const common = given.axes.filter((name) => !apart.includes(name));
-  const columns = Object.fromEntries(SPREADS.map((name) => [name, Float64Array.from(order, (cell) => cell[name])]));
+  const dims = [...rules.given.filter((name) => !["machine", "run", "tier", "ran"].includes(name)), ...Object.keys(rules.axes)];
+  const columns = [...dims.map((name) => [name, cells.map((rows) => first(rows, name))]), ["ran", cells.map(([row]) => ran(row))]];
   return {
-    count: order.length, ...columns, verdict: order.map(({ verdict }) => verdict),
-    label: labels(order, given, whole.kinds.length > 1, different),
-    common: cells.length ? setting(cells[0].axes, common.filter((name) => name !== "mode"), given, ["workload"]) : "",
-    ...whole, changed: told ?? null, left: byReason(unmatched, given),
+    cell: cells.map((rows) => first(rows, "cell_id")),
+    dims: Object.fromEntries(columns.map(([name, values]) => [name, { values, codes: values.map((value, at) => (value === null ? -1 : at)) }])),
+    measures: { samples_per_s: { n: logs.map(({ n }) => n) } },
+    logs: { mean: logs.map(({ n, mean }) => (n ? mean : null)), sd: logs.map(({ sd }) => sd) },
   };
 }
 
-// What does not match, by reason, the most frequent first; settings in full, as nothing else tells them.
-function byReason(unmatched, given) {
-  const { shown, label, listed, reasons: most } = given.caps;
-  const found = [...Map.groupBy(unmatched, ({ reason }) => reason)].sort(([, one], [, other]) => other.length - one.length);
-  const reasons = found.slice(0, most).map(([reason, cells]) => ({
-    reason: worded(reason, label), count: cells.length,
-    cells: cells.slice(0, listed).map(({ axes, device }) => `${worded(device, shown)}: ${setting(axes, given.axes, given, ["workload", "mode"])}`),
-  }));
-  return { count: unmatched.length, reasons, more: found.length - reasons.length };
+// Browsers hash only where the page came over an encrypted connection or from this machine.
+async function hashed(buffer) {
+  const digest = await globalThis.crypto?.subtle?.digest("SHA-256", buffer);
+  return digest ? Array.from(new Uint8Array(digest), (byte) => byte.toString(16).padStart(2, "0")).join("") : "";
 }
 
-export function summarizeExplanation({ stages, held, best }, given) {
-  const shown = best.slice(0, given.caps.listed);
-  return { stages, held: countBottlenecks(held), best: shown.map((task) => describeBest(task, given)), more: best.length - shown.length };
+async function read(blob, rules) {
+  atMost(blob.size, rules.caps.bytes, "bytes");
+  const file = await blob.arrayBuffer();
+  if (new TextDecoder().decode(file.slice(0, 4)) !== "PAR1") throw new Refusal("it does not begin as a parquet file does");
+  const metadata = parquetMetadata(file);
+  const manifest = manifestOf(metadata, rules);
+  atMost(Number(metadata.num_rows), rules.caps.rows, "rows");
+  const there = new Set(metadata.schema.slice(1).map(({ name }) => name));
+  const needed = ["run_id", "cell_id", "device", "block", "outcome", "samples_per_s"];
+  const missing = needed.filter((name) => !there.has(name));
+  if (missing.length) throw new Refusal(`it has no column ${missing.join(", ")}; expected a trials.parquet of feedrate`);
+  const wanted = new Set([...needed, ...rules.proving, ...rules.given, ...Object.keys(rules.axes)]);
+  const columns = [...wanted].filter((name) => there.has(name));
+  const trials = await parquetReadObjects({ file, metadata, columns, compressors: compressors(rules.caps) });
+  if (!trials.length) throw new Refusal("it has no rows");
+  const runs = new Set(trials.map(({ run_id }) => run_id));
+  if (runs.size > 1) throw new Refusal(`it holds ${runs.size} runs; expected one`);
+  return { ...settings(trials, rules), ...told(manifest, rules), sha256: await hashed(file) };
 }
 
-// How many training cells are held back by what on either machine.
-function countBottlenecks(held) {
-  const found = Map.groupBy(held, ({ bottleneck_a: a, bottleneck_b: b }) => JSON.stringify([a, b]));
-  return [...found].map(([key, cells]) => {
-    const [a, b] = JSON.parse(key);
-    return { a, b, count: cells.length };
-  }).sort((one, other) => other.count - one.count);
-}
-
-function describeBest({ a, b, ...task }, given) {
-  const knobs = given.axes.filter((name) => !given.rules.conditions.includes(name));
-  const asked = given.axes.filter((name) => given.rules.conditions.includes(name) && !["mode", "step"].includes(name));
-  const side = ({ axes, samples_per_s, lo, hi, n }, of) => ({ setting: setting(axes, knobs, given, given.named), samples_per_s, lo, hi, n, of });
-  const { ratio, lo, hi, candidates_a, candidates_b, a_on_b, b_on_a } = task;
+// What a run says of itself and its machine.
+export function told(manifest, { caps, facts }) {
+  const word = (...path) => worded(within(manifest, path), caps.text) ?? "";
+  const versions = { ...within(manifest, ["software"]), ...within(manifest, ["runtime"]) };
+  const cores = `${word("machine", "cores_logical") || "?"} hardware threads`;
   return {
-    kind: kindOf(a), task: setting(a.axes, asked, given, ["workload", "patch_size"]), same: a.cell_id === b.cell_id,
-    a: side(a, candidates_a), b: side(b, candidates_b), ratio, lo, hi, a_on_b, b_on_a,
+    about: {
+      run: word("run_id"), machine: word("machine", "machine_id"), device: word("device"), blocks: word("blocks"), day: String(word("started_at")).slice(0, 10),
+      name: [word("machine", "gpu_name"), word("machine", "cpu_model") || "unknown processor", cores].filter(Boolean).join(", "),
+      suites: Object.keys(within(manifest, ["suites"]) ?? {}).map((name) => worded(name, caps.text)),
+    },
+    facts: facts.map(([name, path]) => [name, worded(within(manifest, path), caps.text)]),
+    versions: Object.fromEntries(Object.entries(versions).map(([name, value]) => [worded(name, caps.text), worded(value, caps.text)])),
   };
 }
+
+globalThis.addEventListener("message", async ({ data: { blob, rules } }) => {
+  const answer = await read(blob, rules).then((file) => ({ file }),
+    // What a parser says of bytes that it cannot read is of use to nobody who is not its author.
+    (error) => ({ refused: error instanceof Refusal ? error.message : "its bytes are not what they declare; feedrate validate FILE says where" }));
+  globalThis.postMessage(answer);
+});

@@ -1,174 +1,75 @@
 // The control bar. Every control is native and labelled; one that could change nothing is not shown.
 
+import { NONE, counts } from "../cells.js";
 import { make, many, picked, plural } from "../dom.js";
-import { MOST_FACETS, runsOf } from "./choices.js";
-import { NONE, valueCounts } from "./data.js";
+import { MOST_PANELS } from "./choices.js";
 
-const MOST_MACHINES = 12;
-const PICKS = [
-  ["workload", "Workload"], ["ran", "What ran"], ["metric", "Measure"], ["x", "Along x"], ["colour", "Colour"],
-  ["facet", "A panel for each"], ["beside", "Beside it"],
-];
-
-// A box that unfolds; its summary is text that can change.
-function fold(name, ...inside) {
-  const said = make("span");
-  const box = make("details", { class: `fr-explore-fold fr-explore-${name}` }, make("summary", {}, said), inside);
-  return { box, say: (text) => { said.textContent = text; } };
-}
-
-const toggled = (list, id, on) => (on ? [...list, id] : list.filter((each) => each !== id));
+const toggled = (list, value, on) => (on ? [...list, value] : list.filter((each) => each !== value));
+const tick = (given, ...inside) => make("label", { class: "fr-explore-tick" }, make("input", { type: "checkbox", ...given }), make("span", {}, inside));
 
 export class Controls {
-  // `changed` gets what was touched and a function that changes the state.
-  constructor(library, changed) {
-    this.library = library;
+  // `changed` gets a function that changes the state, and whether that reaches further than the view.
+  constructor(index, changed) {
+    this.index = index;
     this.changed = changed;
-    this.filtered = "";
-    this.wanted = "";
-    this.picks = new Map(PICKS.map(([name, label]) => [name, this.pick(name, label)]));
-    const log = make("input", { type: "checkbox", name: "log", change: () => changed("view", (state) => { state.log = log.checked; }) });
-    this.log = { box: log, label: make("label", { class: "fr-explore-tick" }, log, make("span", {}, "log scale")) };
-    this.machines = make("div", { class: "fr-explore-list" });
-    this.runs = make("div", { class: "fr-explore-list" });
-    this.filters = make("div", { class: "fr-filter fr-explore-values" });
-    const find = make("input", { type: "search", placeholder: "Find a machine", "aria-label": "Find a machine",
-      input: () => { this.wanted = find.value.toLowerCase(); this.showMachines(); } });
-    find.hidden = library.index.machines.id.length <= MOST_MACHINES;
-    this.folds = {
-      machines: fold("machines", find, this.machines), runs: fold("runs", this.runs), filters: fold("filters", this.filters),
-    };
-    this.form = make("form", { class: "fr-explore-bar", "aria-label": "What is drawn", submit: (event) => event.preventDefault() },
-      make("div", { class: "fr-explore-picks" }, [...this.picks.values()].map(({ label }) => label), this.log.label),
-      make("div", { class: "fr-explore-folds" }, Object.values(this.folds).map(({ box }) => box)));
+    this.open = new Set();
+    this.form = make("form", { class: "fr-explore-bar", "aria-label": "What is drawn", submit: (event) => event.preventDefault() });
   }
 
-  pick(name, title) {
-    const select = make("select", { name, change: () => this.changed(name === "ran" ? "base" : "view", (state) => {
-      if (name !== "workload") state[name] = select.value;
-      else if (select.value) state.filters.set(name, new Set([select.value, NONE]));
-      else state.filters.delete(name);
-    }) });
-    return { select, label: picked(title, select) };
+  // Draw the bar anew for a state; the control that has the focus keeps it.
+  show(state, { rows, names, measures, ran }) {
+    const { index } = this;
+    const { name, value, type } = /** @type {any} */ (document.activeElement ?? {});
+    const label = (each) => [each, index.measures.find((measure) => measure.name === each).label];
+    const same = (list) => list.map((each) => [each, each]);
+    const few = names.filter((each) => counts(rows, each).length <= MOST_PANELS && ![state.x, state.colour].includes(each));
+    this.form.replaceChildren(
+      make("div", { class: "fr-explore-picks" }, this.pick("What ran", "ran", index.ran.filter((each) => ran.includes(each.name)).map((each) => [each.name, each.label]), state, true),
+        this.pick("Measure", "metric", measures.map(label), state), this.pick("Along x", "x", same(names), state),
+        this.pick("Colour", "colour", [["", "one colour"], ...same(names.filter((each) => each !== state.x))], state),
+        this.pick("A panel for each", "facet", [["", "one panel"], ...same(few)], state),
+        tick({ name: "log", checked: state.log, change: ({ target }) => this.changed((next) => { next.log = target.checked; }) }, "log scale")),
+      this.runs(state), this.filters(state, rows, names));
+    const again = [...this.form.elements].find((/** @type {any} */ each) => name && each.name === name && (type !== "checkbox" || each.value === value));
+    /** @type {any} */ (again)?.focus();
   }
 
-  // Show a state: what can be chosen, and what is.
-  show(state, { cells, rows, names: axes, ran }, known) {
-    this.state = state;
-    this.cells = cells;
-    const few = axes.filter((name) => valueCounts(cells, rows, name).length <= MOST_FACETS);
-    const named = (names) => names.map((name) => [name, name]);
-    const label = (name) => [name, this.library.measure(name, state.ran).label];
-    const there = valueCounts(cells, rows, "workload");
-    const only = [...(state.filters.get("workload") ?? [])].filter((name) => name !== NONE);
-    const some = only.length > 1 ? [["some", `${only.length} of ${there.length}`]] : [];
-    this.fill("workload", [...there.map(([name]) => [name, name]), ...(there.length > 1 ? [["", "all"]] : []), ...some],
-      only.length > 1 ? "some" : only[0] ?? (there.length > 1 ? "" : there[0]?.[0] ?? ""));
-    this.fill("ran", ran.map((name) => [name, this.library.ran.get(name)]), state.ran);
-    this.fill("metric", known.map(label), state.metric);
-    this.fill("x", named(axes), state.x);
-    this.fill("colour", [["", "one colour"], ...named(axes.filter((name) => name !== state.x))], state.colour);
-    this.fill("facet", [["", "one panel"], ...named(few.filter((name) => ![state.x, state.colour].includes(name)))], state.facet);
-    const phases = known.some((name) => this.library.index.phases.some((phase) => phase.measure === name));
-    this.fill("beside", [...(phases ? [["phases", "Phases of a sample"]] : []),
-      ...known.filter((name) => name !== state.metric).map(label)], state.beside);
-    this.log.box.checked = state.log;
-    this.log.label.hidden = !this.library.measures.get(state.metric)?.logs;
-    this.showMachines();
-    this.showRuns();
-    this.showFilters(rows, axes.filter((name) => !["machine", "run", "workload"].includes(name)));
+  pick(title, name, options, state, far = false) {
+    const select = make("select", { name, change: ({ target }) => this.changed((next) => { next[name] = target.value; }, far) },
+      options.map(([value, words]) => make("option", { value, selected: value === state[name] }, words)));
+    const box = picked(title, select);
+    box.hidden = options.length < 2;
+    return box;
   }
 
-  fill(name, options, chosen) {
-    const { select, label } = this.picks.get(name);
-    const said = JSON.stringify(options);
-    if (select.dataset.said !== said) {
-      select.replaceChildren(...options.map(([value, text]) => make("option", { value }, text)));
-      select.dataset.said = said;
-    }
-    select.value = chosen;
-    label.hidden = options.length < 2;
+  fold(name, said, ...inside) {
+    return make("details", { class: `fr-explore-fold fr-explore-${name}`, open: this.open.has(name),
+      toggle: ({ target }) => (target.open ? this.open.add(name) : this.open.delete(name)) }, make("summary", {}, said), inside);
   }
 
-  showMachines() {
-    const { library, state } = this;
-    const every = library.index.machines.id;
-    const found = (id) => {
-      const { name, workloads } = library.machine(id);
-      return `${id} ${name} ${workloads}`.toLowerCase().includes(this.wanted);
-    };
-    const others = every.filter((id) => !state.machines.includes(id) && (!this.wanted || found(id))).slice(0, MOST_MACHINES);
-    const about = (id) => {
-      const { name, workloads, cells } = library.machine(id);
-      return [`${name} `, make("small", {}, `${id}: ${plural(cells, "cell")}, ${workloads}`)];
-    };
-    this.folds.machines.box.hidden = every.length < 2;
-    this.folds.machines.say(`Machines: ${state.machines.map((id) => library.machine(id).name).join("; ") || "none"}`);
-    this.list(this.machines, [...state.machines, ...others].map((id) => ({
-      name: "machine", value: id, checked: state.machines.includes(id), inside: about(id),
-      change: ({ target }) => this.changed("machines", (next) => { next.machines = toggled(next.machines, id, target.checked); }),
-    })));
+  runs(state) {
+    const words = ({ label, suites, day, name }) => `${label || suites.join(", ")}, ${day}, ${name}`;
+    const chosen = this.index.runs.filter(({ run }) => state.runs.includes(run));
+    const box = this.fold("runs", `Runs: ${chosen.map(words).join("; ") || "none"}`, make("div", { class: "fr-explore-list" }, this.index.runs.map((about) =>
+      tick({ name: "run", value: about.run, checked: state.runs.includes(about.run),
+        change: ({ target }) => this.changed((next) => { next.runs = toggled(next.runs, about.run, target.checked); }, true) },
+      `${words(about)} `, make("small", {}, `${plural(about.count, "setting")}, `, make("a", { href: about.page }, about.run))))));
+    box.hidden = this.index.runs.length < 2;
+    return box;
   }
 
-  showRuns() {
-    const { cells, state } = this;
-    const every = state.machines.flatMap((id) => runsOf(cells, id));
-    this.folds.runs.box.hidden = every.length < 2;
-    this.folds.runs.say(`Runs: ${state.runs.map((id) => this.runName(id)).join("; ") || "none"}`);
-    this.list(this.runs, every.map((id) => {
-      const { page, blocks, machine } = cells.runs.get(id);
-      const where = state.machines.length > 1 ? `${machine}, ` : "";
-      return { name: "run", value: id, checked: state.runs.includes(id),
-        inside: [`${this.runName(id)} `, make("small", {}, `${where}${plural(blocks, "block")}, `, make("a", { href: page }, id))],
-        change: ({ target }) => this.changed("base", (next) => { next.runs = toggled(next.runs, id, target.checked); }) };
-    }));
-  }
-
-  runName(id) {
-    const { day, suites } = this.cells.runs.get(id);
-    return `${suites.join(", ")}, ${day}`;
-  }
-
-  // Keep the boxes that are there, so that the one that has the focus keeps it.
-  list(place, wanted) {
-    const said = wanted.map(({ value }) => value).join("\n");
-    if (place.dataset.said === said) wanted.forEach(({ checked }, at) => { place.children[at].firstChild.checked = checked; });
-    else place.replaceChildren(...wanted.map(({ inside, ...given }) => make("label", { class: "fr-explore-tick" },
-      make("input", { type: "checkbox", ...given }), make("span", {}, inside))));
-    place.dataset.said = said;
-  }
-
-  showFilters(rows, axes) {
-    const { state, cells } = this;
-    const values = axes.map((name) => [name, valueCounts(cells, rows, name)]);
-    const shown = JSON.stringify(values);
-    if (this.filtered !== shown) this.filters.replaceChildren(...values.map(([name, there]) => this.filter(name, there)));
-    this.filtered = shown;
-    for (const box of this.filters.querySelectorAll("input")) box.checked = state.filters.get(box.name)?.has(box.value) ?? true;
-    for (const all of this.filters.querySelectorAll("button")) all.disabled = !state.filters.has(all.value);
-    const chosen = [...state.filters].filter(([name]) => name !== "workload");
-    this.folds.filters.box.hidden = !axes.length && !chosen.length;
-    const short = (texts) => {
-      const proper = texts.filter((text) => text !== NONE);
-      const said = proper.length ? proper : texts;
-      return said.length > 4 ? `${said.length} values` : said.join(" or ") || "nothing";
-    };
-    this.folds.filters.say(`Filters: ${chosen.map(([name, texts]) => `${name} ${short([...texts])}`).join("; ") || "none"}`);
-  }
-
-  filter(name, there) {
-    const set = (texts) => this.changed("view", (state) => {
-      if (texts.length === there.length) state.filters.delete(name);
-      else state.filters.set(name, new Set(there.some(([text]) => text === NONE) ? texts : [...texts, NONE]));
+  filters(state, rows, names) {
+    const words = [...state.filters].map(([name, values]) => `${name} ${[...values].filter((each) => each !== NONE).join(" or ") || "nothing"}`);
+    const fields = names.map((name) => {
+      const values = counts(rows, name);
+      const set = (kept) => this.changed((next) => (kept.length === values.length ? next.filters.delete(name) : next.filters.set(name, new Set(kept))));
+      const kept = values.map(([said]) => said).filter((said) => state.filters.get(name)?.has(said) ?? true);
+      return make("fieldset", {}, make("legend", {}, name), values.map(([said, count]) =>
+        tick({ name, value: said, checked: kept.includes(said), change: ({ target }) => set(toggled(kept, said, target.checked)) }, `${said} `, make("small", {}, many(count)))),
+      make("button", { type: "button", name: `all ${name}`, disabled: kept.length === values.length, "aria-label": `all values of ${name}`, click: () => set(values.map(([said]) => said)) }, "all"));
     });
-    const field = make("fieldset", {}, make("legend", {}, name));
-    const change = () => set([...field.querySelectorAll("input:checked")].map((box) => box.value));
-    for (const [text, count] of there) {
-      field.append(make("label", {}, make("input", { type: "checkbox", name, value: text, change }),
-        make("span", {}, `${text} `, make("small", {}, many(count)))));
-    }
-    field.append(make("button", { type: "button", value: name, "aria-label": `all values of ${name}`,
-      click: () => set(there.map(([text]) => text)) }, "all"));
-    return field;
+    const box = this.fold("filters", `Filters: ${words.join("; ") || "none"}`, make("div", { class: "fr-filter fr-explore-values" }, fields));
+    box.hidden = !names.length;
+    return box;
   }
 }

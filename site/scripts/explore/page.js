@@ -1,219 +1,215 @@
-// The page Explore. A change goes one way: the state, the cells that it leaves, the pictures and the table, the address.
+// The page Explore. A change goes one way: the state, the settings that it leaves, the picture, the table, the address.
 
-import { copyLink, format, make, many, parsed, plural, read } from "../dom.js";
-import { View, resized, walk } from "../picture.js";
-import { PAGE, Table } from "../table.js";
-import { base, offered, ranIn, resolve, separate, settleAxes, settleFilters, settleMeasures, settleRuns } from "./choices.js";
+import { dot, line, ruleX } from "@observablehq/plot";
+import { counts, proper, rowsOf, setting, text, varying } from "../cells.js";
+import { copyLink, fine, make, many, number, parsed, plural, read } from "../dom.js";
+import { View, draw, hover, symbol } from "../plot.js";
+import { Table } from "../table.js";
+import { address, base, having, offered, settle, stateOf } from "./choices.js";
 import { Controls } from "./controls.js";
-import { Library, explainEmpty, filtered, texts, warnings } from "./data.js";
-import { MOST_MARKS, columns, csv, distinguishing, drawBeside, drawMain, readout, records, series, sorted } from "./views.js";
+
+const MOST_MARKS = 1000;
+const [HEIGHT, NARROW, BESIDE] = [340, 190, 9];
+const CAUTIONS = { protocol_version: "They were measured under different protocols: do not compare them.", device: "Some ran on a GPU and some on a CPU." };
+
+// Colour and shape of each value of an option: the ordered ramp for numbers (zero in grey), else colours by name.
+function looks(rows, name, { ordered, named, shapes }) {
+  const values = proper(rows, name);
+  const [numeric, zero] = [rows.some((row) => typeof row[name] === "number"), Number(values[0] === "0")];
+  const step = (at) => (zero && !at ? 0 : values.length - zero < 2 ? 4 : 1 + Math.round(((at - zero) * (ordered.length - 2)) / (values.length - zero - 1)));
+  return new Map(values.map((said, at) => [said, { colour: numeric ? ordered[step(at)] : named[at % named.length], shape: shapes[at % shapes.length] }]));
+}
 
 class Explorer {
-  constructor(library, root) {
-    this.library = library;
-    this.hot = -1;
-    this.told = [];
-    this.failed = "";
-    const pointed = (id) => this.point(id);
-    const seen = { pointed, pressed: (id) => this.table.reveal(id) };
-    const view = (name, marks) => new View(`fr-explore-${name}`, `fr-explore-view fr-explore-${name}`,
-      { ...seen, walked: (event) => walk(event, marks(), this.hot, pointed) });
-    this.controls = new Controls(library, (kind, touch) => this.after(() => this.apply(kind, touch)));
-    this.left = view("main", () => this.drawn);
-    this.right = view("beside", () => this.page);
-    this.table = new Table({ pointed, sorted: (name) => this.sort(name), turned: () => this.draw() });
+  constructor(index, root) {
+    this.index = index;
+    this.controls = new Controls(index, (touch, far) => this.change(touch, far));
     this.problems = make("div", { class: "fr-explore-problems", role: "status" });
-    this.readout = make("p", { class: "fr-explore-readout", "aria-live": "polite" });
-    this.views = make("div", { class: "fr-explore-views" }, this.left.box, this.right.box);
-    this.left.box.append(this.readout, this.actions());
-    this.app = make("div", { class: "fr-explore-app fr-explore-waiting" }, this.controls.form, this.problems, this.views, this.table.pages, this.table.scroll);
+    this.view = new View("fr-explore-main");
+    this.table = new Table("The settings that are drawn", { by: "", descending: true }, () => this.write());
+    const press = (words, click) => make("button", { type: "button", click }, words);
+    const [copy, said] = copyLink(() => "Copied. The link shows the same marks when there are more results.");
+    this.app = make("div", { class: "fr-explore-app" }, this.controls.form, this.problems, this.view.box,
+      make("p", { class: "fr-explore-take" }, copy, press("Download CSV", () => this.download("csv")), press("Download JSON", () => this.download("json")),
+        make("a", { href: location.pathname }, "Start anew"), said), this.table.pages, this.table.scroll);
     root.append(this.app);
-    resized(this.views, () => {
-      this.left.wide = this.right.wide = 0;
-      if (this.state) this.after(() => this.draw());
-    });
-  }
-
-  actions() {
-    const press = (text, click) => make("button", { type: "button", click }, text);
-    const [copy, said] = copyLink(() => "Copied. The link keeps its meaning when there are more results.");
-    return make("p", { class: "fr-explore-take" }, copy, press("Download CSV", () => this.download("csv")),
-      press("Download JSON", () => this.download("json")), make("a", { href: location.pathname }, "Start anew"), said);
   }
 
   async open() {
-    Object.assign(this, await resolve(this.library, location.hash));
-    this.table.from = 0;
-    this.failed = "";
-    await this.draw();
-  }
-
-  // The address has changed by hand or by a link. A place on the page leaves what was chosen, and drawing says it again.
-  moved() {
-    const chosen = !location.hash || location.hash.includes("=");
-    return this.after(() => (chosen ? this.open() : this.draw()));
-  }
-
-  // One act after the other, each from what the one before left; one that fails leaves that as it was, and is said.
-  after(act) {
-    this.turn = (this.turn ?? Promise.resolve()).then(act).catch(async (error) => {
-      console.error("feedrate:", error);
-      this.failed = `That cannot be shown: ${error.message}`;
-      await this.draw().catch((again) => console.error("feedrate:", again));
-    });
-    return this.turn;
-  }
-
-  // `kind` says how far a change reaches: another view of the same cells, other cells, or cells to be read first.
-  async apply(kind, touch) {
-    performance.mark("fr-explore-change");
-    const state = { ...this.state, filters: new Map(this.state.filters) };
-    const seen = new Set(this.names);
-    let { cells } = this;
-    touch(state);
-    if (kind === "machines") {
-      cells = await this.library.cells(state.machines);
-      settleRuns(cells, state);
-    }
-    const { rows } = this.scope(cells, state);
-    if (kind !== "view" && rows.length) {
-      settleAxes(cells, rows, state);
-      settleFilters(cells, rows, state, seen);
-    }
-    separate(state);
+    if (location.hash.length > 1 && !location.hash.includes("=")) return this.write(); // a place on the page
+    const { state, lost, whole } = stateOf(location.hash, this.index);
+    this.lost = lost;
     this.state = state;
-    this.cells = cells;
-    this.table.from = 0;
-    this.told = [];
-    this.failed = "";
-    await this.draw();
+    this.table.sort = state.sort;
+    await this.fetch();
+    if (!whole) settle(state, this.rows, this.index);
+    this.draw();
+  }
+
+  // The settings of all chosen runs.
+  async fetch() {
+    const chosen = this.index.runs.filter(({ run }) => this.state.runs.includes(run));
+    const files = await Promise.all(chosen.map(({ cells }) => read(cells)));
+    this.rows = files.flatMap((file) => rowsOf(file, this.index.measures));
+  }
+
+  async change(touch, far) {
+    performance.mark("fr-explore-change");
+    touch(this.state);
+    const { x, colour, facet } = this.state;
+    try {
+      if (far) {
+        await this.fetch();
+        this.state.filters = new Map();
+        settle(this.state, this.rows, this.index);
+      } else {
+        if (colour === x) this.state.colour = "";
+        if ([x, this.state.colour].includes(facet)) this.state.facet = "";
+      }
+      this.lost = [];
+      this.draw();
+    } catch (error) {
+      this.say([`That cannot be shown: ${error.message}`]);
+    }
     performance.measure("fr-explore", "fr-explore-change");
   }
 
-  // What the choice of runs and of what ran leaves; filters do not change it.
-  scope(cells, state) {
-    const key = JSON.stringify([state.runs, state.ran]);
-    if (this.scoped?.cells !== cells || this.scoped.key !== key) {
-      const rows = base(cells, state);
-      this.scoped = { cells, key, rows, names: offered(cells, rows), ran: ranIn(cells, state.runs, this.library.index) };
+  draw() {
+    const { state, index, rows } = this;
+    const some = base(rows, state);
+    const names = offered(some, index);
+    const known = index.measures.map(({ name }) => name).filter((name) => some.some((row) => row[name] !== null));
+    if (!known.includes(state.metric)) [state.metric] = known;
+    const passed = having(some, state.filters);
+    const measure = index.measures.find(({ name }) => name === state.metric);
+    this.passed = passed.filter((row) => row[state.metric] !== null);
+    this.controls.show(state, { rows: some, names, measures: known, ran: proper(rows, "ran") });
+    this.warn(some, passed);
+    const there = this.passed.length > 0;
+    for (const part of [this.view.box, this.table.scroll, this.table.pages]) part.hidden = !there;
+    if (there) {
+      const different = varying(this.passed, index.dims.map(({ name }) => name));
+      this.picture(measure, different);
+      this.table.show(columns(this.passed, different, measure), inOrder(this.passed, [state.facet, state.colour, state.x]));
     }
-    return this.scoped;
+    this.write();
   }
 
-  async draw() {
-    const { state, cells, library } = this;
-    const { rows, names } = this.scope(cells, state);
-    const known = settleMeasures(cells, rows, state);
-    const measure = library.measure(state.metric, state.ran);
-    const column = cells.measures.get(state.metric);
-    const passed = filtered(cells, state.filters, rows);
-    const have = column ? passed.filter((row) => !Number.isNaN(column.mean[row])) : passed.slice(0, 0);
-    const order = sorted(cells, have, { ...state.sort, along: [state.facet, state.colour, state.x] });
-    if (this.table.from >= order.length) this.table.from = 0;
-    this.order = order;
-    this.drawn = order.slice(0, MOST_MARKS);
-    this.page = order.slice(this.table.from, this.table.from + PAGE);
-    this.names = names;
-    this.measures = this.shown(measure);
-    this.tones = state.colour ? series(cells, rows, state.colour, library.index) : null;
-    this.write(rows);
-    this.controls.show(state, this.scoped, known);
-    this.say(rows, passed, have);
-    this.views.hidden = this.table.scroll.hidden = this.table.pages.hidden = !order.length;
-    if (!order.length) return;
-    const different = distinguishing(cells, order, this.names);
-    this.table.draw({ columns: columns(cells, this.measures, different), rows: order, sort: state.sort,
-      caption: `${measure.label}: the cells that were chosen` });
-    await Promise.all([drawMain(this.left, this, measure), drawBeside(this.right, this)]);
+  write() {
+    const wanted = address(this.state);
+    if (location.hash !== wanted) history.replaceState(null, "", wanted);
   }
 
-  // The measures that the pictures show, the main one first.
-  shown(measure) {
-    const { library, state, cells, order } = this;
-    const other = state.beside === "phases"
-      ? [...new Set(library.index.phases.map((phase) => phase.measure))] : [state.beside];
-    const known = (name) => order.some((row) => !Number.isNaN(cells.measures.get(name)?.mean[row] ?? NaN));
-    const there = other.filter((name) => name !== measure.name && known(name));
-    return [measure, ...there.map((name) => library.measure(name, state.ran))];
-  }
-
-  // What a reader must know beside the pictures: what a link names in vain, what leaves nothing, what is not drawn.
-  say(rows, passed, have) {
-    const { state, cells, told, failed, library } = this;
-    const lines = told.length ? [failed, `This link names what is not here: ${told.join(", ")}.`] : [failed];
-    const missing = passed.length - have.length;
-    if (!state.machines.length) lines.push("No machine is chosen.");
-    else if (!state.runs.length) lines.push("No run is chosen.");
-    else if (!rows.length) lines.push(`No cell of ${plural(state.runs.length, "chosen run")} is of this kind: ${library.ran.get(state.ran)}.`);
-    else if (!passed.length) lines.push(explainEmpty(state.filters, (filters) => filtered(cells, filters, rows).length));
-    else if (missing) lines.push(`${plural(missing, "cell")} without this measure ${missing === 1 ? "is" : "are"} left out.`);
-    if (have.length > MOST_MARKS) {
-      lines.push(`The first ${plural(MOST_MARKS, "mark")} of ${many(have.length)} are drawn, in the order of the table, which `
-        + "pages through all: filter to see the others.");
-    }
-    const there = texts(cells, rows, "run");
-    const idle = rows.length ? state.runs.filter((id) => !there.includes(id)) : [];
-    if (idle.length) lines.push(`Of this kind (${library.ran.get(state.ran)}) there is nothing in ${idle.length === 1 ? "run" : "runs"} ${idle.join(", ")}.`);
-    lines.push(warnings(cells, have));
-    this.problems.replaceChildren(...lines.filter(Boolean).map((line) => make("p", {}, line)));
-    this.problems.hidden = !this.problems.childElementCount;
-  }
-
-  // The whole choice into the address, filters of every axis that varies included: what is not filtered names all its values.
-  write(rows) {
-    const { cells, state } = this;
-    const { by, descending } = state.sort;
-    const filtered = new Set([...this.names.filter((name) => name !== "machine" && name !== "run"), ...state.filters.keys()]);
-    const values = (name) => {
-      const wanted = state.filters.get(name);
-      return [...new Set([...texts(cells, rows, name), ...(wanted ?? [])])].filter((text) => wanted?.has(text) ?? true);
-    };
-    const address = format([
-      ["machine", state.machines], ["run", state.runs], ["ran", [state.ran]], ["metric", [state.metric]], ["beside", [state.beside]],
-      ["x", [state.x]], ["colour", [state.colour || "none"]], ["facet", [state.facet || "none"]],
-      ["y_scale", [state.log ? "log" : "linear"]], ["sort", by ? [by, descending ? "descending" : "ascending"] : ["x"]],
-      ...[...filtered].map((name) => [name, values(name)]),
+  // What a reader must know beside the picture: what a link names in vain, what leaves nothing, what is not drawn.
+  warn(some, passed) {
+    const { state, lost, passed: drawn } = this;
+    const missing = passed.length - drawn.length;
+    const without = (name) => having(some, new Map([...state.filters].filter(([other]) => other !== name))).length;
+    this.say([
+      lost.length ? `This link names what is not here: ${lost.join(", ")}.` : "",
+      !state.runs.length ? "No run is chosen." : !some.length ? "The chosen runs measured nothing of this kind." : "",
+      some.length && !passed.length ? [...state.filters.keys()].filter(without).map((name) =>
+        `The filter ${name} leaves nothing; without it there ${without(name) === 1 ? "is" : "are"} ${plural(without(name), "setting")}.`).join(" ") || "The filters leave nothing together." : "",
+      missing ? `${plural(missing, "setting")} without this measure ${missing === 1 ? "is" : "are"} left out.` : "",
+      drawn.length > MOST_MARKS ? `The first ${many(MOST_MARKS)} of ${many(drawn.length)} marks are drawn; the table has all. Filter to see others.` : "",
+      ...Object.keys(CAUTIONS).filter((name) => proper(drawn, name).length > 1).map((name) => CAUTIONS[name]),
     ]);
-    if (location.hash !== address) history.replaceState(null, "", address);
   }
 
-  sort(name) {
-    const { by, descending } = this.state.sort;
-    this.state.sort = by === name && !descending ? { by: "", descending: true } : { by: name, descending: by !== name };
-    this.table.from = 0;
-    return this.draw();
+  say(lines) {
+    const kept = lines.filter(Boolean);
+    this.problems.replaceChildren(...kept.map((words) => make("p", {}, words)));
+    this.problems.hidden = !kept.length;
   }
 
-  // Tie a mark to its row and to its mark in the other picture, and say its numbers.
-  point(id) {
-    if (id === this.hot) return;
-    this.hot = id;
-    for (const part of [this.left.picture, this.right.picture, this.table]) part.show(id);
-    const measures = this.measures.slice(0, this.state.beside === "phases" ? 1 : 2);
-    this.readout.textContent = id < 0 ? "" : readout(this.cells, id, measures, this.names);
+  picture(measure, different) {
+    const { state, index } = this;
+    const rows = this.passed.slice(0, MOST_MARKS);
+    const tones = looks(rows, state.colour, index);
+    const still = index.dims.filter(({ name, default: usual }) => usual !== undefined && ![usual, null].includes(rows[0][name]) && !different.includes(name)).map(({ name }) => name);
+    const unit = measure.unit ? `${measure.label} (${measure.unit})` : measure.label;
+    const ends = (row) => (row[`${measure.name}_low`] === null ? "no interval" : `${number(row[`${measure.name}_low`])}–${number(row[`${measure.name}_high`])}`);
+    const words = (row) => `${number(row[measure.name])} ${measure.unit} (${ends(row)}, n = ${row[`${measure.name}_n`]})`;
+    const marks = rows.map((row) => ({
+      ...tones.get(text(row, state.colour)) ?? { colour: "var(--fr-muted)", shape: "circle" }, x: text(row, state.x), facet: text(row, state.facet),
+      value: row[measure.name], low: row[`${measure.name}_low`], high: row[`${measure.name}_high`], order: row[state.x], series: text(row, state.colour),
+      line: different.filter((name) => name !== state.x).map((name) => text(row, name)).join(), tip: [...different.map((name) => `${name} ${text(row, name)}`), words(row)].join("\n"),
+    }));
+    const [most, least] = [1, -1].map((sign) => rows.reduce((best, row) => (sign * (row[measure.name] - best[measure.name]) > 0 ? row : best)));
+    this.view.show({
+      title: `${measure.label} by ${state.x}`, about: [index.ran.find(({ name }) => name === state.ran).label, setting(rows[0], still.filter((name) => name !== "mode" && name !== "step"))].filter(Boolean).join(", "),
+      said: rows.length > 1 ? `Highest: ${words(most)} at ${setting(most, different)}. Lowest: ${words(least)} at ${setting(least, different)}.` : `${words(most)}.`,
+      entries: counts(rows, state.colour).filter(([said]) => tones.has(said)).map(([said]) => ({ label: `${state.colour} ${said}`, ...tones.get(said) })),
+      picture: (width) => against(marks, { width, x: state.x, y: unit, log: state.log && measure.logs, panels: { label: state.facet, domain: counts(rows, state.facet).map(([said]) => said) }, ticks: counts(rows, state.x).map(([said]) => said), numeric: rows.some((row) => typeof row[state.x] === "number") }),
+    });
   }
 
   download(kind) {
-    const lines = records(this.cells, this.order, this.measures);
-    const text = kind === "csv" ? csv(lines) : `${JSON.stringify({ link: location.href, rows: lines }, null, 1)}\n`;
-    const address = URL.createObjectURL(new Blob([text], { type: kind === "csv" ? "text/csv" : "application/json" }));
-    make("a", { href: address, download: `feedrate-explore.${kind}` }).click();
-    setTimeout(() => URL.revokeObjectURL(address), 10000);
+    const { passed, index, state } = this;
+    const names = ["cell_id", ...index.dims.map(({ name }) => name), ...["", "_low", "_high", "_n"].map((end) => `${state.metric}${end}`)];
+    const lines = passed.map((row) => Object.fromEntries(names.map((name) => [name, typeof row[name] === "number" ? Number(row[name].toPrecision(6)) : row[name] ?? null])));
+    const words = kind === "csv" ? csv(names, lines) : `${JSON.stringify({ link: location.href, rows: lines }, null, 1)}\n`;
+    const link = URL.createObjectURL(new Blob([words], { type: kind === "csv" ? "text/csv" : "application/json" }));
+    make("a", { href: link, download: `feedrate-explore.${kind}` }).click();
+    setTimeout(() => URL.revokeObjectURL(link), 10000);
   }
 }
+
+// A measure against an option, its series a little beside one another; lines join settings that differ in that option alone.
+function against(marks, { width, x, y, log, panels, ticks, numeric }) {
+  const facets = panels.domain;
+  const several = facets.length > 1;
+  const across = several && width / facets.length >= NARROW;
+  const panel = several ? { [across ? "fx" : "fy"]: "facet" } : {};
+  const series = [...Map.groupBy(marks, (mark) => mark.series).values()];
+  const layers = series.flatMap((some, at) => {
+    const beside = { ...panel, dx: BESIDE * (at - (series.length - 1) / 2) };
+    const bounded = some.filter(({ low }) => low !== null);
+    return [...(numeric ? [line(some, { ...beside, x: "x", y: "value", z: "line", stroke: some[0].colour, strokeOpacity: 0.6, sort: "order" })] : []),
+      ruleX(bounded, { ...beside, x: "x", y1: "low", y2: "high", stroke: "colour", strokeWidth: 1.5 }),
+      dot(some, { ...beside, x: "x", y: "value", fill: "colour", symbol, r: 4.5 })];
+  });
+  const tilted = (across ? width / facets.length : width) / ticks.length < 7 * Math.max(...ticks.map((said) => said.length));
+  return draw({
+    width, height: several && !across ? 200 * facets.length : HEIGHT, marginLeft: 60, marginTop: 36, marginBottom: tilted ? 90 : 40, ...(several ? { marginRight: 50 } : {}),
+    x: { type: "point", domain: ticks, label: x, tickRotate: tilted ? -40 : 0, padding: 0.6 },
+    y: { type: log ? "log" : "linear", zero: !log, label: y, grid: true, nice: true, ticks: 5, tickFormat: (value) => number(value) },
+    ...(several ? { [across ? "fx" : "fy"]: panels } : {}), marks: [...layers, hover(marks, { ...panel, x: "x", y: "value" })],
+  });
+}
+
+const columns = (rows, names, { name, label, unit }) => [
+  ...names.map((option) => ({ name: option, title: option, numeric: rows.some((row) => typeof row[option] === "number"), of: (row) => row[option], text: (row) => text(row, option) })),
+  ...[["", label, unit], ["_low", "low"], ["_high", "high"], ["_n", "n"]].map(([end, title, of]) =>
+    ({ name: `${name}${end}`, title, unit: of, numeric: true, of: (row) => row[`${name}${end}`], text: (row) => fine(row[`${name}${end}`] ?? NaN) })),
+];
+
+// As the marks stand: by panel, by series, along x.
+function inOrder(rows, names) {
+  const places = names.filter(Boolean).map((name) => [name, new Map(counts(rows, name).map(([said], at) => [said, at]))]);
+  const key = (row) => places.map(([name, at]) => /** @type {any} */ (at).get(text(row, name)));
+  return rows.map((row) => ({ row, at: key(row) })).sort((a, b) => a.at.reduce((less, value, at) => less || value - b.at[at], 0)).map(({ row }) => row);
+}
+
+// Text that a spreadsheet would run as a formula gets an apostrophe.
+function field(value) {
+  if (value === null) return "";
+  const said = typeof value === "string" && /^[=+\-@]/.test(value) ? `'${value}` : String(value);
+  return /[",\n\r]/.test(said) ? `"${said.replaceAll('"', '""')}"` : said;
+}
+
+const csv = (names, lines) => `${[names, ...lines.map(Object.values)].map((cells) => cells.map(field).join(",")).join("\n")}\n`;
 
 async function start() {
   const root = document.getElementById("fr-explore");
   const plain = document.getElementById("fr-explore-plain");
   try {
-    const explorer = new Explorer(new Library(await read(root.dataset.index)), root);
+    const explorer = new Explorer(await read(root.dataset.index), root);
     await parsed;
     plain.hidden = true;
     await explorer.open();
-    // All is seen at once, when it is drawn, so that nothing moves.
     root.querySelector(".fr-explore-wait").remove();
-    explorer.app.classList.remove("fr-explore-waiting");
-    window.addEventListener("hashchange", () => explorer.moved());
+    window.addEventListener("hashchange", () => explorer.open());
   } catch (error) {
     plain.hidden = false;
     root.querySelector(".fr-explore-wait")?.remove();

@@ -1,4 +1,4 @@
-// The search of the page "All hardware": a row a machine and device, in one file that is read when somebody first types.
+// The search among all machines, below Compare: a row a machine and device, in one file that is read when somebody first types.
 
 import { make, many, picked, plural, read } from "../dom.js";
 
@@ -9,7 +9,7 @@ const named = (cell) => (typeof cell === "string" ? cell : cell[0]);
 
 function start() {
   const root = document.getElementById("fr-hardware");
-  const table = /** @type {HTMLTableElement} */ (document.querySelector("main table.fr-table"));
+  const table = /** @type {HTMLTableElement} */ (document.querySelector(".fr-machines table"));
   const heads = [...table.tHead.rows[0].cells];
   const listed = [...table.tBodies[0].rows];
   const status = make("p", { class: "fr-note", role: "status" }, HINT);

@@ -1,7 +1,8 @@
-"""The page's statistics are Python's: the same records through both, held together to 1e-9."""
+"""The page's comparison is Python's: the same records through both."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Callable, Iterator
@@ -14,36 +15,43 @@ import numpy as np
 import pandas as pd
 import pytest
 from playwright.sync_api import Browser, Page
-from scipy import special
 
 from feedrate.analysis.ceilings import cells_with_ceilings
+from feedrate.analysis.estimate import Moments
+from feedrate.analysis.machines import welch
 from feedrate.analysis.storage import believable
-from feedrate.questions.compare.analysis import CEILINGS, OVERALL, Compared, compared, repeated
-from feedrate.questions.compare.page import browser_rules, unranked_suites
+from feedrate.questions.compare.analysis import OVERALL, Compared, compared, repeated
+from feedrate.questions.compare.page import rules
+from feedrate.questions.explore.run_files import run_file
 from feedrate.schema.axes import AXES, applicable, cell_id
 from feedrate.schema.columns import TRIALS
-from feedrate.schema.plugins import ROOT
+from feedrate.site import scripts
 from feedrate.site.serve import served
 from feedrate.store import runs
 
 pytestmark = pytest.mark.slow
 
-EXACT = 1e-9
+EXACT = 1e-6
+"""jStat gives the quantiles of Student's t to some eight digits."""
 TALLY = ("faster", "slower", "same", "open")
 DEFAULTS = {axis.name: axis.default for axis in AXES}
 NAMES = [axis.name for axis in AXES]
-_ALL = """async ([a, b, rules]) => {
-  const { compare, explain } = await import("/compare/comparison.js");
-  const [A, B, given] = [a, b, rules].map(JSON.parse);
-  const found = compare(A, B, given);
-  return JSON.stringify({ ...found, ...explain(A, B, found.cells, given) });
+READ = """async ([trials, rules]) => {
+  const { settings } = await import("/compare/worker.js");
+  return JSON.stringify(settings(JSON.parse(trials), JSON.parse(rules)));
+}"""
+COMPARE = """async (given) => {
+  const { compare } = await import("/compare/comparison.js");
+  return JSON.stringify(compare(...given.map(JSON.parse)));
 }"""
 
 
 @pytest.fixture(scope="module")
-def page(browser: Browser) -> Iterator[Page]:
+def page(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     """A page of the folder in which the scripts lie."""
-    with served(ROOT / "site" / "scripts") as address:
+    folder = tmp_path_factory.mktemp("scripts")
+    scripts.bundle(folder, ("compare/comparison.js", "compare/worker.js"))
+    with served(folder) as address:
         opened = browser.new_page()
         opened.goto(address)
         yield opened
@@ -57,34 +65,39 @@ def near(got: Any, want: Any) -> bool:
     return bool(got == (None if pd.isna(want) else want))
 
 
-def test_students_t(page: Page) -> None:
-    """The half-width of an interval in standard errors, from one degree of freedom on, agrees with SciPy's."""
-    freedom = [1.0, 1.0001, 1.37, 2.0, 2.5, 3.0, 4.99, 7.0, 19.9, 20.1, 29.4, 58.0, 118.0, 1e3, 1e5, 1e7]
-    levels = [0.02, 0.2, 0.5, 0.8, 0.9, 0.95, 0.99, 0.999, 0.99999]
-    asked = [[df, level] for df in freedom for level in levels]
-    found = page.evaluate(
-        """async (asked) => {
-          const { critical } = await import("/compare/statistics.js");
-          return asked.map(([df, level]) => critical(level, df));
+def test_welch_is_pythons(page: Page) -> None:
+    """Intervals from one degree of freedom on, with and without spread on either side."""
+    random = np.random.default_rng(1)
+    sides = [
+        [[random.normal(6, 1), 10.0 ** random.uniform(-4, 0) * (random.random() > 0.1), n] for n in (2, 3, 8, 60)]
+        for _ in range(12)
+    ]
+    pairs = [(a, b) for of_a, of_b in itertools.pairwise(sides) for a in of_a for b in of_b]
+    got = page.evaluate(
+        """async ([pairs, rules]) => {
+          const { welch } = await import("/compare/comparison.js");
+          const side = ([mean, sd, n]) => ({ mean, sd, n });
+          return pairs.map(([a, b]) => welch(side(a), side(b), rules));
         }""",
-        asked,
+        [pairs, {"confidence": 0.95, "rounding": 1e-12}],
     )
-    wanted = [float(special.stdtrit(df, 0.5 + level / 2)) for df, level in asked]
-    assert [pair for pair, got, want in zip(asked, found, wanted, strict=True) if not near(got, want)] == []
+    a, b = (Moments(*np.array(side, dtype=float).T) for side in zip(*pairs, strict=True))
+    want = welch(a, b)
+    names = ("ratio", "lo", "hi", "df")
+    assert [(at, name) for at, row in enumerate(got) for name in names if not near(row[name], want[name][at])] == []
 
 
-def table(trials: pd.DataFrame) -> str:
-    """A run as the scripts are given it: columns, null where Python has it."""
-    names = [name for name in trials if not trials[name].isna().all()]
-    columns = trials[names].astype(object).where(trials[names].notna(), None)
-    return json.dumps({name: columns[name].tolist() for name in names}, allow_nan=False)
+def read(page: Page, trials: pd.DataFrame) -> str:
+    """What the Worker makes of the rows of a file."""
+    rows = trials.astype(object).where(trials.notna(), None).to_dict("records")
+    return str(page.evaluate(READ, [json.dumps(rows, allow_nan=False), json.dumps(rules())]))
 
 
 def both(page: Page, a: pd.DataFrame, b: pd.DataFrame) -> tuple[dict[str, Any], Compared]:
     """What the scripts and Python say of two runs."""
-    got = json.loads(page.evaluate(_ALL, [table(a), table(b), json.dumps(browser_rules())]))
+    got = json.loads(page.evaluate(COMPARE, [*(read(page, trials) for trials in (a, b)), json.dumps(rules())]))
     sides = [(trials, cells_with_ceilings(trials)) for trials in map(believable, (a, b))]
-    return got, compared(*sides, unranked=unranked_suites())
+    return got, compared(*sides)
 
 
 def rows_differ(got: list[dict[str, Any]], want: pd.DataFrame, names: list[str]) -> list[Any]:
@@ -99,33 +112,30 @@ def rows_differ(got: list[dict[str, Any]], want: pd.DataFrame, names: list[str])
 
 
 def differ(got: dict[str, Any], want: Compared) -> list[Any]:
-    """Everything in which scripts and Python differ."""
+    """Everything in which scripts and Python differ; checks, which time nothing, are no settings on the page."""
     numbers = ["samples_per_s_a", "samples_per_s_b", "ratio", "lo", "hi", "n_a", "n_b", "df"]
-    found = rows_differ(got["cells"], want.cells, ["cell_id", "device", "verdict", *numbers])
-    found += rows_differ(got["unmatched"], want.unmatched, ["cell_id", "device", "reason"])
-    for mine, theirs in ((got["cells"], want.cells), (got["unmatched"], want.unmatched)):
-        found += rows_differ([row["axes"] for row in mine], theirs, NAMES)
-    found += rows_differ(got["kinds"], want.kinds, ["kind", "ratio", "lo", "hi", "cells", *TALLY])
-    found += rows_differ(got["stages"], want.stages, list(want.stages.columns))
-    again = asdict(repeated(want.cells)) if len(want.cells) else {}
-    found += [name for name in again if not near(got["repeated"][name], again[name])]
-    total = want.overall.row(OVERALL)
-    found += [name for name in total if not near(got["overall"][name], total[name])]
-    found += rows_differ(got["held"], want.held, ["cell_id", "bottleneck_a", "bottleneck_b"])
-    for side in "ab":
-        names = {f"{name}_{side}": name.removesuffix("_ceiling") for name in CEILINGS}
-        ceilings = want.held[list(names)].rename(columns=names)
-        found += rows_differ([row[f"ceilings_{side}"] for row in got["held"]], ceilings, list(ceilings))
-    best = [
-        {**row, **{f"{name}_{side}": row[side].get(name) for side in "ab" for name in ("samples_per_s", "bottleneck")}}
-        | {f"cell_{side}": row[side]["cell_id"] for side in "ab"}
-        for row in got["best"]
+    unmatched = want.unmatched[want.unmatched["mode"].ne("check").fillna(True)]
+    different = []
+    for mine, theirs, names in (
+        (got["cells"], want.cells, ["device", "verdict", *numbers, *NAMES]),
+        (got["unmatched"], unmatched, ["device", "reason", *NAMES]),
+    ):
+        order = {"key": lambda row: str([str(row[name]) for name in ("device", "workload", *NAMES)])}
+        ordered = theirs.astype(object).where(theirs.notna(), None).to_dict("records")
+        wanted = pd.DataFrame(sorted(ordered, **order), columns=theirs.columns, dtype=object)
+        different += rows_differ(sorted(mine, **order), wanted, names)
+    kinds = want.kinds.set_index("kind") if len(want.kinds) else want.kinds
+    assert {row["kind"] for row in got["kinds"]} == set(kinds.index)
+    names = ["ratio", "lo", "hi", "cells", *TALLY]
+    different += [
+        (row, name) for row in got["kinds"] for name in names if not near(row[name], kinds.loc[row["kind"], name])
     ]
-    wanted = ["cell_a", "cell_b", "samples_per_s_a", "samples_per_s_b", "bottleneck_a", "bottleneck_b", "ratio", "lo"]
-    wanted += ["hi", "n_a", "n_b", "in_both", "a_on_b", "b_on_a", "candidates_a", "candidates_b"]
+    again = asdict(repeated(want.cells)) if len(want.cells) else {}
+    different += [name for name in again if not near(got["repeated"][name], again[name])]
+    total = want.overall.row(OVERALL)
+    different += [name for name in total if not near(got["overall"][name], total[name])]
     changed = None if want.changed is None else [list(each) for each in want.changed]
-    found += [] if got["changed"] == changed else [("changed", got["changed"], changed)]
-    return found + rows_differ(best, want.best, wanted)
+    return different + ([] if got["changed"] == changed else [("changed", got["changed"], changed)])
 
 
 RATES: list[Callable[[np.random.Generator, int], Any]] = [
@@ -133,7 +143,6 @@ RATES: list[Callable[[np.random.Generator, int], Any]] = [
     lambda random, n: np.exp(random.normal(6, 2.0, n)),
     lambda random, n: random.uniform(90, 110) * random.choice([1.0, 1.01], n),
     lambda random, n: np.full(n, random.uniform(90, 110)),
-    lambda random, n: np.exp(random.normal(6, 1e-7, n)),
     lambda random, n: np.exp(random.normal(-8, 0.01, n)),
 ]
 
@@ -157,14 +166,13 @@ def made_up(random: np.random.Generator, run_id: str, spare: int) -> pd.DataFram
                 ended = random.random() > (1.0 if place == 5 else 0.1) and mode != "check"
                 told = {"samples_per_s": float(rate), "samples": 640, "wall_ns": round(640e9 / rate)} if ended else {}
                 failed = "ok" if ended or mode == "check" else "error"
-                spent = {"host_fetch_ns": round(0.6 * told["wall_ns"])} if ended and mode == "train" else {}
-                rows.append({**same, "block": block, "outcome": failed, **told, **spent})
+                rows.append({**same, "block": block, "outcome": failed, **told})
     return pd.DataFrame(rows, columns=[column.name for column in TRIALS])
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_made_up_runs(page: Page, seed: int) -> None:
-    """Cells, reasons, intervals, verdicts, stages and best settings are the same, however odd the blocks."""
+    """Settings, reasons, intervals and verdicts are the same, however odd the blocks."""
     random = np.random.default_rng(seed)
     a, b = (made_up(random, run_id, spare) for run_id, spare in (("a", 1), ("b", 6)))
     got, want = both(page, a, b)
@@ -173,58 +181,9 @@ def test_made_up_runs(page: Page, seed: int) -> None:
     assert {"only in A", "only in B", "different workload_version: 1 in A, 2 in B"} <= set(want.unmatched["reason"])
 
 
-def made_up_steps(random: np.random.Generator) -> pd.DataFrame:
-    """Training on CUDA with and without ceilings, however copies and launches are: a trial of each of many settings."""
-    rows: list[dict[str, Any]] = []
-    choices: dict[str, list[Any]] = {
-        "prefetcher": ["none", "next_batch", "stream"],
-        "pin_memory": [True, False],
-        "non_blocking": [True, False],
-        "step": ["real", "real", "emulated", "spin"],
-        "timing": ["events", "events", "serialized", "off"],
-        "debug": ["off", "off", "nvtx"],
-        "sync_every_step": [False, False, True],
-    }
-    for place in range(120):
-        drawn = {name: options[random.integers(len(options))] for name, options in choices.items()}
-        axes = {**DEFAULTS, **drawn, "batch_size": 1 + place, "step_ms": float(random.uniform(1, 50))}
-        kept = random.random() < 0.7
-        for mode in ("train", *(("load", "copy", "compute") if kept else ())):
-            cell, _ = applicable({**axes, "mode": mode}, "cuda")
-            rate = float(np.exp(random.normal(6, 0.5)))
-            wall = round(640e9 / rate)
-            told = {"samples_per_s": rate, "samples": 640, "wall_ns": wall, "steps": 20}
-            told |= {"host_drain_ns": round(wall / 20 * random.uniform(0, 1.6))}
-            shares = random.dirichlet([0.2, 1, 2, 2, 2, 1])
-            phases = ("fetch", "h2d", "forward", "backward", "optimizer", "other")
-            told |= {f"host_{phase}_ns": round(wall * share) for phase, share in zip(phases, shares, strict=True)}
-            same = {
-                "cell_id": cell_id(cell),
-                "run_id": "a",
-                "suite": "loader",
-                "role": "cell",
-                "device": "cuda",
-                **cell,
-            }
-            rows.append({**same, "protocol_version": 1, "block": 0, "outcome": "ok", **told})
-    return pd.DataFrame(rows, columns=[column.name for column in TRIALS]).drop_duplicates("cell_id")
-
-
-def test_what_holds_a_step_back_is_the_same(page: Page) -> None:
-    """Copies that take turns with their step, and launches, are told apart by the scripts as by Python."""
-    frame = made_up_steps(np.random.default_rng(3))
-    got, want = both(page, frame, frame.assign(run_id="b"))
-    assert differ(got, want) == []
-    assert {"launch-bound", "copy-bound", "compute-bound", "balanced"} <= set(want.held["bottleneck_a"])
-
-
 SCRIPTS: dict[str, tuple[dict[str, Any], dict[str, Any], list[tuple[str, Any, Any]] | None]] = {
     "more workers": ({}, {"workers": 4}, [("num_workers", 2, 4)]),
-    "no workers, with ceilings": (
-        {"headspace": True},
-        {"workers": 0, "headspace": True},
-        [("num_workers", 2, 0)],
-    ),
+    "no workers, with ceilings": ({"headspace": True}, {"workers": 0, "headspace": True}, [("num_workers", 2, 0)]),
     "the same again": ({"headspace": True}, {"hour": 5, "step_ms": 9.0}, []),
     "another script": ({}, {"name": "other.py"}, None),
 }
@@ -240,7 +199,6 @@ def test_runs_of_a_script_are_compared_alike(page: Page, fake_script: ModuleType
     assert differ(got, want) == []
     assert (None if want.changed is None else list(want.changed)) == changed
     assert len(want.cells) == (0 if changed is None else 3 if name == "no workers, with ceilings" else 1)
-    assert len(want.held) == min(1, len(want.cells))
 
 
 def test_searches_are_compared_alike(
@@ -259,7 +217,7 @@ def test_searches_are_compared_alike(
 
 KINDS: dict[str, dict[str, Any]] = {
     "loader": {"workers": (0, 1, 2)},
-    "one block": {"blocks": 1, "batches": (8,), "nulls": True},
+    "one repetition": {"blocks": 1, "batches": (8,), "nulls": True},
     "cuda": {"device": "cuda", "busy": True},
     "storage": {"formats": ("png", "lmdb", "jpeg"), "suites": ("storage",)},
     "aged": {"batches": (8,), "asked_only": True},
@@ -268,19 +226,18 @@ KINDS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("what", KINDS.values(), ids=KINDS)
 def test_whole_runs(page: Page, show: Callable[..., Any], what: dict[str, Any]) -> None:
-    """Runs with ceilings, stamps, device spans, cold reads and memory; B differs by a factor of each cell's own."""
-    a = show(**what).trials
+    """Runs with cold reads that are and are not proved; B differs by a factor of each cell's own."""
+    view = show(**what)
+    a = view.trials
     random = np.random.default_rng(7)
     factors = {name: float(np.exp(random.normal(0, 0.5))) for name in a["cell_id"].unique()}
     factor = a["cell_id"].map(factors).astype("float64") * np.exp(random.normal(0, 0.02, len(a)))
-    b = a.assign(run_id="b", samples_per_s=a["samples_per_s"] * factor, pss_peak_bytes=1e9 * random.random(len(a)))
-    b["wall_ns"] = (a["wall_ns"] / factor).round().astype("Int64")
+    b = a.assign(run_id="b", samples_per_s=a["samples_per_s"] * factor)
     b.loc[b["page_cache"].eq("cold").fillna(False) & b["block"].eq(0), "read_bytes"] = 0  # no proof of having been cold
-    for stage in ("read", "decode", "transform", "collate"):
-        b[f"worker_{stage}_ns"] = (a[f"worker_{stage}_ns"] / factor).round().astype("Int64")
     got, want = both(page, a, b)
     assert differ(got, want) == []
     assert len(want.cells)
-    if not what.get("nulls"):
-        assert len(want.stages) > 2
-        assert len(want.best)
+    # The file of the published run says the same as its trials, to the digits that it keeps.
+    again = json.loads(page.evaluate(COMPARE, [run_file(view), read(page, b), json.dumps(rules())]))
+    assert [cell["cell_id"] for cell in again["cells"]] == [cell["cell_id"] for cell in got["cells"]]
+    assert rows_differ(again["cells"], pd.DataFrame(got["cells"]), ["ratio", "lo", "hi", "n_a", "n_b"]) == []

@@ -65,7 +65,7 @@ def test_the_terminal_says_everything(compared: comparison.Comparison) -> None:
     titles += ["Why: what each stage could do", "Best settings"]
     assert [text.index(f"\n{title}\n") for title in titles] == sorted(text.index(f"\n{title}\n") for title in titles)
     over = compared.found.overall
-    assert re.search(rf"B is 0\.\d+× \([\d.–]+\) as fast as A: the geometric mean over {over.n} cells\.", text)
+    assert re.search(rf"B is 0\.\d+× \([\d.–]+\) as fast as A: the geometric mean over {over.n} settings\.", text)
     assert text.count("In brackets: 95 % intervals") == 1
     assert re.search(r"only in A +\d+ ", text)
     assert re.search(r"0\.\d+× \(0\.\d+–[01]\.\d+\)", text)
@@ -73,7 +73,7 @@ def test_the_terminal_says_everything(compared: comparison.Comparison) -> None:
     assert FAST in text
     assert "16 hardware threads of 8 cores" in text
     assert "Loading alone, all workers" in text
-    assert re.search(r"\d+ training cells?: [a-z-]+( in both| in A, [a-z-]+ in B)\.", text)
+    assert re.search(r"\d+ training settings?: [a-z-]+( in both| in A, [a-z-]+ in B)\.", text)
     assert "Grade" in text
     # Best rates, ratios and shares say their interval and blocks; what holds training back says its ceilings.
     assert re.search(
@@ -97,8 +97,10 @@ def test_claims_that_differ_say_their_blocks() -> None:
     row = {"verdict_a": "confirmed", "ratio_a": 1.5, "lo_a": 1.4, "hi_a": 1.6, "n_a": 8.0}
     assert compare_terminal.verdict(row, "a", effect).text == "confirmed: 1.50× (1.40–1.60, n = 8)"
     row |= {"ratio_a": math.nan, "n_a": 1.0}
-    assert compare_terminal.verdict(row, "a", fact).text == "confirmed: a fact, 1 trial"
-    assert compare_terminal.verdict(row | {"n_a": 0.0}, "a", effect).text == "confirmed: no block of all its cells"
+    assert compare_terminal.verdict(row, "a", fact).text == "confirmed: a fact, 1 measurement"
+    assert (
+        compare_terminal.verdict(row | {"n_a": 0.0}, "a", effect).text == "confirmed: no repetition of all its settings"
+    )
 
 
 def test_nothing_is_cut(compared: comparison.Comparison) -> None:
@@ -152,7 +154,7 @@ def test_runs_of_one_machine(results: Path) -> None:
     assert found.found.overall.value == pytest.approx(1.0)
     text = said(found)
     assert "two runs of one machine" in text
-    assert "Half of the cells agree within 0.0 %" in text
+    assert "Half of the settings agree within 0.0 %" in text
     assert re.search(r"A ratio of one lies in (\d+) of \1 intervals", text)
 
 
@@ -183,7 +185,7 @@ def test_two_runs_of_a_script(
         assert words in text, words
     for words in (*never, "None", "nan", " px", "<NA>"):
         assert words not in text, words
-    assert re.search(r"This one cell: [\d.]+× \([\d.]+–[\d.]+, n = 32 and \d+\)\.", text)
+    assert re.search(r"This one setting: [\d.]+× \([\d.]+–[\d.]+, n = 32 and \d+\)\.", text)
 
 
 def test_searches_are_compared_setting_by_setting(
@@ -239,7 +241,7 @@ def with_another(fake_run: ModuleType, results: Path, tmp_path: Path, **what: An
 def test_nothing_in_common_is_said_with_reasons(results: Path, fake_run: ModuleType, tmp_path: Path) -> None:
     """Another device shares no cell: the reasons are counted, and what could be compared is said."""
     place = with_another(fake_run, results, tmp_path, device="cuda")
-    reasons = r"no cell in common.*different device: cpu in A, cuda in the other.*on one kind of device"
+    reasons = r"no setting in common.*different device: cpu in A, cuda in the other.*on one kind of device"
     with pytest.raises(InputError, match=reasons):
         comparison.compare(SLOW, "another", place)
 

@@ -21,7 +21,7 @@ from feedrate.store import runs
 
 pytestmark = pytest.mark.slow
 
-DRAWN = ".fr-compare-cells .fr-explore-live .mark-symbol path"
+DRAWN = ".fr-explore-chart [aria-label=dot] path"
 
 
 def tables(sites: dict[str, Any], file: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -33,25 +33,23 @@ def tables(sites: dict[str, Any], file: Path) -> tuple[pd.DataFrame, pd.DataFram
 def test_a_file_is_compared_with_the_published_run_that_is_like_it(
     page: Page, sites: dict[str, Any], other: Path
 ) -> None:
-    """A file stands beside a run of its device: ratio, interval and counts are Python's; why, and what differs."""
+    """A file stands beside a run of its device: ratio, interval and counts are Python's; what differs."""
     give(page, other)
     said = result(page)
     cells = machines.compare(*tables(sites, other))
     total = machines.overall(cells)
-    assert f"Over {total.n} cells" in said
+    assert f"over {total.n} settings" in said
     assert f"B is {total.value:.2f}× ({total.low:.2f}–{total.high:.2f}) as fast as A" in said
-    assert page.locator(DRAWN).count() == min(total.n, 40) + 1
-    rows = [row.locator("td").all_text_contents() for row in page.locator(".fr-compare-cells tbody tr").all()]
+    assert page.locator(DRAWN).count() == min(total.n, 16) + 1
+    rows = [row.locator("td").all_text_contents() for row in page.locator(".fr-explore-table tbody tr").all()]
     wanted = sorted(cells["ratio"], reverse=True)[: len(rows)]
     assert [row[1] for row in rows] == [f"{ratio:.2f}×" for ratio in wanted]
     inside = page.locator(".fr-compare-result").text_content() or ""
-    for part in ("Loading alone, all workers", "The best settings of each", "What holds the training"):
-        assert part in inside, part
-    facts = page.get_by_role("group", name="What differs between the two")
+    facts = page.get_by_role("group", name="What differs between them")
     row = facts.locator("tr", has_text=re.compile("^hardware threads")).locator("td").all_text_contents()
     assert row == ["hardware threads", "16", "4"]
     assert "hardware threads" in page.locator(".fr-compare-sides").inner_text()
-    assert "this page knows the verdicts of published machines alone" in inside
+    assert "This page knows the verdicts of published runs alone" in inside
 
 
 def test_a_link_names_files_by_their_hash_and_asks_for_them(page: Page, browser: Browser, other: Path) -> None:
@@ -99,25 +97,34 @@ def test_two_runs_of_one_machine_are_said_to_be(
     result(page)
     found = repeated(machines.compare(*tables(sites, again)))
     said = page.locator(".fr-compare-result").inner_text()
-    assert "These are two runs of one machine: what differs is how well a run can be repeated." in said
-    assert f"agree within {found.half_within_pct:.1f} %; {found.hold} of {found.cells} intervals hold one" in said
+    assert "Both are runs of one machine." in said
+    assert f"agree within {found.half_within_pct:.1f} %; {found.hold} of {found.cells} intervals contain 1×" in said
 
 
 def test_everything_works_by_keyboard(page: Page, other: Path) -> None:
-    """The file chooser, both lists and the marks are reached and used without a pointer."""
+    """The file chooser and both lists are reached without a pointer; headings of the table sort it."""
     page.locator("#fr-compare-input").focus()
     assert page.locator(".fr-compare-choose").evaluate("one => getComputedStyle(one).outlineStyle") != "none"
     give(page, other)
     result(page)
-    page.locator(".fr-compare-cells [role=img]").focus()
-    page.keyboard.press("Home")
-    first = page.locator(".fr-explore-readout").inner_text()
-    page.keyboard.press("End")
-    last = page.locator(".fr-explore-readout").inner_text()
-    assert re.search(r"× \([\d.]+–[\d.]+, n = \d+ and \d+\)", first)
-    said = page.locator(".fr-compare-cells .fr-message").inner_text()
-    assert len(re.findall(r", n = \d+ and \d+\)", said)) == 2
-    assert first != last
+    page.locator("summary", has_text="All settings").press("Enter")
+    page.get_by_role("button", name="B ÷ A").focus()
+    first = page.locator(".fr-explore-table tbody td").first.inner_text()
+    page.keyboard.press("Enter")
+    assert page.locator(".fr-explore-table tbody td").first.inner_text() != first
+    assert page.evaluate("document.activeElement.textContent") == "B ÷ A"
+    said = page.locator(".fr-compare-result .fr-message").inner_text()
+    assert len(re.findall(r"\(n = \d+ and \d+\)", said)) == 2
+
+
+def test_numbers_are_given_on_hover(page: Page, other: Path) -> None:
+    """The mark under the pointer says its setting, its ratio, the interval and n."""
+    give(page, other)
+    result(page)
+    page.locator(DRAWN).nth(1).hover()
+    tip = page.locator(".fr-explore-chart [aria-label=tip]")
+    tip.get_by_text("B ÷ A").wait_for()
+    assert re.search(r"B ÷ A [\d.]+× \([\d.]+–[\d.]+\)", tip.text_content() or "")
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ import visits
 from dropping import give, made, ready, result
 from playwright.sync_api import Browser, Page
 
+from feedrate.questions.compare.page import MOST_ROWS
 from feedrate.share import findings as caps
 
 pytestmark = pytest.mark.slow
@@ -59,20 +59,20 @@ def refusal(page: Page) -> str:
     return page.locator(".fr-compare-refused").inner_text()
 
 
-def test_files_over_a_cap_are_refused(page: Page, tmp_path: Path) -> None:
-    """Too many bytes, rows, columns or row groups: refused by the number of the cap."""
-    large = tmp_path / "bytes.parquet"
+def test_files_over_a_cap_are_refused(page: Page, other: Path, tmp_path: Path) -> None:
+    """Too many bytes or rows: refused by the number of the cap, with the command that reads more."""
+    large, rows = tmp_path / "bytes.parquet", tmp_path / "rows.parquet"
     with large.open("wb") as file:
         file.truncate(caps.FILE_BYTES.most + 1)
-    rows, columns, groups = (tmp_path / f"{name}.parquet" for name in ("rows", "columns", "groups"))
-    pq.write_table(pa.table({"block": pa.nulls(caps.ROWS.most + 1, pa.int64())}), rows)
-    pq.write_table(pa.table({f"c{at}": [1] for at in range(caps.COLUMNS.most + 1)}), columns)
-    pq.write_table(pa.table({"block": range(caps.ROW_GROUPS.most + 1)}), groups, row_group_size=1)
-    wanted = {large: caps.FILE_BYTES, rows: caps.ROWS, columns: caps.COLUMNS, groups: caps.ROW_GROUPS}
-    for path, cap in wanted.items():
+    trials = pq.read_table(other)
+    times = MOST_ROWS // trials.num_rows + 1
+    pq.write_table(pa.concat_tables([trials] * times), rows, compression="zstd")
+    for path, most in ((large, caps.FILE_BYTES.most), (rows, MOST_ROWS)):
         page.reload()
         give(ready(page), path)
-        assert f"at most {cap.most:,}" in refusal(page), path.name
+        said = refusal(page)
+        assert f"at most {most:,}" in said, path.name
+        assert "feedrate compare A B" in said
 
 
 def test_words_of_a_file_are_text(page: Page, fake_run: ModuleType, tmp_path: Path) -> None:
@@ -98,28 +98,11 @@ def test_a_file_of_something_else_is_refused(page: Page, other: Path, tmp_path: 
     pq.write_table(trials.replace_schema_metadata({b"feedrate": json.dumps(manifest).encode()}), newer)
     give(page, plain, table)
     said = refusal(page)
-    assert "plain.parquet is refused: it does not begin and end as a parquet file does" in said
+    assert "plain.parquet is refused: it does not begin as a parquet file does" in said
     assert "table.parquet is refused: it does not say which run it is" in said
     page.reload()
     give(ready(page), newer)
     assert "it was written by feedrate 9.9.9 with schema_version 99" in refusal(page)
-
-
-def test_a_page_that_changed_since_is_refused(page: Page, other: Path, corpus: ModuleType, tmp_path: Path) -> None:
-    """64 other bytes in what the first picture is made of, or no checksum at all.
-
-    Nor does a column escape that has one value, which the file's footer tells.
-    """
-    data = other.read_bytes()
-    broken, constant, unchecked = (tmp_path / f"{name}.parquet" for name in ("broken", "constant", "unchecked"))
-    broken.write_bytes(corpus.damaged(data, "samples_per_s", random.Random(3)))
-    constant.write_bytes(corpus.damaged(data, "run_id", random.Random(3)))
-    unchecked.write_bytes(corpus.written(corpus.read(data), write_page_checksum=False))
-    fails = "a page fails its checksum"
-    for path, said in ((broken, fails), (constant, fails), (unchecked, "a page has no checksum")):
-        page.reload()
-        give(ready(page), path)
-        assert f"{path.name} is refused: {said}: it was changed after it was written" in refusal(page)
 
 
 @pytest.mark.parametrize("codec", ["SNAPPY", "ZSTD"])
@@ -152,8 +135,15 @@ def test_nothing_leaves_the_reader(sites: dict[str, Any], browser: Browser, othe
     own = sites["main"].address
     assert all(each.startswith((f"GET {own}", f"GET blob:{own}")) for each in asked)
     with listening() as (elsewhere, heard):
-        (reader,) = [worker for worker in page.workers if worker.url.startswith("blob:")]
-        assert reader.evaluate(REACHING, elsewhere) == ["rejected"] * 3
+        # A Worker as the page makes it, from a text: it is bound by the page's policy.
+        made_here = """async ([other, reaching]) => {
+          const body = `onmessage = async () => postMessage(await (${reaching})(${JSON.stringify(other)}))`;
+          const script = URL.createObjectURL(new Blob([body], { type: "text/javascript" }));
+          const worker = new Worker(script, { type: "module" });
+          worker.postMessage(0);
+          return new Promise((told) => { worker.onmessage = ({ data }) => told(data); });
+        }"""
+        assert page.evaluate(made_here, [elsewhere, REACHING]) == ["rejected"] * 3
         assert page.evaluate(REACHING, elsewhere) == ["rejected"] * 3
         assert heard == []
         page.request.get(elsewhere)  # not from the page: that the listener hears at all

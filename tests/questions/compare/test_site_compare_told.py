@@ -19,6 +19,7 @@ from feedrate.pages.verdicts import load_verdicts
 from feedrate.questions.compare import page as compare_page
 from feedrate.questions.compare import terminal as compare_terminal
 from feedrate.questions.compare.comparison import Comparison, Side
+from feedrate.questions.explore.run_files import path_of, run_file
 from feedrate.schema.columns import PROTOCOL_VERSION, SCHEMA_VERSION, TRIALS
 from feedrate.schema.errors import InputError
 from feedrate.site import scripts
@@ -27,12 +28,10 @@ from feedrate.store import marks
 from feedrate.store.manifest import read_manifest
 from feedrate.store.tables import MANIFEST_KEY
 
-REASONS = 80
-CALL = """async ([module, name, given]) => (await import(`/compare/${module}.js`))[name](...given)"""
-ABOUT = """async ([text, index]) => {
-  const { Run } = await import("/compare/run.js");
+ABOUT = """async ([text, rules]) => {
+  const { manifestOf, told } = await import("/compare/worker.js");
   try {
-    return [new Run(null, index).said({ rows: 1, text: () => text }), ""];
+    return [told(manifestOf({ key_value_metadata: [{ key: "feedrate", value: text }] }, rules), rules), ""];
   } catch (error) {
     return [null, error.message];
   }
@@ -47,7 +46,7 @@ TEXT = """async ([name, given]) => {
 def page(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     """A page of a folder in which the scripts and what they import lie."""
     folder = tmp_path_factory.mktemp("scripts")
-    scripts.bundle(folder, ("compare/run.js", "compare/views.js", "compare/worker.js", "compare/sides.js"))
+    scripts.bundle(folder, ("compare/views.js", "compare/worker.js"))
     with served(folder) as address:
         opened = browser.new_page()
         opened.goto(address)
@@ -65,13 +64,8 @@ def manifest(fake_run: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> 
 
 def about(page: Page, manifest: dict[str, Any]) -> tuple[dict[str, Any] | None, str]:
     """What the Worker takes from a manifest, or why it refuses that."""
-    said, refusal = page.evaluate(ABOUT, [json.dumps(manifest), compare_page.reader()])
+    said, refusal = page.evaluate(ABOUT, [json.dumps(manifest), compare_page.rules()])
     return said, refusal
-
-
-def call(page: Page, module: str, name: str, *given: Any) -> Any:
-    """What a function of a script gives."""
-    return page.evaluate(CALL, [module, name, list(given)])
 
 
 def text(page: Page, name: str, *given: Any) -> str:
@@ -81,35 +75,31 @@ def text(page: Page, name: str, *given: Any) -> str:
 
 @pytest.mark.slow
 def test_what_is_left_out_is_counted_as_a_whole(page: Page) -> None:
-    """However many reasons there are, all cells are counted, and reasons that are not written out are too."""
-    cells = [{"device": "cpu", "axes": {"mode": "load"}, "reason": f"different: {at}"} for at in range(REASONS)]
-    unmatched = {"cells": [], "unmatched": [*cells, cells[0]], "overall": {}, "kinds": []}
-    found = call(page, "worker", "summarizeComparison", unmatched, compare_page.reader())
-    said = text(page, "leftOut", found)
-    assert f"{REASONS + 1} cells of either run cannot be held" in said
-    assert f"and {REASONS - compare_page.SHOWN['reasons']} more reasons" in said
+    """However many settings have a reason, all are counted; of very many the first are written out."""
+    rows = [{"mode": "load", "batch_size": at, "reason": "only in A"} for at in range(300)]
+    said = text(page, "leftOut", [*rows, {"mode": "load", "reason": "only in B"}], compare_page.rules())
+    assert "300 settings: only in A" in said
+    assert "and 100 more" in said
+    assert "1 setting: only in B" in said
 
 
 def test_claims_are_compared_between_the_runs_that_were_judged(page: Page) -> None:
-    """A verdict is held against another only where both runs are among those that are pooled."""
+    """A verdict is held against another only where both runs are published and were judged."""
     verdicts = {
         "x": {"one": "confirmed", "two": "refuted"},
         "y": {"one": "refuted", "two": "refuted", "three": "refuted"},
     }
     known = {"says": {"one": "One is so", "two": "Two is so", "three": "Three is so"}, "verdicts": verdicts}
-    v, x, y, z = ({"published": {"run": name}} for name in "vxyz")
+    x, y, z = ({"about": {"run": name, "page": "run.html"}} for name in "xyz")
+    file = {"about": {"run": "x"}}
     said = text(page, "claims", x, y, known)
-    assert (
-        "Of 2 claims that this site judges by these runs and the others of their machines, 1 have the same verdict"
-        in said
-    )
+    assert "1 of 2 claims that both tested" in said
     assert "One is so" in said
     assert "Two is so" not in said
-    said = text(page, "claims", x, z, known)
-    assert "of which B is none" in said
-    assert "same verdict" not in said
-    assert "of which A and B are none" in text(page, "claims", v, z, known)
-    assert "feedrate compare" in text(page, "claims", x, {}, known)
+    for other in (z, file):
+        said = text(page, "claims", x, other, known)
+        assert "that both tested" not in said
+        assert "feedrate compare A B" in said
 
 
 @pytest.mark.slow
@@ -118,7 +108,8 @@ def test_verdicts_are_told_by_run(fake_run: ModuleType, tmp_path: Path) -> None:
     for run_id in ("20260102T030405Z-old", "20260103T030405Z-new"):
         fake_run.write(tmp_path, fake_run.Fake(run_id=run_id, workers=(0, 1, 2)))
     everyone = select(load_runs(tmp_path))
-    files = compare_page.page(everyone, load_verdicts(everyone.of_claims())).files
+    texts = {path_of(view): run_file(view) for view in everyone.every}
+    files = compare_page.page(everyone, load_verdicts(everyone.of_claims()), texts).files
     found = json.loads(str(files[compare_page.INDEX]))
     assert len(found["published"]) == 2
     of_old, of_new = (
@@ -143,13 +134,12 @@ def test_every_version_that_python_compares_is_compared(page: Page, manifest: di
     (line,) = [line for line in lines if line.startswith("Versions differ too")]
     names = [part.split(" ")[0] for part in line.split(": ", 1)[1].split("; ")]
     assert {"cudnn", "power_limit_w", "pcie_width", "torch"} <= set(names)
-    held = [{"about": about(page, one)[0]} for one in (manifest, other)]
     listed = page.evaluate(
-        """async ([a, b, asked]) => {
+        """async (sides) => {
           const { facts } = await import("/compare/views.js");
-          return [...facts(a, b, asked)[1].querySelectorAll("td:first-child")].map((cell) => cell.textContent);
+          return [...facts(...sides)[1].querySelectorAll("td:first-child")].map((cell) => cell.textContent);
         }""",
-        [*held, compare_page.reader()["facts"]],
+        [about(page, one)[0] for one in (manifest, other)],
     )
     assert set(names) <= set(listed)
 

@@ -12,19 +12,22 @@ from types import ModuleType
 from typing import Any
 from urllib.parse import unquote
 
+import pandas as pd
 import pytest
 import visits
 from playwright.sync_api import Browser, Page, expect
 
+from feedrate.analysis.measures import estimate_measures
 from feedrate.pages.runs import load_runs
 from feedrate.pages.selection import select
 from feedrate.questions.explore import page as explore_page
+from feedrate.questions.explore.run_files import path_of, run_file
 from feedrate.site.serve import served
 
 pytestmark = pytest.mark.slow
 
 NEW = "20260109T030405Z-new"
-DRAWN = ".fr-explore-main .fr-explore-live .mark-symbol path"
+DRAWN = ".fr-explore-chart [aria-label=dot] path"
 
 
 def ready(page: Page) -> Page:
@@ -52,7 +55,7 @@ def after(page: Page, act: Callable[[], object]) -> None:
 
 def tick(page: Page, name: str, value: str) -> None:
     """Press a check box of a filter, and wait until that is drawn."""
-    page.locator("details.fr-explore-filters, details.fr-explore-runs, details.fr-explore-machines").evaluate_all(
+    page.locator("details.fr-explore-filters, details.fr-explore-runs").evaluate_all(
         "all => all.forEach(one => { one.open = true })"
     )
     after(page, page.locator(f".fr-explore label:has(input[name='{name}'][value='{value}'])").click)
@@ -86,16 +89,13 @@ def page(sites: dict[str, Any], browser: Browser) -> Iterator[Page]:
 
 
 def test_it_opens_with_a_story(page: Page) -> None:
-    """Throughput against batch size by workers, phases beside it, of the newest run that asks about machines."""
+    """Throughput against workers by batch size, of the newest run that asks about machines."""
     said = state(page)
-    assert (said["metric"], said["x"], said["colour"], said["beside"]) == (
-        ["samples_per_s"], ["batch_size"], ["num_workers"], ["phases"],
-    )  # fmt: skip
-    message = page.locator(".fr-explore-main .fr-message").inner_text()
-    label = page.locator(".fr-explore-main [role=img]").get_attribute("aria-label") or ""
-    assert re.search(r"highest [\d.,]+ samples/s \([\d.,]+–[\d.,]+, n = \d+\)", message)
-    assert message.split(" Lines join")[0] in label
-    assert page.locator(".fr-explore-beside .fr-explore-live .mark-rect path").count() > 5
+    assert (said["metric"], said["x"], said["colour"]) == (["samples_per_s"], ["num_workers"], ["storage_format"])
+    message = page.locator(".fr-explore-view .fr-message").inner_text()
+    label = page.locator(".fr-explore-view [role=img]").get_attribute("aria-label") or ""
+    assert re.search(r"Highest: [\d.,]+ samples/s \([\d.,]+–[\d.,]+, n = \d+\)", message)
+    assert message in label
     assert page.locator("#fr-explore-plain").is_hidden()
     assert page.locator(DRAWN).count() == len(body(page))
     for control in page.locator(".fr-explore select:visible").all():  # each has a choice
@@ -111,6 +111,7 @@ def test_a_filter_leaves_cells_everywhere_and_says_when_none(page: Page) -> None
     tick(page, "batch_size", "8")
     left = len(body(page))
     assert 0 < left < before
+    assert state(page)["colour"] == ["storage_format"]
     expect(page.locator(DRAWN)).to_have_count(left)
     assert "8" not in state(page)["batch_size"]
     address = page.url
@@ -121,9 +122,9 @@ def test_a_filter_leaves_cells_everywhere_and_says_when_none(page: Page) -> None
     for value in ("32", "128"):
         tick(page, "batch_size", value)
     said = page.locator(".fr-explore-problems").inner_text()
-    assert "filter batch_size = none of its values leaves nothing" in said
-    assert re.search(r"without it there are \d+ cells", said)
-    assert page.locator(".fr-explore-views").is_hidden()
+    assert "The filter batch_size leaves nothing" in said
+    assert re.search(r"without it there are \d+ settings", said)
+    assert page.locator(".fr-explore-view").is_hidden()
     after(page, page.get_by_role("button", name="all values of batch_size").click)
     expect(page.locator(DRAWN)).to_have_count(before)
 
@@ -132,13 +133,13 @@ def test_the_address_is_the_whole_choice(page: Page, browser: Browser) -> None:
     """What was chosen by hand is shown by its address elsewhere: same controls, same marks, same numbers."""
     choose(page, "metric", "fetch_us")
     choose(page, "x", "num_workers")
+    choose(page, "facet", "")
     choose(page, "colour", "storage_format")
     tick(page, "batch_size", "8")
-    after(page, lambda: choose(page, "beside", "cpu_util_pct"))
     page.get_by_role("button", name="Waiting for data (fetch)", exact=True).click()
     expect(page.locator("th[aria-sort=descending]")).to_have_count(1)
     address, shown, table = page.url, marks(page), body(page)
-    assert {"machine", "run", "ran", "metric", "x", "colour", "facet", "beside", "y_scale", "sort"} <= set(state(page))
+    assert {"run", "ran", "metric", "x", "colour", "facet", "y_scale", "sort"} <= set(state(page))
     again = browser.new_page()
     again.goto(address)
     ready(again)
@@ -160,9 +161,11 @@ def test_an_old_link_means_the_same_after_new_results(
     )
     fake_run.write(tmp_path / "results", new)
     shutil.copytree(sites["main"].folder, folder := tmp_path / "site", ignore=shutil.ignore_patterns("figures", "runs"))
-    made = explore_page.page(select(load_runs(tmp_path / "results")))
-    for path, text in made.files.items():
-        (folder / path).parent.mkdir(exist_ok=True)
+    everyone = select(load_runs(tmp_path / "results"))
+    texts = {path_of(view): run_file(view) for view in everyone.every}
+    made = explore_page.page(everyone, texts)
+    for path, text in (made.files | texts).items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(str(text), encoding="utf-8")
     index = re.compile('data-index="[^"]*"')
     (address,) = index.findall("".join(placed.html for placed in made.figures.values()))[:1]
@@ -182,26 +185,16 @@ def test_an_old_link_means_the_same_after_new_results(
         later.close()
 
 
-def test_numbers_are_given_on_hover_and_by_keyboard(page: Page) -> None:
-    """Pointing and walking with the arrow keys say the numbers and light up the row; a row lights up its mark."""
-    readout, hot = page.locator(".fr-explore-readout"), page.locator(".fr-explore-table tr.fr-hot")
+def test_numbers_are_given_on_hover_and_controls_keep_the_focus(page: Page) -> None:
+    """Pointing at a mark says its numbers; a control that was used by keyboard is still the one that has the focus."""
     page.locator(DRAWN).nth(1).hover()
-    page.locator("#vg-tooltip-element.visible").wait_for()
-    assert "95 % interval" in page.locator("#vg-tooltip-element").inner_text()
-    expect(hot).to_have_count(1)
-    expect(readout).to_contain_text("n = ")
-    page.mouse.move(0, 0)
-    expect(hot).to_have_count(0)
-    page.locator(".fr-explore-main [role=img]").focus()
-    page.keyboard.press("Home")
-    first = readout.inner_text()
-    page.keyboard.press("ArrowRight")
-    assert re.search(r"\([\d.,]+–[\d.,]+, n = \d+\)", first)
-    assert readout.inner_text() != first
-    page.locator(".fr-explore-table tbody tr").first.focus()
-    page.keyboard.press("ArrowDown")
-    expect(page.locator(".fr-explore-table tr.fr-hot:focus")).to_have_count(1)
-    expect(page.locator(f"{DRAWN}[stroke='var(--fr-ink)']")).to_have_count(1)
+    tip = page.locator(".fr-explore-chart [aria-label=tip]")
+    tip.get_by_text("n = ").wait_for()
+    assert re.search(r"samples/s \([\d.,]+–[\d.,]+, n = \d+\)", tip.text_content() or "")
+    page.locator(".fr-explore input[name=log]").focus()
+    after(page, lambda: page.keyboard.press("Space"))
+    assert page.evaluate("document.activeElement.name") == "log"
+    assert state(page)["y_scale"] == ["log"]
 
 
 def test_the_table_sorts_pages_and_comes_down(page: Page, sites: dict[str, Any]) -> None:
@@ -223,7 +216,8 @@ def test_the_table_sorts_pages_and_comes_down(page: Page, sites: dict[str, Any])
     assert told["link"] == page.url
     assert {row["cell_id"] for row in told["rows"]} == {line["cell_id"] for line in lines}
     assert len(lines) == page.locator(DRAWN).count()
-    truth = select(load_runs(sites["main"].results)).cells.set_index(["run_id", "cell_id"])
+    views = load_runs(sites["main"].results)
+    truth = pd.concat(estimate_measures(view.trials) for view in views).set_index(["run_id", "cell_id"])
     for row in told["rows"]:
         cell = truth.loc[(row["run"], row["cell_id"])]
         assert row["samples_per_s"] == pytest.approx(cell["samples_per_s"], rel=1e-4)

@@ -68,9 +68,9 @@ def test_it_has_no_words_of_a_sweep(show_script: Show) -> None:
         said = text(runs_page.page(show_script(**what)))
         for word in (
             " px",
-            "ontrol cell",
-            "Ceilings added",
-            "Order of trials",
+            "ontrol setting",
+            "Limits added",
+            "Order of measurements",
             "Why it stopped",
             "seed",
             "Window",

@@ -63,7 +63,7 @@ def test_what_to_paste_comes_first(view: RunView) -> None:
         *(
             "DataLoader(..., num_workers=",
             "Compared with ",
-            "A grid of 25 settings × 8 blocks",
+            "A grid of 25 settings × 8 repetitions",
         ),
         *(f'id="slot-search-{view.slug}"', "## Settings that were tried", "## Settings that were not tried"),
         *("## Set aside, but measured all the same", "## The run", "feedrate tune -- train.py", "## What failed"),
@@ -93,8 +93,8 @@ def test_the_path_has_a_mark_a_trial(view: RunView) -> None:
     assert [row["trial"] for row in figure.rows] == sorted(row["trial"] for row in figure.rows)
     assert {row["marked"] for row in figure.rows} == {"none", "recommended", "present"}
     assert {"0 workers", "recommended", "present"} <= {key.label for key in figure.keys}
-    assert f"{len(view.trials) - len(ended)} trials failed and have no mark." in figure.notes
-    assert f"{len(ended)} trials of " in figure.message
+    assert f"{len(view.trials) - len(ended)} measurements failed and have no mark." in figure.notes
+    assert f"{len(ended)} measurements of " in figure.message
     assert "NaN" not in json.dumps(render.specification(figure.panels[0]))
     assert ET.fromstring(render.svg(figure.panels[0], "p")).get("width") == "320"
 
@@ -111,7 +111,7 @@ def test_a_search_that_was_cut_short_says_so(show_search: Callable[..., RunView]
 
 def test_no_other_page_takes_it_for_a_task(view: RunView) -> None:
     """Lists name the script; a search has no page of its suite, no headline, and is no machine's best setting."""
-    assert "tune train.py" in runs_table("Runs", [view], "runs/index.md", ("Run", "Suites"))
+    assert "tune train.py" in runs_table("Runs", [view], "data.md", ("Run", "Suites"))
     assert suites_page.found([view]) == []
     assert not len(view.headlines)
     assert not len(machines_page.tasks_of([view]))

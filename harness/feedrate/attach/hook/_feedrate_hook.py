@@ -19,9 +19,10 @@ from multiprocessing import parent_process
 from types import TracebackType
 from typing import Any, NoReturn
 
-from _feedrate_log import DRAINED, END, LOG, MADE, NEXT, REUSED, now, started_ns
+from _feedrate_log import DRAINED, END, GUARD, LOG, MADE, NEXT, REUSED, now, started_ns
 from _feedrate_step import (
     DEVICE,
+    GARBAGE,
     SHARED,
     callers,
     leaves,
@@ -61,6 +62,8 @@ class Loop:
         """Time since the last batch in the sampler, and until a batch came; bytes that were pickled for workers."""
         self.looked = False
         """Whether a batch was looked at."""
+        self.taken = 0
+        """Batches that it gave since it began, or began anew."""
         self.said: dict[str, Any] | None = {"begun_ns": begun_ns, **said}
         """What is said of it with its first batch, when its workers and the loop that takes batches are known."""
 
@@ -81,34 +84,52 @@ class Loop:
         spent, self.sampler, self.waited = (self.sampler, self.waited), 0, 0
         return spent
 
-    def take(self, begun: int, original: Callable[..., Any], place: Callable[..., int], lying: int, *of: Any) -> Any:
-        """Take one batch, and record its step in detail.
+    def ask(
+        self, begun: int, lying: int, number: Callable[[Any], int], iterator: Any
+    ) -> tuple[int, int, Any, int | None]:
+        """Begin a step; what is done here belongs to the wait, as workers go on meanwhile.
 
         Args:
-            begun: when it was asked for. What is done here before belongs to the wait: a worker goes on meanwhile.
-            original: gives the next batch, or raises StopIteration.
-            place: gives the number of the batch that came last; -1 where it is not known.
+            begun: when its batch was asked for.
             lying: how many batches lie ready; -1 where that is not known.
-            of: what both functions are given.
+            number: gives the number of the batch that the iterator gave last.
+            iterator: gives the batch.
+
+        Returns:
+            lying, CPU time of the process, event on the device, updates so far; None where only the wait is recorded.
         """
-        if STEPS and SHARED.steps >= STEPS:
-            if HEADSPACE and SHARED.reused < HEADSPACE:
-                return self.reuse()
-            self.stop(original, *of)
-        LOG.detail = True
+        if self.left > 1:
+            self.left -= 1
+            LOG.detail = False
+            ends = self.left == self.every - 1  # the detailed step
+            return lying, time.process_time_ns() if ends else 0, None, None
+        LOG.detail, LOG.iterator, LOG.batch = True, self.iterator, number(iterator) + 1
+        GARBAGE.flush()
         self.mean_ns += ((begun - self.asked) / self.every - self.mean_ns) / 2
         self.asked = begun
         mean = 1 if STEPS else min(SELDOM, max(1, int(DETAIL_NS / self.mean_ns)))
         self.left = self.every = DRAW.randrange(1, 2 * mean)
-        cpu, event, updates = time.process_time_ns(), DEVICE.asked(), SHARED.updates
-        try:
-            data = original(*of)
-        except StopIteration:
-            self.end(begun)
-            raise
-        ended, cpu_ended, made = now(), time.process_time_ns(), self.made
+        return lying, time.process_time_ns(), DEVICE.asked(), SHARED.updates
+
+    def came(self, begun: int, ended: int, step: tuple[int, int, Any, int | None], batch: int, data: Any) -> None:
+        """Record a step whose batch has come.
+
+        Args:
+            begun: when its batch was asked for.
+            ended: when it was there.
+            step: what ``ask`` gave.
+            batch: its number; -1 where it is not known.
+            data: the batch.
+        """
+        lying, cpu, event, updates = step
+        if updates is None:
+            LOG.pending.append(
+                (begun, ended, self.iterator, batch, lying, cpu, 0, 2 * SHARED.updates, 0, *self.spent())
+            )
+            return
+        cpu_ended = time.process_time_ns()
         LOG.flush()
-        came = place(*of), lying, cpu, cpu_ended, 2 * updates + (event is not None), made
+        came = batch, lying, cpu, cpu_ended, 2 * updates + (event is not None), self.made
         LOG.write(NEXT, begun, ended, self.iterator, *came, *self.spent())
         self.made = 0
         if not self.looked:
@@ -118,7 +139,6 @@ class Loop:
         SHARED.steps += 1
         if HEADSPACE and SHARED.steps == STEPS:
             SHARED.kept = data
-        return data
 
     def look(self, batch: Any) -> None:
         """Say what a batch consists of."""
@@ -132,29 +152,30 @@ class Loop:
     def end(self, begun: int) -> None:
         """Note that there was no other batch."""
         LOG.flush()
+        GARBAGE.flush()
         DEVICE.read()
         LOG.write(END, begun, now(), self.iterator, *self.spent(), SHARED.updates)
 
-    def reuse(self) -> Any:
-        """Give the last real batch again: what remains is the step without its loader."""
-        begun = now()
-        SHARED.reused += 1
-        LOG.write(REUSED, begun, begun, self.iterator, SHARED.reused)
-        return again(SHARED.kept)
+    def finish(self, take: Callable[[Any], Any], iterator: Any) -> Any:
+        """Give the last batch again after the steps that were asked for, to see what remains without the loader.
 
-    def stop(self, original: Callable[..., Any], *of: Any) -> None:
-        """End the script after the steps that were asked for; before, run the loader without the step."""
+        Then run the loader without the step, and end the script.
+        """
         begun = now()
+        if SHARED.reused < HEADSPACE:
+            SHARED.reused += 1
+            LOG.write(REUSED, begun, begun, self.iterator, SHARED.reused)
+            return again(SHARED.kept)
         self.end(begun)
         for _ in range(HEADSPACE):
             begun = now()
             try:
-                original(*of)
+                take(iterator)
             except StopIteration:
                 break
             LOG.write(DRAINED, begun, now(), self.iterator)
         LOG.say("stopped", steps=SHARED.steps)
-        end_script()
+        return end_script()
 
 
 def end_script() -> NoReturn:
@@ -197,12 +218,35 @@ def patch_loader(module: Any) -> None:
     have classes of their own, so that ``DataLoader.__iter__`` is not always called.
     """
     base = module._BaseDataLoaderIter
-    begin, take = base.__init__, base.__next__
+    begin = base.__init__
 
     @functools.wraps(begin)
     def __init__(self: Any, loader: Any, *args: Any, **kwargs: Any) -> None:
-        self._feedrate_loop = described(loader)
+        with GUARD:
+            self._feedrate_loop = described(loader)
         begin(self, loader, *args, **kwargs)
+
+    allow_profiler()
+    base.__init__ = __init__
+    time_class(base, received, lying)
+    patch_indices(base)
+    for kind in (module._SingleProcessDataLoaderIter, module._MultiProcessingDataLoaderIter):
+        patch_start(kind)
+    patch_pickling()
+    patch_places(module.DataLoader)
+
+
+def time_class(kind: Any, number: Callable[[Any], int], ready: Callable[[Any], int] = lambda _: -1) -> None:
+    """Time what iterators of a class give, of those that are watched; once, as a class may be met again.
+
+    Args:
+        kind: the class.
+        number: gives the number of the batch that an iterator gave last; -1 where it is not known.
+        ready: how many batches lie ready; -1 where that is not known.
+    """
+    take = kind.__next__
+    if hasattr(take, "_feedrate"):
+        return
 
     @functools.wraps(take)
     def __next__(self: Any) -> Any:
@@ -210,34 +254,28 @@ def patch_loader(module: Any) -> None:
         if not loop:
             return take(self)
         if loop.said:
-            loop.say(getattr(self, "_workers", ()))
-        if loop.left > 1:  # no more than is needed, in as few words as Python runs fast
-            loop.left -= 1
-            LOG.detail = False
-            cpu = time.process_time_ns() if loop.left == loop.every - 1 else 0  # when the detailed step ended
-            ready = lying(self) if loop.parallel else -1
-            try:
-                data = take(self)
-            except StopIteration:
+            with GUARD:
+                loop.say(getattr(self, "_workers", ()))
+        if STEPS and SHARED.steps >= STEPS:
+            return loop.finish(take, self)
+        step = None
+        with GUARD:
+            step = loop.ask(begun, ready(self), number, self)
+        try:
+            data = take(self)
+        except StopIteration:
+            with GUARD:
                 loop.end(begun)
-                raise
-            batch = received(self) if loop.parallel else self._num_yielded - 1
-            LOG.pending.append(
-                (begun, now(), loop.iterator, batch, ready, cpu, 0, 2 * SHARED.updates, 0, *loop.spent())
-            )
-            return data
-        LOG.iterator, LOG.batch = loop.iterator, self._num_yielded
-        if not loop.parallel:
-            return loop.take(begun, take, yielded, -1, self)
-        return loop.take(begun, take, received, lying(self), self)
+            raise
+        ended = now()
+        loop.taken += 1
+        if step is not None:
+            with GUARD:
+                loop.came(begun, ended, step, number(self), data)
+        return data
 
-    allow_profiler()
-    base.__init__, base.__next__ = __init__, __next__
-    patch_indices(base)
-    for kind in (module._SingleProcessDataLoaderIter, module._MultiProcessingDataLoaderIter):
-        patch_start(kind)
-    patch_pickling()
-    patch_places(module.DataLoader)
+    __next__._feedrate = True  # type: ignore[attr-defined]
+    kind.__next__ = __next__
 
 
 def patch_indices(base: Any) -> None:
@@ -247,12 +285,13 @@ def patch_indices(base: Any) -> None:
     @functools.wraps(reset)
     def _reset(self: Any, *args: Any, **kwargs: Any) -> None:
         loop = self.__dict__.get("_feedrate_loop")
-        if loop and not loop.said:
-            loop.made, loop.left = now(), 1
-            reset(self, *args, **kwargs)
-            LOG.write(MADE, loop.made, now(), loop.iterator, loop.spent()[0])
-        else:
-            reset(self, *args, **kwargs)
+        again = loop and not loop.said
+        if again:
+            loop.made, loop.left, loop.taken = now(), 1, 0
+        reset(self, *args, **kwargs)
+        if again:
+            with GUARD:
+                LOG.write(MADE, loop.made, now(), loop.iterator, loop.spent()[0])
 
     @functools.wraps(draw)
     def _next_index(self: Any) -> Any:
@@ -280,10 +319,11 @@ def patch_start(kind: Any) -> None:
         finally:
             loop, Loop.starting = self.__dict__.get("_feedrate_loop"), before
         if loop:
-            LOG.write(MADE, begun, now(), loop.iterator, loop.spent()[0], loop.pickled)
-            queue = getattr(self, "_data_queue", None)
-            if queue is not None:
-                time_queue(queue, loop)
+            with GUARD:
+                LOG.write(MADE, begun, now(), loop.iterator, loop.spent()[0], loop.pickled)
+                queue = getattr(self, "_data_queue", None)
+                if queue is not None:
+                    time_queue(queue, loop)
 
     kind.__init__ = __init__
 
@@ -327,7 +367,8 @@ def patch_places(loader: Any) -> None:
 
     @functools.wraps(make)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        self.__dict__.setdefault("_feedrate_made", callers())  # a subclass may call it in turn
+        with GUARD:
+            self.__dict__.setdefault("_feedrate_made", callers())  # a subclass may call it in turn
         make(self, *args, **kwargs)
 
     loader.__init__ = __init__
@@ -346,6 +387,8 @@ def described(loader: Any) -> Loop | None:
 
 def lying(iterator: Any) -> int:
     """Batches that workers have prepared and no step has taken."""
+    if not iterator._feedrate_loop.parallel:
+        return -1
     try:
         early = len(iterator._task_info) - int(iterator._tasks_outstanding)  # those that came before their turn
         return int(iterator._data_queue.qsize()) + early
@@ -353,13 +396,10 @@ def lying(iterator: Any) -> int:
         return -1
 
 
-def yielded(iterator: Any) -> int:
-    """Number of the batch that came last, in its epoch, of an iterator without workers."""
-    return int(iterator._num_yielded) - 1
-
-
 def received(iterator: Any) -> int:
-    """The same of one with workers; -1 where batches come out of order."""
+    """Number of the batch that came last, in its epoch; -1 where batches come out of order."""
+    if not iterator._feedrate_loop.parallel:
+        return int(iterator._num_yielded) - 1
     return int(iterator._rcvd_idx) - 1 if getattr(iterator, "_in_order", True) else -1
 
 
@@ -401,10 +441,11 @@ def patch_iterator(name: str) -> Callable[[Any], None]:
         def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
             begun = now()
             make(self, *args, **kwargs)
-            watch_iterator(self, begun, f"{module.__name__.split('.')[0]}’s {name}")
+            with GUARD:
+                watch_iterator(self, begun, f"{module.__name__.split('.')[0]}’s {name}")
 
         kind.__init__ = __init__
-        time_class(kind)
+        time_class(kind, counted)
 
     return patch_class
 
@@ -417,38 +458,24 @@ def patch_grain(module: Any) -> None:
     @functools.wraps(make)
     def __iter__(self: Any) -> Any:
         begun, iterator = now(), make(self)
-        if parent_process() is None and not iterator._ctx.is_dataloader_pipeline:
-            time_class(type(iterator))
-            watch_iterator(iterator, begun, "grain’s Dataset")
+        with GUARD:
+            if parent_process() is None and not iterator._ctx.is_dataloader_pipeline:
+                time_class(type(iterator), counted)
+                watch_iterator(iterator, begun, "grain’s Dataset")
         return iterator
 
     kind.__iter__ = __iter__
 
 
-def watch_iterator(iterator: Any, begun: int, name: str) -> None:
+def watch_iterator(iterator: Any, begun: int, name: str, made: Sequence[Any] = ()) -> None:
     """Time an iterator whose making began at a moment, and whose class is timed."""
-    iterator._feedrate_loop = Loop(begun_ns=begun, made=callers(), watched=True, dataset=name)
-    iterator._feedrate_taken = itertools.count()
+    iterator._feedrate_loop = Loop(begun_ns=begun, made=made or callers(), watched=True, dataset=name)
     LOG.write(MADE, begun, now(), iterator._feedrate_loop.iterator)
 
 
-def time_class(kind: Any) -> None:
-    """Time what iterators of a class give, of those that are watched; once, as a class may be met again."""
-    take = kind.__next__
-    if hasattr(take, "_feedrate"):
-        return
-
-    @functools.wraps(take)
-    def __next__(self: Any) -> Any:
-        begun, loop = now(), self.__dict__.get("_feedrate_loop")
-        if not loop:
-            return take(self)
-        if loop.said:
-            loop.say()
-        return loop.take(begun, take, lambda iterator: next(iterator._feedrate_taken), -1, self)
-
-    __next__._feedrate = True  # type: ignore[attr-defined]
-    kind.__next__ = __next__
+def counted(iterator: Any) -> int:
+    """Number of the batch that came last of an iterator that does not count."""
+    return int(iterator._feedrate_loop.taken) - 1
 
 
 PATCHES = {
@@ -488,17 +515,7 @@ class Watched:
         self._feedrate_iterable, self._feedrate_made = iterable, callers()
 
     def __iter__(self) -> Iterator[Any]:
-        begun, inner = now(), iter(self._feedrate_iterable)
-        kind = type(self._feedrate_iterable).__qualname__
-        loop = Loop(begun_ns=begun, made=self._feedrate_made, watched=True, dataset=kind)
-        LOG.write(MADE, begun, now(), loop.iterator)
-        loop.say()
-        for count in itertools.count():
-            try:
-                batch = loop.take(now(), inner.__next__, count.__int__, -1)
-            except StopIteration:
-                return
-            yield batch
+        return WatchedIterator(self._feedrate_iterable, self._feedrate_made)
 
     def __len__(self) -> int:
         return len(self._feedrate_iterable)  # type: ignore[arg-type] # where it has none, this raises as it would
@@ -507,16 +524,40 @@ class Watched:
         return getattr(self.__dict__["_feedrate_iterable"], name)
 
 
+class WatchedIterator:
+    """Gives what a watched iterable gives."""
+
+    def __init__(self, iterable: Iterable[Any], made: list[tuple[str, int, str]]) -> None:
+        begun, self._feedrate_inner = now(), iter(iterable)
+        with GUARD:
+            watch_iterator(self, begun, type(iterable).__qualname__, made)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        return next(self._feedrate_inner)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["_feedrate_inner"], name)
+
+
+time_class(WatchedIterator, counted)
+
+
 def hide() -> None:
     """Leave the hook's files out of the tracebacks that the script prints, which are its own."""
     before = sys.excepthook
 
     def excepthook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         chain = [error]
-        for link in chain:  # what it came from is printed, too
-            link.with_traceback(without_own(link.__traceback__))
-            chain += [cause for cause in (link.__cause__, link.__context__) if cause is not None and cause not in chain]
-        before(kind, error, without_own(trace))
+        with GUARD:
+            for link in chain:  # what it came from is printed, too
+                link.with_traceback(without_own(link.__traceback__))
+                causes = (link.__cause__, link.__context__)
+                chain += [cause for cause in causes if cause is not None and cause not in chain]
+            trace = without_own(trace)
+        before(kind, error, trace)
 
     sys.excepthook = excepthook
 

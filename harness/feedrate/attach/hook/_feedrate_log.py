@@ -30,20 +30,23 @@ Updates are backward passes and steps of optimizers.
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import itertools
 import json
 import mmap
 import os
+import signal
 import struct
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 now = time.perf_counter_ns
 """One clock for all processes of a machine."""
 FOLDER = os.environ.get("FEEDRATE_RUN", "")
+OWN = os.path.join(os.path.dirname(__file__), "_feedrate")
+"""How the paths of the hook's files begin."""
 NEXT, BATCH, BACKWARD, OPTIMIZER, STARVED, END, REUSED, DRAINED, TAKEN = range(1, 10)
 MADE, SAVED, COLLECTED, COPIED, EXIT, FIRST, READ = range(10, 17)
 RECORD = struct.Struct("<12q")
@@ -146,8 +149,50 @@ def read_bytes() -> int:
 
 
 LOG = Log()
-os.register_at_fork(after_in_child=LOG.begin)
-atexit.register(LOG.flush)
+
+
+class Guard:
+    """Around all that the hook does in the script's threads: where it fails, the script goes on without it."""
+
+    MOST = 8
+    """Failures that a process tells of."""
+
+    def __init__(self) -> None:
+        self.failures = 0
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, _: object) -> bool:
+        """Note a failure of the hook; False for what a handler of a signal raised meanwhile: that is the script's."""
+        if not isinstance(error, Exception):
+            return False
+        handlers = {getattr(signal.getsignal(number), "__code__", None) for number in signal.valid_signals()}
+        trace, at = error.__traceback__, ""
+        while trace is not None:
+            code = trace.tb_frame.f_code
+            if code in handlers:
+                return False
+            at = f"{os.path.basename(code.co_filename)}:{trace.tb_lineno}" if code.co_filename.startswith(OWN) else at
+            trace = trace.tb_next
+        self.failures += 1
+        if self.failures <= self.MOST:
+            with contextlib.suppress(Exception):
+                LOG.say("failed", at=at, error=repr(error))
+        return True
+
+    def __call__(self, function: Callable[[], object]) -> Callable[[], None]:
+        """A function within it, as for those that Python calls at forks and ends."""
+
+        def guarded() -> None:
+            with self:
+                function()
+
+        return guarded
+
+
+GUARD = Guard()
+os.register_at_fork(after_in_child=GUARD(LOG.begin))
 
 
 class Scheduled:
@@ -175,4 +220,4 @@ class Scheduled:
 
 
 SCHEDULED = Scheduled()
-os.register_at_fork(after_in_child=SCHEDULED.begin)
+os.register_at_fork(after_in_child=GUARD(SCHEDULED.begin))

@@ -11,6 +11,7 @@ import atexit
 import functools
 import gc
 import inspect
+import itertools
 import os
 import sys
 import threading
@@ -19,10 +20,8 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from _feedrate_log import BACKWARD, COLLECTED, COPIED, EXIT, LOG, OPTIMIZER, SAVED, STARVED, now
+from _feedrate_log import BACKWARD, COLLECTED, COPIED, EXIT, GUARD, LOG, OPTIMIZER, OWN, SAVED, STARVED, now
 
-OWN = os.path.join(os.path.dirname(__file__), "_feedrate")
-"""How the paths of the hook's files begin."""
 TORCH = os.sep + "torch" + os.sep
 
 
@@ -145,8 +144,7 @@ class Device:
 
 DEVICE = Device()
 """One for all loops: what is pending of one that ended is read by the next, or when the script ends."""
-atexit.register(DEVICE.read)
-os.register_at_fork(after_in_child=DEVICE.forget)
+os.register_at_fork(after_in_child=GUARD(DEVICE.forget))
 
 
 def patch_autograd(module: Any) -> None:
@@ -158,14 +156,16 @@ def patch_autograd(module: Any) -> None:
         SHARED.updates += 1
         if SHARED.loops > SHARED.told:
             SHARED.told = SHARED.loops
-            LOG.say("backward", callers=loop_callers())
+            with GUARD:
+                LOG.say("backward", callers=loop_callers())
         if not LOG.detail:
             return original(*args, **kwargs)
         begun = now()
         try:
             return original(*args, **kwargs)
         finally:
-            LOG.write(BACKWARD, begun, now())
+            with GUARD:
+                LOG.write(BACKWARD, begun, now())
 
     module.backward = backward
 
@@ -182,7 +182,8 @@ def patch_optimizer(module: Any) -> None:
     def after(*_: Any) -> None:
         SHARED.updates += 1
         if begun and not torch.compiler.is_compiling():
-            LOG.write(OPTIMIZER, begun.pop(), now())
+            with GUARD:
+                LOG.write(OPTIMIZER, begun.pop(), now())
 
     module.register_optimizer_step_pre_hook(before)
     module.register_optimizer_step_post_hook(after)
@@ -201,7 +202,8 @@ def patch_saving(name: str) -> Callable[[Any], None]:
                 return original(*args, **kwargs)
             finally:
                 if threading.current_thread() is threading.main_thread():
-                    LOG.write(SAVED, begun, now())
+                    with GUARD:
+                        LOG.write(SAVED, begun, now())
 
         setattr(module, name, save)
 
@@ -225,7 +227,8 @@ def patch_tensor(module: Any) -> None:
             begun = now()
             made = copy(tensor, *args, **kwargs)
             if made.device.type != "cpu":
-                LOG.write(COPIED, begun, now(), tensor.nbytes)
+                with GUARD:
+                    LOG.write(COPIED, begun, now(), tensor.nbytes)
             return made
 
         return copied
@@ -238,27 +241,52 @@ COLLECTING_NS = 100_000
 """A look for garbage that takes less is not recorded."""
 
 
+class Stamps(map):  # type: ignore[type-arg] # not subscriptable before Python 3.12
+    """A map of which an attribute that is set takes the next item."""
+
+    start = stop = property(fset=next)
+
+
 class Garbage:
-    """How long Python's main thread looked for garbage."""
+    """When Python looked for garbage, stamped without a line of Python.
+
+    A signal that comes meanwhile is handled by the next Python function that runs. Were that a callback of the
+    collector, what the script's handler raises would be dropped: its Ctrl-C would do nothing.
+    """
+
+    KEPT = 2048
+    """Stamps from one record to the next, of starts and ends in turn; of more the older are overwritten."""
 
     def __init__(self) -> None:
-        self.main, self.begun = threading.main_thread().ident, 0
+        self.main, self.next, self.last = threading.main_thread().ident, 0, 0
+        self.stamps = [(0, 0)] * self.KEPT
+        taken = zip(iter(now, None), iter(threading.get_ident, None))  # noqa: B905 - Python 3.9 has no strict
+        gc.callbacks.append(
+            functools.partial(setattr, Stamps(self.stamps.__setitem__, itertools.cycle(range(self.KEPT)), taken))
+        )
 
-    def __call__(self, phase: str, _: Any) -> None:
-        if phase == "start":
-            self.begun = now()
-        elif threading.get_ident() == self.main and (ended := now()) - self.begun > COLLECTING_NS:
-            LOG.write(COLLECTED, self.begun, ended)
+    def flush(self) -> None:
+        """Record what the main thread has looked for since the last time."""
+        while True:
+            (begun, _), (ended, thread) = self.stamps[self.next : self.next + 2]
+            if not self.last < begun < ended:
+                return
+            self.next, self.last = (self.next + 2) % self.KEPT, ended
+            if thread == self.main and ended - begun > COLLECTING_NS:
+                LOG.write(COLLECTED, begun, ended)
 
 
 GARBAGE = Garbage()
-gc.callbacks.append(GARBAGE)
+os.register_at_fork(before=GUARD(GARBAGE.flush))
 
 
 def leave() -> None:
-    """Note that the interpreter ends."""
+    """Write what is pending, and that the interpreter ends."""
+    LOG.flush()
+    DEVICE.read()
     if LOG.fd >= 0:
+        GARBAGE.flush()
         LOG.write(EXIT, now(), 0, SHARED.updates)
 
 
-atexit.register(leave)
+atexit.register(GUARD(leave))

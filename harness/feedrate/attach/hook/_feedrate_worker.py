@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import gc
 import itertools
 import os
 import sys
@@ -13,8 +12,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from _feedrate_log import BATCH, FIRST, LOG, READ, SCHEDULED, TAKEN, now, read_bytes
-from _feedrate_step import GARBAGE, OWN, fingerprint
+from _feedrate_log import BATCH, FIRST, GUARD, LOG, OWN, READ, SCHEDULED, TAKEN, now, read_bytes
+from _feedrate_step import fingerprint
 
 
 class Collate:
@@ -45,7 +44,8 @@ def patch_fetch(module: Any) -> None:
         def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
             original(self, *args, **kwargs)
             if callable(getattr(self, "collate_fn", None)):
-                self.collate_fn = Collate(self.collate_fn)
+                with GUARD:
+                    self.collate_fn = Collate(self.collate_fn)
 
         return __init__
 
@@ -56,27 +56,30 @@ def patch_fetch(module: Any) -> None:
                 return original(self, index)
             collate = self.collate_fn if isinstance(self.collate_fn, Collate) else None
             works = LOG.worker >= 0  # in the training process nobody asks how long it stood in line
-            queued, process = (SCHEDULED.wait_ns(), time.process_time_ns()) if works else (0, 0)
-            cpu, begun = time.thread_time_ns(), now()
+            queued = 0
+            with GUARD:
+                queued = SCHEDULED.wait_ns() if works else 0
+            process, cpu, begun = time.process_time_ns() if works else 0, time.thread_time_ns(), now()
             data = original(self, index)
             ended = now()
-            LOG.write(
-                BATCH,
-                begun,
-                ended,
-                LOG.worker,
-                LOG.batch,
-                len(index) if isinstance(index, (list, tuple)) else 1,
-                collate.took if collate else 0,
-                time.thread_time_ns() - cpu,
-                SCHEDULED.wait_ns() - queued if works else 0,
-                LOG.iterator,
-                time.process_time_ns() - process if works else 0,
-            )
-            if works and LOG.first:
-                LOG.first = False
-                with contextlib.suppress(Exception):  # whatever a batch of others is
-                    LOG.write(FIRST, ended, now(), fingerprint(data))
+            with GUARD:
+                LOG.write(
+                    BATCH,
+                    begun,
+                    ended,
+                    LOG.worker,
+                    LOG.batch,
+                    len(index) if isinstance(index, (list, tuple)) else 1,
+                    collate.took if collate else 0,
+                    time.thread_time_ns() - cpu,
+                    SCHEDULED.wait_ns() - queued if works else 0,
+                    LOG.iterator,
+                    time.process_time_ns() - process if works else 0,
+                )
+                if works and LOG.first:
+                    LOG.first = False
+                    with contextlib.suppress(Exception):  # whatever a batch of others is
+                        LOG.write(FIRST, ended, now(), fingerprint(data))
             return data
 
         return fetch
@@ -97,7 +100,8 @@ class Indices:
         task = self._feedrate_queue.get(*args, **kwargs)
         if isinstance(task, tuple) and len(task) == 2 and isinstance(task[0], int):
             LOG.batch = task[0]
-            LOG.write(TAKEN, begun, now(), LOG.worker, LOG.batch)
+            with GUARD:
+                LOG.write(TAKEN, begun, now(), LOG.worker, LOG.batch)
         return task
 
     def __getattr__(self, name: str) -> Any:
@@ -110,21 +114,24 @@ def patch_worker(module: Any) -> None:
 
     @functools.wraps(original)
     def _worker_loop(*args: Any, **kwargs: Any) -> Any:
-        if len(args) > 10 and hasattr(args[2], "get"):
-            LOG.worker = args[10] if isinstance(args[10], int) else -1
-            args = (*args[:2], Indices(args[2]), *args[3:])
-        allow_profiler()
-        with contextlib.suppress(ValueError):  # of a worker's garbage nobody asks, and it is looked for often
-            gc.callbacks.remove(GARBAGE)
-        before = read_bytes()
+        before = 0
+        with GUARD:
+            if len(args) > 10 and hasattr(args[2], "get"):
+                LOG.worker = args[10] if isinstance(args[10], int) else -1
+                args = (*args[:2], Indices(args[2]), *args[3:])
+            allow_profiler()
+            before = read_bytes()
         try:
             return original(*args, **kwargs)
         finally:
-            LOG.write(READ, now(), now(), read_bytes() - before)
+            with GUARD:
+                LOG.write(READ, now(), now(), read_bytes() - before)
 
     def wrap_exception(exc_info: Any = None, where: str = "in background") -> Any:
         kind, error, trace = exc_info or sys.exc_info()
-        return wrapper((kind, error, without_own(trace)), where)
+        with GUARD:
+            trace = without_own(trace)
+        return wrapper((kind, error, trace), where)
 
     module._worker_loop, module.ExceptionWrapper = _worker_loop, wrap_exception
 

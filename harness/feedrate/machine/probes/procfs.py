@@ -21,7 +21,11 @@ SHM = "/dev/shm"  # noqa: S108 - where POSIX shared memory lies, not a place for
 SHM_PREFIXES = ("torch_", "sem.", "psm_", "nccl-", "__KMP_REGISTERED_LIB_")
 """Shared memory of ATen (``torch_PID_RANDOM_N``), POSIX semaphores (``multiprocessing`` locks), CPython's
 ``multiprocessing.shared_memory``, NCCL, and the OpenMP runtime of LLVM and Intel."""
-_OWNED = re.compile(r"(?:torch|psm)_(\d+)_")
+_OWNED = re.compile(r"(?:torch_|psm_|sem\.feedrate-)(\d+)[_-]")
+_UNFINISHED = re.compile(r"sem\.\w{6}")
+"""What glibc calls a semaphore until it has its name."""
+_MAKING_S = 0.05
+"""It does so in microseconds."""
 
 
 def read(path: str, size: int = 16384) -> bytes | None:
@@ -167,10 +171,14 @@ def semaphores(pid: int) -> set[Path]:
 def remove_segments(segments: Iterable[str], makers: Collection[int]) -> int:
     """Remove shared-memory files whose maker is one of some dead processes: a killed worker may leave one.
 
-    PyTorch's names hold the process id of their maker, those of Grain's loader that of its training process. Other
-    containers may share ``/dev/shm``, and theirs stay.
+    PyTorch's names hold the process id of their maker, those of Grain's loader that of its training process, those of
+    semaphores that of the template (``trial.template``). Other containers may share ``/dev/shm``, and theirs stay. A
+    semaphore whose maker was killed in the making of it goes, too.
     """
     dead = [name for name in segments if (owner := _OWNED.match(name)) and int(owner[1]) in makers]
+    if unfinished := [name for name in segments if _UNFINISHED.fullmatch(name)]:
+        time.sleep(_MAKING_S)
+        dead += [name for name in unfinished if Path(SHM, name).exists()]
     for name in dead:
         Path(SHM, name).unlink(missing_ok=True)
     return len(dead)

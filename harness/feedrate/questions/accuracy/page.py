@@ -55,8 +55,8 @@ _ROOM = 1.6
 _KEYS = (
     Key("feedrate", colour("accent")),
     Key("other ways of timing the same steps", colour("source")),
-    Key("median of all trials", colour("ink"), "circle"),
-    Key("worst trial", colour("ink"), "diamond"),
+    Key("median of all measurements", colour("ink"), "circle"),
+    Key("worst measurement", colour("ink"), "diamond"),
 )
 
 
@@ -70,12 +70,12 @@ def draw(summary: pd.DataFrame) -> Figure:
         )
     )
     n, cells = max(row["n"] for row in rows), max(row["cells"] for row in rows)
-    subtitle = f"{n} trials of {cells} planted cells"
+    subtitle = f"{n} measurements of {cells} planted settings"
     panel = Panel.draw(TITLE, subtitle, _message(rows), _layers(rows), 80 + 26 * len(rows))
     shown = [{title: row[name] for name, title in _COLUMNS.items()} for row in rows]
     notes = (
         "The scale is linear within ±1 %, which is shaded, and logarithmic beyond.",
-        "Lines go from the lowest to the highest error of any trial.",
+        "Lines go from the lowest to the highest error of any measurement.",
     )
     return Figure(TITLE, QUESTION, (panel,), _KEYS, tuple(shown), notes)
 
@@ -140,6 +140,10 @@ _SPOKEN = {
     "calibration": "Calibration",
     "site": "This website",
     "store": "A store of very many runs",
+    "kills": "Faults: kills",
+    "mishaps": "Faults: mishaps",
+    "strikes": "Faults: scripts",
+    "soak": "Faults: soak",
 }
 """Section to its words."""
 
@@ -174,6 +178,7 @@ def page(benches: Sequence[BenchRecord]) -> Page:
             told["tuned"] = _kept(bench, mark, files) | {"rows": list(_tuned(bench, benches))}
         name = descriptions.name_of(next(iter(newest.values())).machine)
         machines.append({"name": name, "mark": mark, **told})
+    machines.sort(key=lambda machine: machine["errors"] is None)  # the answer first
     body = render(
         "accuracy/page.md",
         page=PATH,
@@ -201,7 +206,7 @@ def _kept(bench: BenchRecord, mark: str, files: dict[str, str]) -> dict[str, Any
 
 def _from(bench: BenchRecord) -> Origin:
     """Where the figure comes from, as citations say it."""
-    trials = words.plural(len(bench.witnessed), "trial")
+    trials = words.plural(len(bench.witnessed), "measurement")
     days, made = day(bench.started_at.isoformat()), (bench.feedrate_version,)
     return Origin((descriptions.name_of(bench.machine),), (bench.name,), days, made, trials, "bench record")
 
@@ -234,7 +239,7 @@ def answer(errors: pd.DataFrame) -> str:
 def _own_error(errors: pd.DataFrame) -> str:
     """Say in one sentence how far feedrate's throughput is from the external clock; nothing where none was asked."""
     for row in rows_of(errors[errors["estimator"].eq(OURS)]):
-        trials, planted = words.plural(row["n"], "trial"), words.plural(row["cells"], "planted cell")
+        trials, planted = words.plural(row["n"], "measurement"), words.plural(row["cells"], "planted setting")
         worst, median = words.signed(row["worst_pct"])[1:], words.signed(row["median_pct"])
         return (
             f"Over {trials} of {planted}, the throughput that feedrate reports is within {worst} of an external "
@@ -368,4 +373,5 @@ def _promises(newest: Mapping[str, BenchRecord]) -> dict[str, Any]:
     day_of_all = "" if several or not made else f" Measured on {min(days.values())}."
     counted = f"Of {words.plural(len(made), 'figure')}, {words.listed(parts)}.{day_of_all}"
     columns = ["About", "Figure", "Target", "Measured", "Verdict", *(["Date"] if several else [])]
-    return {"rows": rows, "counted": counted, "columns": columns}
+    missed = [row for row, (_, promise) in zip(rows, made, strict=True) if promise.met is False]
+    return {"rows": rows, "missed": missed, "counted": counted, "columns": columns}

@@ -27,7 +27,7 @@ PANELS = {
     "step": "Step: a wait",
     "batch": "Whole batches",
     "effect": "Planted effects",
-    "equal": "Equal cells",
+    "equal": "Equal settings",
 }
 """Quantities of ``analysis.calibration``, and the two kinds of ratio."""
 _WITHIN = 1.0
@@ -50,7 +50,8 @@ _NOTES = (
     "Settings: w workers, b batch_size, p prefetch_factor (where not 2); planted in ms: r reading a sample "
     "(~ jittered, ^ heavy-tailed), d decoding a sample, c collating a batch, s an emulated step; in kB: y payload of a "
     "sample.",
-    "What is not planted is taken off as it was measured in cells that plant nothing there, block by block.",
+    "What is not planted is taken off as it was measured in settings that plant nothing there, repetition by "
+    "repetition.",
     "The scale is linear within ±1 %, which is shaded, and logarithmic beyond. Replicas are in the table only.",
 )
 
@@ -62,7 +63,7 @@ def calibration(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     for what, title in PANELS.items():
         if part := [row for row in rows if row["what"] == what]:
             pairs = "pairs" if what in ("effect", "equal") else "cells"
-            subtitle = f"{len(part)} {pairs}, {words.plural(min(row['n'] for row in part), 'block')}"
+            subtitle = f"{len(part)} {pairs}, {words.plural(min(row['n'] for row in part), 'repetition')}"
             drawn = [row for row in part if not row["replica"]]
             panel = Panel.draw(title, subtitle, _message(part), _layers(drawn), height(len(drawn), 15))
             listed = [{_HEADINGS.get(name, name): row[name] for name in _LISTED} for row in part]
@@ -72,7 +73,8 @@ def calibration(sheet: Sheet, trials: pd.DataFrame) -> Figure:
             sheet.note(note)
         if len(judged := bottlenecks(trials)):
             sheet.note(
-                f"{int(judged['right'].sum())} of {words.plural(len(judged), 'training cell')} are called bound by the "
+                f"{int(judged['right'].sum())} of {words.plural(len(judged), 'training setting')} are called "
+                f"bound by the "
                 "stage that was planted to hold them back."
             )
     return sheet.figure(_KEYS, "Nothing was planted in this run: make sweep SUITE=calibration plants.")
@@ -162,14 +164,14 @@ def _message(rows: Sequence[Row]) -> str:
     wrong = sum(row["right"] == "wrong" for row in rows)
     if rows[0]["what"] == "equal":
         return words.sentence(
-            f"{wrong} of {words.plural(len(rows), 'pair')} of equal cells have an interval that leaves out 1, of which "
-            f"chance makes one in twenty; the farthest is {far}"
+            f"{wrong} of {words.plural(len(rows), 'pair')} of equal settings have an interval that leaves out 1, of "
+            f"which chance makes one in twenty; the farthest is {far}"
         )
     if rows[0]["what"] == "effect":
         told = f"{len(rows) - wrong} of {words.plural(len(rows), 'planted effect')} are called what they are"
         return words.sentence(f"{told}; the ratio farthest from its truth is off by {far}")
     sizes = pd.Series([abs(row["error"]) for row in rows])
     return words.sentence(
-        f"in {words.plural(len(rows), 'cell')} the median error is {words.number(sizes.median())}\u00a0% and the worst "
-        f"{far}"
+        f"in {words.plural(len(rows), 'setting')} the median error is {words.number(sizes.median())}\u00a0% and the "
+        f"worst {far}"
     )

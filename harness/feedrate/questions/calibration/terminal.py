@@ -34,12 +34,12 @@ def show(trials: pd.DataFrame, console: Console) -> None:
     def say(text: str, style: str = "") -> None:
         console.print(text, style=style, markup=False, highlight=False)
 
-    say("\nPlanted costs, read back (means over blocks; what the rest costs is taken off)", "bold")
+    say("\nPlanted costs, read back (means over repetitions; what the rest costs is taken off)", "bold")
     console.print(_printed(costs))
     for row in rows_of(analysis.summary(costs)):
         say(
             f"  {row['quantity']}: median error {words.per_cent(row['median_pct'], 2)}, worst "
-            f"{words.signed(row['worst_pct'], 2)} ({words.plural(row['cells'], 'cell')}, n ≥ {row['n']})"
+            f"{words.signed(row['worst_pct'], 2)} ({words.plural(row['cells'], 'setting')}, n ≥ {row['n']})"
         )
     say(answer(costs, analysis.effects(trials), analysis.same_pairs(trials), analysis.bottlenecks(trials)))
 

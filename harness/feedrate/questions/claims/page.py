@@ -19,7 +19,7 @@ from feedrate.analysis.claim_values import settings_text
 from feedrate.analysis.claims import NOT_TESTABLE, VERDICTS
 from feedrate.analysis.sentences import estimate, origins, power, remarks, worst
 from feedrate.charts.citation import together
-from feedrate.charts.embed import swatch
+from feedrate.charts.embed import folded, swatch
 from feedrate.charts.figure import Key
 from feedrate.pages import descriptions, markup
 from feedrate.pages.markup import Page, Placed
@@ -184,7 +184,7 @@ def _origin(result: ClaimResult) -> Markup:
     if not result.tested:
         return Markup()
     effect = result.claim.effect
-    noun = "block" if effect else "check"
+    noun = "repetition" if effect else "check"
     parts = [words.plural(int(result.row["n"]), noun), *remarks(result.row)]
     if words.known(result.row["dropped"]) and int(result.row["dropped"]):
         # Every trial that ended well has a throughput; other numbers may be unknown.
@@ -280,10 +280,10 @@ def suite_section(verdicts: Verdicts, suite: str, path: str) -> list[str]:
         link = markup.link(path, f"{PATH}#claim-{claim.id}", claim.says)
         rows.append((link, ", ".join(claim.sources), Markup("<br>").join(short)))
     more = markup.link(path, PATH, "All claims, with their effects and how they were tested")
+    listing = table("What the sources say", ("Claim", "Source", "Verdict"), rows, stack=True)
     return [
         markup.heading(2, "What the sources say", "sources-say"),
-        table("What the sources say", ("Claim", "Source", "Verdict"), rows, stack=True),
-        f'<p class="fr-note">{more}</p>\n',
+        folded(f"{words.plural(len(mine), 'claim')} on this question", f'{listing}<p class="fr-note">{more}</p>'),
     ]
 
 

@@ -24,7 +24,7 @@ from feedrate.analysis.storage import believable
 from feedrate.plan import suite
 from feedrate.plan.claim import Claims
 from feedrate.questions.compare.analysis import Compared, claims, compared
-from feedrate.questions.compare.page import unranked_suites
+from feedrate.schema import plugins
 from feedrate.schema.columns import TRIALS
 from feedrate.schema.errors import InputError, expected_one_of
 from feedrate.schema.redaction import one_line
@@ -104,11 +104,13 @@ def compare(a: str, b: str, results: Path) -> Comparison:
     one, other = max(pairs, key=_rank) if len(pairs) > 1 else pairs[0]
     notes = [*_notes("A", one, len(of_a)), *_notes("B", other, len(of_b))]
     first, second = ((trials, cells_with_ceilings(trials)) for trials in map(believable, (one.trials, other.trials)))
-    comparison = compared(first, second, unranked_suites())
+    # Suites whose settings are none to choose from: there for claims, or for feedrate itself.
+    unranked = [name for name in plugins.names("feedrate.suites") if not suite.for_machines(name)]
+    comparison = compared(first, second, unranked)
     if not len(comparison.cells):
         reasons = "; ".join(f"{n} {reason}" for reason, n in comparison.unmatched["reason"].value_counts().items())
         raise InputError(
-            f"A (run {one.run_id}) and B (run {other.run_id}) have no cell in common that can be compared: "
+            f"A (run {one.run_id}) and B (run {other.run_id}) have no setting in common that can be compared: "
             f"{one_line(reasons)}. Expected two runs of one suite, or of one script by its name, on one kind of device "
             "and the same data"
         )
@@ -201,12 +203,13 @@ def _notes(letter: str, side: Side, of: int) -> Iterator[str]:
     cells, blocks = side.trials["cell_id"].nunique(), side.trials["block"].nunique()
     if not 0 < cells * blocks <= _MOST_ESTIMATES:
         raise InputError(
-            f"{letter}: run {side.run_id} holds {cells:,} cells in {blocks:,} blocks; expected 1 to "
-            f"{_MOST_ESTIMATES:,} cells × blocks"
+            f"{letter}: run {side.run_id} holds {cells:,} settings in {blocks:,} repetitions; expected 1 to "
+            f"{_MOST_ESTIMATES:,} settings × repetitions"
         )
     if of > 1:
         yield (
-            f"{letter} names a machine: of its {of} newest runs that were not withdrawn, {side.run_id} has most cells "
+            f"{letter} names a machine: of its {of} newest runs that were not withdrawn, {side.run_id} has most "
+            f"settings "
             "in common with the other side, or is the newest of those that have as many."
         )
     if withdrawn := side.beside.withdrawn:

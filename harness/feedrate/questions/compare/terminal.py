@@ -20,7 +20,7 @@ from feedrate.questions.claims.terminal import COLOURS as CLAIM_COLOURS
 from feedrate.questions.claims.terminal import bar
 from feedrate.questions.compare.analysis import CEILINGS, COUNTED, OVERALL, STAGES, repeated
 from feedrate.questions.compare.comparison import Comparison, Side
-from feedrate.questions.explore.page import RAN
+from feedrate.questions.explore.run_files import RAN
 from feedrate.questions.machines import page as machines_page
 from feedrate.questions.summary.terminal import task
 from feedrate.schema.words import estimate, interval, known, number, per_cent, percent, plural
@@ -76,14 +76,14 @@ def _facts(side: Side) -> dict[str, str]:
     run = side.manifest
     trials = sum(run.outcomes.values())
     if run.search:
-        asked = {"Asked for": run.command, "Trials": f"{trials:,} of {plural(run.cells, 'setting')} in a search"}
+        asked = {"Asked for": run.command, "Measurements": f"{trials:,} of {plural(run.cells, 'setting')} in a search"}
     elif run.script:
-        asked = {"Asked for": run.command, "Trials": f"its loop, in {run.blocks:,} stretches"}
+        asked = {"Asked for": run.command, "Measurements": f"its loop, in {run.blocks:,} stretches"}
     else:
         failed = f"{trials - run.outcomes.get('ok', 0):,} failed"
         asked = {
             "Asked for": f"{', '.join(sorted(run.suites))} ({run.profile})",
-            "Trials": f"{trials:,} in {plural(run.blocks, 'whole block')}, {failed}",
+            "Measurements": f"{trials:,} in {plural(run.blocks, 'whole repetition')}, {failed}",
         }
     return {
         "Machine": run.machine.machine_id,
@@ -148,7 +148,7 @@ def _matched(comparison: Comparison, most: int | None) -> Section:
     counts = [len(side.trials[CELL].drop_duplicates()) for side in (comparison.a, comparison.b)]
     same = "script, device and protocol, whatever its loader's settings"
     line = (
-        f"{plural(len(comparison.found.cells), 'cell')} of {counts[0]:,} in A and {counts[1]:,} in B: those of the "
+        f"{plural(len(comparison.found.cells), 'setting')} of {counts[0]:,} in A and {counts[1]:,} in B: those of the "
         f"same {'settings, device, data, workload and protocol' if comparison.found.changed is None else same}."
     )
     rows = []
@@ -167,7 +167,7 @@ def _overall(comparison: Comparison, reach: float) -> Section:
     """One ratio over everything, and by what ran."""
     over, kinds = comparison.found.overall, rows_of(comparison.found.kinds)
     lines = [
-        f"B is {over.text()} as fast as A: the geometric mean over {plural(over.n, 'cell')}.",
+        f"B is {over.text()} as fast as A: the geometric mean over {plural(over.n, 'setting')}.",
         "In brackets: 95 % intervals; each decides by itself whether B is faster, not corrected for their number.",
         *_cautions(comparison),
     ]
@@ -192,16 +192,16 @@ def _cautions(comparison: Comparison) -> Iterator[str]:
     """What a reader of the ratios has to know."""
     several = comparison.found.overall.n > 1
     if several:
-        yield "The interval over cells says how much the choice of cells matters, not how well each was measured."
+        yield "The interval over settings says how much the choice of settings matters, not how well each was measured."
     else:
         [row] = rows_of(comparison.found.cells)
-        yield f"This one cell: {_estimate(row, _blocks(row))}."
+        yield f"This one setting: {_estimate(row, _blocks(row))}."
     if comparison.found.kinds["kind"].eq("emulated").any():
         yield "An emulated step lasts as long on either machine: where it is the bottleneck the ratio is one."
     if _repeats(comparison):
         again = repeated(comparison.found.cells)
         if several:
-            yield f"Half of the cells agree within {per_cent(again.half_within_pct, 1)}."
+            yield f"Half of the settings agree within {per_cent(again.half_within_pct, 1)}."
         if again.cells:
             yield (
                 f"A ratio of one lies in {again.hold} of {plural(again.cells, 'interval')}; in 95 % of them it "
@@ -216,7 +216,7 @@ def _wins_and_losses(comparison: Comparison, reach: float, most: int | None) -> 
         title = f"Where B is {verdict}"
         own = compared[compared["verdict"].eq(verdict)].sort_values("ratio", ascending=ascending, kind="stable")
         if not len(own):
-            yield Section(title, [f"In no cell is B clearly {verdict}."])
+            yield Section(title, [f"In no setting is B clearly {verdict}."])
             continue
         rows = [
             (
@@ -227,9 +227,9 @@ def _wins_and_losses(comparison: Comparison, reach: float, most: int | None) -> 
             )
             for row in rows_of(own if most is None else own.head(most))
         ]
-        first = f"; the {len(rows)} largest differences (--all lists every cell):" if len(rows) < len(own) else ":"
+        first = f"; the {len(rows)} largest differences (--all lists every setting):" if len(rows) < len(own) else ":"
         columns = ("cell", "A → B, samples/s", "B ÷ A (95 %)", "", "blocks")
-        yield Section(title, [f"In {plural(len(own), 'cell')}{first}"], columns, rows)
+        yield Section(title, [f"In {plural(len(own), 'setting')}{first}"], columns, rows)
 
 
 def _stages(comparison: Comparison, reach: float) -> Iterator[Section]:
@@ -238,13 +238,13 @@ def _stages(comparison: Comparison, reach: float) -> Iterator[Section]:
     rows = []
     for row in rows_of(comparison.found.stages):
         if row["cells"] == 1:
-            basis = "one cell", f"{row['n_a']:.0f}, {row['n_b']:.0f} blocks"
+            basis = "one setting", f"{row['n_a']:.0f}, {row['n_b']:.0f} repetitions"
         else:
-            basis = interval(row["least"], row["most"]), f"{row['cells']:,} cells"
+            basis = interval(row["least"], row["most"]), f"{row['cells']:,} settings"
         rates = cells(stages[row["stage"]].doc, f"{row['a']:,.0f}", f"{row['b']:,.0f}")
         rows.append((*rates, *_drawn(row, reach), *cells(*basis)))
     if rows:
-        lines = ["Each stage alone, in samples/s: geometric means over its cells."]
+        lines = ["Each stage alone, in samples/s: geometric means over its settings."]
         if any(stages[name].column for name in comparison.found.stages["stage"]):
             lines.append("What one process does is told by the stamps of the DataLoader's workers.")
         columns = ("stage", "A", "B", "B ÷ A (95 %)", "", "from–to", "n")
@@ -257,11 +257,11 @@ def _held_back(comparison: Comparison) -> Iterator[Section]:
     items = []
     for (a, b), group in groups:
         both = f"{a} in both" if a == b else f"{a} in A, {b} in B"
-        items.append((f"{plural(len(group), 'training cell')}: {both}.", list(_ceilings(group))))
+        items.append((f"{plural(len(group), 'training setting')}: {both}.", list(_ceilings(group))))
     if items:
         line = (
-            "A training cell is held back by its smallest ceiling, what a stage does alone; where ceilings were not "
-            "measured, by the phase that takes half of the time. In samples/s: geometric means over cells, with the "
+            "A training setting is held back by its smallest ceiling, what a stage does alone; where ceilings were not "
+            "measured, by the phase that takes half of the time. In samples/s: geometric means over settings, with the "
             "least and the most; an emulated step's is declared."
         )
         yield Section("Why: what holds training back", [line], items=items)
@@ -338,9 +338,9 @@ def verdict(row: Row, side: str, claim: Claim) -> Cell:
     """Write a side's verdict with what it rests on: an effect, or for a fact the trials that looked."""
     own = {name.removesuffix(f"_{side}"): value for name, value in row.items()}
     if claim.effect is None:
-        basis = f"a fact, {plural(int(own['n']), 'trial')}"
+        basis = f"a fact, {plural(int(own['n']), 'measurement')}"
     elif known(own["ratio"]):
         basis = _estimate(own, int(own["n"]))
     else:
-        basis = "no block of all its cells"
+        basis = "no repetition of all its settings"
     return Cell(f"{own['verdict']}: {basis}", CLAIM_COLOURS[own["verdict"]])

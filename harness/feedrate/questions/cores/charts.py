@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import altair as alt
+import numpy as np
 import pandas as pd
 
 from feedrate.analysis.estimates import cells, rows_of
 from feedrate.charts.figure import ENDS, Figure, Key, Panel, Row, Sheet, chart, data, interval, listed
-from feedrate.charts.marks import BLOCKS, dots, height, hover, look, names, rate
+from feedrate.charts.marks import BLOCKS, HEIGHT, Looks, dots, height, hover, look, names, rate
 from feedrate.charts.theme import SHAPES, colour
+from feedrate.questions.workers.charts import core_marks
 from feedrate.schema import words
 from feedrate.schema.plugins import on_device, samples_of
 
@@ -25,6 +29,17 @@ NAMES = {
     "nvjpeg": "nvJPEG",
 }
 """Decoders as their authors write them."""
+
+
+DECLARED = {
+    "an A100 with ResNet-50 in TF32": 938.0,
+    "an A100 with ResNet-50 in mixed precision": 2470.0,
+    "an H100 as in MLPerf Storage": 400 / 0.224,
+}
+"""Images a second that a GPU trains: by NVIDIA's DeepLearningExamples (ResNet-50 v1.5, PyTorch), and as MLPerf Storage
+has an H100 sleep for 400 images."""
+PLACES = 24
+"""Numbers of vCPUs of a line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +106,12 @@ def on_gpu(trials: pd.DataFrame, mode: str) -> list[Row]:
     return sorted(kept, key=lambda cell: -cell["samples_per_s"])
 
 
+def rates_of(trials: pd.DataFrame) -> dict[str, float]:
+    """Images a second that GPUs train: as the run measured it, else as others declare it."""
+    measured = on_gpu(trials, "compute")
+    return {f"this GPU with {cell['model']}": float(cell["samples_per_s"]) for cell in measured} or DECLARED
+
+
 _COLUMNS = {"decoder": "decoder", "workers": "workers", "images per s and vCPU": "value", **ENDS}
 _MISSING = "No image files were loaded in this run by as many workers as there are cores, or fewer."
 
@@ -116,7 +137,7 @@ def images_per_core(sheet: Sheet, trials: pd.DataFrame, cores: int) -> Figure:
     sheet.note(
         "Images a second of the loader ÷ its workers; a vCPU is a hardware thread. Scaled: the JPEG file is decoded at "
         "a half, a quarter or an eighth of its size where the crop keeps enough pixels. "
-        "Intervals are Student’s t over blocks, on logs."
+        "Intervals are Student’s t over repetitions, on logs."
     )
     return sheet.figure([Key(who, *pair) for who, pair in looks.items()], _MISSING)
 
@@ -131,3 +152,65 @@ def _message(rows: Sequence[Row]) -> str:
         times = words.times(best["value"] / worst["value"])
         text += f", {times} what it does with {worst['decoder']}"
     return words.sentence(f"{text}, {words.plural(most, 'worker')} busy")
+
+
+@chart("GPU idle against cores", "How many vCPUs keep a GPU busy?")
+def gpu_idle(sheet: Sheet, trials: pd.DataFrame, cores: int) -> Figure:
+    """Draw a GPU’s idle share against its vCPUs, a panel a GPU, with the fastest and the slowest decoder."""
+    every = busiest(per_core(trials, cores))
+    ends = {0, len(every) - 1}  # the fastest and the slowest: the others lie between
+    loaded = [core for at, core in enumerate(every) if at in ends]
+    looks = {core.decoder: (colour(f"name-{at % 6}"), "rule") for at, core in enumerate(loaded)}
+    for name, trained in rates_of(trials).items() if loaded else ():
+        most = math.ceil(1.1 * loaded[-1].needed(trained))
+        places = sorted({*np.linspace(1, most, PLACES).round().astype(int).tolist(), min(cores, most)})
+        rows = [_idle(core, trained, place) for core in loaded for place in places]
+        panel = Panel.draw(
+            name,
+            f"{words.number(trained)} images a second",
+            _idle_message(loaded, trained, cores),
+            _idle_layers(rows, looks, cores),
+            HEIGHT,
+        )
+        sheet.add(
+            panel, listed(rows, {"GPU": name}, {"decoder": "decoder", "vCPUs": "at", "idle (%)": "value"} | _ENDS)
+        )
+    sheet.note("Taken: each further vCPU loads as much as one does with all vCPUs of this machine busy.")
+    return sheet.figure([Key(name, *pair) for name, pair in looks.items()], _MISSING)
+
+
+_ENDS = {"low": "lo", "high": "hi"}
+
+
+def _idle(core: Core, trained: float, place: int) -> dict[str, Any]:
+    ends = [None if end is None else 100 * max(0.0, 1 - end * place / trained) for end in (core.hi, core.lo)]
+    return {
+        "decoder": core.decoder,
+        "at": place,
+        "value": 100 * core.idle(trained, place),
+        "lo": ends[0],
+        "hi": ends[1],
+    }
+
+
+def _idle_layers(rows: Sequence[Row], looks: Looks, cores: int) -> list[alt.Chart]:
+    x = alt.X("at:Q", title="vCPUs", scale=alt.Scale(nice=False, zero=True), axis=alt.Axis(grid=False, tickCount=6))
+    y: dict[str, Any] = {"title": "GPU idle (%)", "scale": alt.Scale(domain=[0, 100]), "axis": alt.Axis(tickCount=5)}
+    base = alt.Chart(data(rows, "decoder", "at", "value", "lo", "hi")).encode(
+        x=x, color=look("decoder", looks, looks)[0]
+    )
+    tooltip = hover({"decoder:N": "", "at:Q": "vCPUs", **rate("idle, %")})
+    return [
+        *core_marks([cores], x, max(row["at"] for row in rows)),
+        base.mark_area(opacity=0.2).encode(y=alt.Y("lo:Q", **y), y2=alt.Y2("hi:Q")),
+        base.mark_line(strokeWidth=1.75).encode(y=alt.Y("value:Q", **y)),
+        base.mark_point(size=60, opacity=0).encode(y=alt.Y("value:Q", **y), tooltip=tooltip),
+    ]
+
+
+def _idle_message(loaded: Sequence[Core], trained: float, cores: int) -> str:
+    """What the fastest decoder needs, and how idle the GPU is with this machine's."""
+    best = loaded[0]
+    needs = f"With {best.decoder}, {words.number(best.needed(trained), 2)} vCPUs keep it busy"
+    idle = best.idle(trained, cores)
+    return f"{needs}; with {cores} it idles {words.percent(idle)}." if idle else f"{needs}; {cores} feed it."

@@ -15,17 +15,10 @@ from markupsafe import Markup
 from feedrate.charts.figure import Row
 from feedrate.pages.runs import RunView
 from feedrate.pages.template import render
-from feedrate.questions.cores.charts import Core, busiest, named, on_gpu, per_core
+from feedrate.questions.cores.charts import Core, busiest, named, on_gpu, per_core, rates_of
 from feedrate.schema import words
 
 SUITE = "cores"
-DECLARED = {
-    "an A100 with ResNet-50 in TF32": 938.0,
-    "an A100 with ResNet-50 in mixed precision": 2470.0,
-    "an H100 as in MLPerf Storage": 400 / 0.224,
-}
-"""Images a second that a GPU trains: by NVIDIA's DeepLearningExamples (ResNet-50 v1.5, PyTorch), and as MLPerf Storage
-has an H100 sleep for 400 images."""
 RANGE = (200, 20_000)
 """Least and largest rate of the slider, images a second."""
 
@@ -37,8 +30,7 @@ def section(view: RunView, suite: str) -> str:
     loaded = busiest(per_core(trials, cores))
     if not loaded:
         return ""
-    measured = on_gpu(trials, "compute")
-    rates = {f"this GPU with {cell['model']}": float(cell["samples_per_s"]) for cell in measured} or DECLARED
+    measured, rates = on_gpu(trials, "compute"), rates_of(trials)
     rate = max(rates.values())
     return render(
         "cores/section.md",

@@ -1,4 +1,4 @@
-"""The page on the experiment that the sources' figures come from: its tables beside those of runs that repeat it."""
+"""The experiment that most claims come from, below the claims: its tables beside those of runs that repeat it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from itertools import islice
 from typing import Any
 
 import pandas as pd
+from markupsafe import Markup
 
 from feedrate.analysis.claims import VERDICTS
 from feedrate.analysis.sentences import estimate
 from feedrate.pages import selection
-from feedrate.pages.markup import Page
 from feedrate.pages.runs import RunView
 from feedrate.pages.template import render
 from feedrate.pages.verdicts import ClaimResult, Place, Verdicts
@@ -26,15 +26,14 @@ from feedrate.schema import words
 from feedrate.schema.axes import EMULATED_STEPS, Value
 from feedrate.store.marks import REFERENCE
 
-PATH = "experiment.md"
-TITLE = "The experiment, redone"
+PATH = claims_page.PATH
 SOURCE = "IO"
 """Key of ``SOURCES``."""
 _TIMES = "How many times as many samples a second."
 
 
-def page(runs: Sequence[RunView], verdicts: Verdicts) -> Page:
-    """Write the page from all runs that may be drawn on, newest first, and what they say of the sources' claims."""
+def section(runs: Sequence[RunView], verdicts: Verdicts) -> Markup:
+    """Write it from all runs that may be drawn on, newest first, and what they say of the source's sentences."""
     figures = [
         (
             str(batch),
@@ -45,9 +44,8 @@ def page(runs: Sequence[RunView], verdicts: Verdicts) -> Page:
         )
         for batch, minutes in MINUTES.items()
     ]
-    body = render(
-        "experiment/page.md",
-        title=TITLE,
+    return render(
+        "experiment/section.md",
         path=PATH,
         badge=claims_page.badge,
         holds=_holds(verdicts),
@@ -56,7 +54,6 @@ def page(runs: Sequence[RunView], verdicts: Verdicts) -> Page:
         machines=[_machine(view, compared) for view, compared in islice(_repeating(runs), selection.MACHINES)],
         most=selection.MACHINES,
     )
-    return Page(PATH, TITLE, body)
 
 
 def _repeating(runs: Sequence[RunView]) -> Iterator[tuple[RunView, pd.DataFrame]]:

@@ -1,3 +1,3 @@
 """The question explore."""
 
-__all__ = ["page"]
+__all__ = ["page", "run_files"]

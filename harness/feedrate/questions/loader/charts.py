@@ -61,8 +61,8 @@ def throughput(sheet: Sheet, cells: pd.DataFrame) -> Figure:
         panel = Panel.draw(part.title, part.subtitle, _throughput_message(rows), layers, 260)
         sheet.add(panel, listed(rows, part.row(), COLUMNS | {"failed": "failed"}), kept)
     if any(row["low"] is None for row in sheet.rows):
-        sheet.note("Marks without a whisker rest on one block: nothing can be said about their spread.")
-    return sheet.figure(series.keys(), "No trial ended well here, so there is no throughput to show.")
+        sheet.note("Marks without a whisker rest on one repetition: nothing can be said about their spread.")
+    return sheet.figure(series.keys(), "No measurement ended well here, so there is no throughput to show.")
 
 
 def _throughput_message(rows: Sequence[Row]) -> str:

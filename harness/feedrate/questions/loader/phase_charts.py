@@ -55,7 +55,7 @@ LABELS = {
     "emulated": "emulated step",
 }
 _WHISKER = "Bars are means over {}; the thin line is the 95 % interval of the whole bar."
-_MISSING = "No trial of a training loop ended well here, so there are no phases to show."
+_MISSING = "No measurement of a training loop ended well here, so there are no phases to show."
 _TIMES = {"total (us)": "total", "low (us)": "lo", "high (us)": "hi", "n": "n"}
 _DEFAULTS = f"PyTorch’s defaults on {BY_NAME['storage_format'].default} files"
 _OTHERS = tuple(name for name in SETTINGS if name != "batch_size")
@@ -216,8 +216,8 @@ def defaults(sheet: Sheet, trials: pd.DataFrame) -> Figure:
         sheet.note(EMULATED_NOTE)
     sheet.note(
         f"Defaults: a DataLoader as PyTorch makes it, on {BY_NAME['storage_format'].default} files. Best: the fastest "
-        "cell at that batch, whatever its storage format, workers and other knobs; its setting stands in the table. "
-        "What it gains is cross-fitted: chosen on one half of the blocks, measured on the other. The bars are not."
+        "setting at that batch, whatever its storage format, workers and other knobs; its setting stands in the table. "
+        "What it gains is cross-fitted: chosen on one half of the repetitions, measured on the other. The bars are not."
     )
     if any(not pair.ratio for _, _, pairs, _ in tasks for pair in pairs):
         sheet.note(
@@ -293,7 +293,7 @@ def _waits(who: str, shares: Sequence[tuple[int, float]]) -> str:
 def _gain(pair: _Pair) -> str:
     """Say what the best of a batch size gains."""
     if not ((ratio := pair.ratio) and ratio.known):
-        return f"what the best settings gain at batch {pair.batch} needs {LEAST_BLOCKS} blocks"
+        return f"what the best settings gain at batch {pair.batch} needs {LEAST_BLOCKS} repetitions"
     text = ratio.with_n(write="{:.2f}".format)
     if pair.best is None or ratio.low <= CONFIRMED_OVER:
         return f"at batch {pair.batch} nothing is clearly faster than the defaults: cross-fitted {text}"

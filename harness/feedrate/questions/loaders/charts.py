@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from typing import Any
@@ -10,6 +11,7 @@ import altair as alt
 import pandas as pd
 
 from feedrate.analysis.estimates import asked, cells, rows_of
+from feedrate.analysis.measures import estimate_measures
 from feedrate.analysis.summary import EMULATED, LOAD, TRAIN
 from feedrate.charts.figure import (
     ENDS,
@@ -27,11 +29,13 @@ from feedrate.charts.figure import (
     listed,
     slices,
 )
-from feedrate.charts.marks import BLOCKS, dots, height, hover, look, names, rate
+from feedrate.charts.marks import BLOCKS, HEIGHT, Looks, dots, height, hover, lines, log_axis, look, names, rate
 from feedrate.charts.theme import SHAPES, colour
 from feedrate.schema import words
 from feedrate.schema.plugins import loader_traits
 
+APART = 1.5
+"""Marks whose memory differs by more both have room for their names."""
 FREE = ("loader", "num_workers", "storage_format", "access")
 _KINDS = (LOAD, EMULATED, TRAIN)
 _COLUMNS = {"loader": "loader", "workers": "workers", "samples per s": "value", **ENDS}
@@ -106,3 +110,63 @@ def _message(part: Slice, rows: Sequence[Row]) -> str:
         f"{words.number(fastest['value'])} samples a second ({interval(fastest)}), "
         f"{slowest['loader']} {words.number(slowest['value'])} ({interval(slowest)})."
     )
+
+
+@chart("Memory against speed", "Which loader gives most speed for its memory?")
+def loader_memory(sheet: Sheet, trials: pd.DataFrame) -> Figure:
+    """Draw a mark a loader, with the workers that it is fastest with; a line joins those that none beats in both."""
+    tasks = compared(trials)
+    costs = {row["cell_id"]: row["pss_peak_mib"] for row in rows_of(estimate_measures(trials))} if tasks else {}
+    every = sorted({row["loader"] for _, rows, _ in tasks for row in rows})
+    looks = {name: (colour(f"name-{at % 7}"), SHAPES[(at + at // 7) % len(SHAPES)]) for at, name in enumerate(every)}
+    for part, rows, still in tasks:
+        fastest = {row["loader"]: row for row in sorted(rows, key=itemgetter("value"))}.values()
+        marks = [{**row, "mib": float(costs[row["cell_id"]])} for row in fastest if words.known(costs[row["cell_id"]])]
+        if len(marks) < 2:
+            continue
+        front = _front(marks)
+        panel = Panel.draw(
+            part.title, part.subtitle, _memory_message(front), _memory_layers(marks, front, looks), HEIGHT
+        )
+        sheet.add(panel, listed(marks, part.row(), {"memory (MiB)": "mib", **_COLUMNS}), still)
+    sheet.note("Memory of all processes after the window, shared pages in parts (PSS). Up and left is better.")
+    return sheet.figure([Key(name, *pair) for name, pair in looks.items()], _MISSING)
+
+
+def _front(marks: Sequence[Row]) -> list[Row]:
+    """Those that no other beats in memory and speed, the smallest first."""
+    front: list[Row] = []
+    for row in sorted(marks, key=lambda row: (row["mib"], -row["value"])):
+        if not front or row["value"] > front[-1]["value"]:
+            front.append(row)
+    return front
+
+
+def _memory_layers(marks: Sequence[Row], front: Sequence[Row], looks: Looks) -> list[alt.Chart]:
+    tone, shape = look("loader", looks, {row["loader"] for row in marks})
+    sizes = [row["mib"] for row in marks]
+    x = alt.X("mib:Q", **log_axis(min(sizes) / 1.25, max(sizes) * 1.25, "memory (MiB)", ",.0f", grid=False))
+    y: dict[str, Any] = {"title": "samples per second", "scale": alt.Scale(zero=True, nice=5)}
+    y["axis"] = alt.Axis(format=",.3~s", tickCount=5)
+    base = alt.Chart(data(marks, "loader", "who", "mib", "value", "lo", "hi", "n")).encode(x=x, color=tone)
+    tooltip = hover({"loader:N": "", "who:N": "", "mib:Q": ("MiB", ",.0f"), **rate("samples per second"), **BLOCKS})
+    _, spread, points = lines(base, y, shape, tooltip)
+    joined = alt.Chart(data(front, "loader", "mib", "value")).encode(x=x, y=alt.Y("value:Q", **y))
+    line = joined.mark_line(color=colour("muted"), strokeDash=[3, 3], strokeWidth=1.25)
+    left = front[-1]["mib"] < math.sqrt(min(sizes) * max(sizes))
+    ends = [(front[-1], left, -8)] + [(front[0], True, 16)] * (front[-1]["mib"] > APART * front[0]["mib"])
+    named = [
+        alt.Chart(data([row], "loader", "mib", "value"))
+        .mark_text(align="left" if at_left else "right", dx=9 if at_left else -9, dy=dy, fontSize=12)
+        .encode(x=x, y=alt.Y("value:Q", **y), text=alt.Text("loader:N"), color=alt.value(colour("ink")))
+        for row, at_left, dy in ends
+    ]
+    return [line, spread, points, *named]
+
+
+def _memory_message(front: Sequence[Row]) -> str:
+    """The leanest and the fastest of those that none beats in both."""
+    said = [f"{row['loader']}, {words.number(row['mib'])} MiB, {words.number(row['value'])} samples/s" for row in front]
+    if len(said) == 1:
+        return f"Least memory and most speed: {said[0]} ({interval(front[0])})."
+    return f"Least memory: {said[0]} ({interval(front[0])}). Most speed: {said[-1]} ({interval(front[-1])})."

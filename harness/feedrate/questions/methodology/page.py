@@ -46,7 +46,7 @@ from feedrate.schema.plugins import RESOURCES, traits
 from feedrate.share import findings, rules
 from feedrate.share.findings import Validated
 from feedrate.store.manifest import Protocol
-from feedrate.sweep import run
+from feedrate.sweep import launcher, run
 
 PATH, SHORT_PATH = "methodology.md", "method.md"
 _MODULES = (
@@ -66,6 +66,7 @@ _MODULES = (
     ),
     *(
         causes,
+        launcher,
         loop,
         pipeline,
         plugins,

@@ -48,7 +48,7 @@ def page(every: Sequence[RunView]) -> Page | None:
         variation=sentences.variation(judged),
         absent=sentences.absent(judged, sweep.nodes),
         reasons=list(sentences.reasons(judged)),
-        columns=["Node", *(sentences.titled(part) for part in parts), "Blocks"],
+        columns=["Node", *(sentences.titled(part) for part in parts), "Repetitions"],
         rows=list(_rows(judged, parts, own)),
     )
     return Page(PATH, TITLE, body, {figure.name: figure})
@@ -97,12 +97,12 @@ def draw(findings: NodeFindings) -> Figure:
         panel = _panel(part, [row for row in drawn if row["part"] == part], order, [min(ends), max(ends)])
         sheet.add(panel, listed((row for row in rows if row["part"] == part), {}, _COLUMNS))
     sheet.note(
-        "The slowest node in all cells stands on top. Intervals hold for all nodes and panels at once, in 95\u00a0% of "
-        "sweeps. A node is outlying where its interval lies beyond ±1\u00a0%, which is shaded."
+        "The slowest node in all settings stands on top. Intervals hold for all nodes and panels at once, in "
+        "95\u00a0% of sweeps. A node is outlying where its interval lies beyond ±1\u00a0%, which is shaded."
     )
     if len(shown) < len(findings.nodes):
         sheet.note(f"Of {len(findings.nodes)} nodes {len(shown)} are drawn, those farthest off; the table has all.")
-    return sheet.figure([Key(name, *pair) for name, pair in LOOKS.items()], "No cell ended well on all nodes.")
+    return sheet.figure([Key(name, *pair) for name, pair in LOOKS.items()], "No setting ended well on all nodes.")
 
 
 def _shown(judged: pd.DataFrame) -> list[int]:
@@ -136,7 +136,7 @@ def _panel(title: str, rows: Sequence[Row], order: Sequence[str], domain: list[f
         band.encode(x=alt.X("from:Q", **x), x2=alt.X2("to:Q")),
         *dots(base, x, shape, tooltip),
     ]
-    subtitle = words.plural(rows[0]["cells"], "cell")
+    subtitle = words.plural(rows[0]["cells"], "setting")
     return Panel.draw(title, subtitle, _message(title, rows), layers, height(len(rows)))
 
 

@@ -13,7 +13,7 @@ from feedrate.schema import words
 
 Naming = Callable[[int], str]
 PARTS = {
-    ALL: "all cells",
+    ALL: "all settings",
     "load": "loading alone",
     "copy": "copying alone",
     "compute": "the model’s step alone",
@@ -24,7 +24,9 @@ PARTS = {
     "collate": "collating",
 }
 """Part to what it is called."""
-_NONE = "no cell ended well in two blocks of every node (emulated steps, which last as long on any, are left out)"
+_NONE = (
+    "no setting ended well in two repetitions of every node (emulated steps, which last as long on any, are left out)"
+)
 
 
 def titled(part: str) -> str:
@@ -65,7 +67,7 @@ def answer(nodes: NodeFindings, naming: Naming = numbered) -> str:
     if not off:
         return (
             f"No node stands out: none of {len(nodes.nodes)} is shown to be more than 1\u00a0% slower or faster than "
-            f"the others, over {words.plural(nodes.cells, 'cell')} or in a stage alone."
+            f"the others, over {words.plural(nodes.cells, 'setting')} or in a stage alone."
         )
     who = "; ".join(f"{naming(node)} is {_off(rows_of(rows))}" for node, rows in off.items())
     return words.sentence(f"{len(off)} of {len(nodes.nodes)} nodes {'stand' if len(off) > 1 else 'stands'} out: {who}")
@@ -96,7 +98,8 @@ def variation(nodes: NodeFindings) -> str:
     rest = f", {_between(nodes.rest)} without the outlying ones" if nodes.rest else ""
     return (
         f"Throughput varies by {_between(nodes.spread)} between nodes{rest}, and by {percent(nodes.spread.within)} "
-        f"from block to block within one. A node that is {percent(nodes.finds)} slower in all cells would be found in "
+        f"from repetition to repetition within one. A node that is {percent(nodes.finds)} slower in all settings "
+        f"would be found in "
         "95 of 100 such sweeps."
     )
 

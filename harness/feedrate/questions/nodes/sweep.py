@@ -72,7 +72,7 @@ def origin(own: Sequence[RunView], nodes: int) -> Origin:
     machines = tuple(dict.fromkeys(view.name for view in own))
     days = tuple(sorted({each for run in manifests for each in day(run.started_at)}))
     versions = tuple(sorted({run.feedrate_version for run in manifests}))
-    blocks = words.plural(max(run.blocks for run in manifests), "block")
+    blocks = words.plural(max(run.blocks for run in manifests), "repetition")
     basis = f"{words.plural(nodes, 'node')}, up to {blocks}"
     return Origin(machines, tuple(run.run_id for run in manifests), days, versions, basis)
 

@@ -43,5 +43,5 @@ def show(sweep: Sweep, results: Path, console: Console) -> None:
     ]
     if rows:
         titles = ("node", "throughput", "blocks")
-        sections.append(Section("Each node against the others, in all cells", (), titles, rows))
+        sections.append(Section("Each node against the others, in all settings", (), titles, rows))
     report.show(sections, console)

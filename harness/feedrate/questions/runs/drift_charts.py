@@ -26,12 +26,12 @@ from feedrate.questions.workers.charts import what, who
 from feedrate.schema import words
 from feedrate.schema.metrics import SAME
 
-_MISSING = "No control cell ran again and again in this run, so that drift cannot be seen."
+_MISSING = "No control setting ran again and again in this run, so that drift cannot be seen."
 _KINDS = {"plain": (colour("name-0"), "circle"), "flagged": (colour("source"), "diamond")}
 """Colour and shape of marks around a mean; a flagged trial is one of which something is to be said."""
 _KEYS = (
-    Key("a trial, or a block’s ratio", *_KINDS["plain"]),
-    Key("a trial with a flag", *_KINDS["flagged"]),
+    Key("a measurement, or a repetition’s ratio", *_KINDS["plain"]),
+    Key("a measurement with a flag", *_KINDS["flagged"]),
     Key("mean and its 95 % interval", colour("accent")),
     Key("trend", colour("muted"), "rule"),
 )
@@ -40,8 +40,8 @@ _LONG_S = 1200.0
 
 
 @chart(
-    "Drift, and the control cell against itself",
-    "Did the machine stay the same, and does a cell that is compared with itself come out equal?",
+    "Drift, and the control setting against itself",
+    "Did the machine stay the same, and does a setting that is compared with itself come out equal?",
 )
 def drift(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     """Draw the control cell's throughput over time, and the ratio of its own trials by block."""
@@ -55,10 +55,10 @@ def drift(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     _add_self_comparison(sheet, own)
     cell = {str(name): plain(value) for name, value in own.iloc[0].items()}
     told = what(cell) if cell["storage_format"] is not None else cell["mode"]
-    sheet.note(f"The control cell: {told}{'' if cell['num_workers'] is None else f', {who(cell)}'}.")
+    sheet.note(f"The control setting: {told}{'' if cell['num_workers'] is None else f', {who(cell)}'}.")
     sheet.note(
-        "The mean’s interval is Student’s t over blocks; the trend’s, least squares on logs, over trials. Blocks take "
-        "drift out of ratios of cells, not out of single throughputs."
+        "The mean’s interval is Student’s t over repetitions; the trend’s, least squares on logs, over measurements. "
+        "Repetitions take drift out of ratios of settings, not out of single throughputs."
     )
     return sheet.figure(_KEYS, _MISSING)
 
@@ -80,7 +80,7 @@ def _add_trend(sheet: Sheet, own: pd.DataFrame, at: Floats, run_s: float) -> Non
         for second, rate, block, flags in zip(at, rates, own["block"], own["flags"], strict=True)
         if np.isfinite(second)
     ]
-    title, subtitle = "The control cell over the run", f"{words.plural(len(own), 'trial')}, % from their mean"
+    title, subtitle = "The control setting over the run", f"{words.plural(len(own), 'measurement')}, % from their mean"
     tooltip = hover(
         {
             "at:Q": (unit, ".3~g"),
@@ -93,7 +93,7 @@ def _add_trend(sheet: Sheet, own: pd.DataFrame, at: Floats, run_s: float) -> Non
     mean = [_percent_off(end / estimate.value) for end in (estimate.value, estimate.low, estimate.high)]
     x = alt.X(
         "at:Q",
-        title=f"{unit} since the run’s first trial",
+        title=f"{unit} since the run’s first measurement",
         scale=alt.Scale(domain=[0, run_s / scale], nice=False, padding=6),
         axis=alt.Axis(grid=False, tickCount=5),
     )
@@ -121,7 +121,7 @@ def _listed(rows: Sequence[Row], estimate: Estimate, trend: Trend | None, unit: 
     """A line a trial, then the mean, then the trend."""
     columns = {"block": "block", unit: "at", "samples per s": "rate", "%": "value", "flags": "flags"}
     lines = listed(rows, {"what": "trial"}, columns)
-    lines.append({"what": "mean over blocks", "samples per s": estimate.value, **_ends(estimate), "n": estimate.n})
+    lines.append({"what": "mean over repetitions", "samples per s": estimate.value, **_ends(estimate), "n": estimate.n})
     if trend:
         hour = trend.over(3600.0)
         shares = {name: None if end is None else _percent_off(end) for name, end in _ends(hour).items()}
@@ -131,10 +131,11 @@ def _listed(rows: Sequence[Row], estimate: Estimate, trend: Trend | None, unit: 
 
 def _trend_message(count: int, estimate: Estimate, trend: Trend | None, run_s: float) -> str:
     said = words.sentence(
-        f"The control cell ran {count} times in {words.plural(estimate.n, 'block')}: {estimate.with_n(' samples/s')}"
+        f"The control setting ran {count} times in {words.plural(estimate.n, 'repetition')}: "
+        f"{estimate.with_n(' samples/s')}"
     )
     if trend is None:
-        return f"{said} {count} trials are too few for a trend."
+        return f"{said} {count} measurements are too few for a trend."
     whole, (scale, unit) = trend.over(run_s), unit_of(run_s)
     told = f"over the run’s {words.number(run_s / scale, 2)} {unit} it changed by {_changed(whole)}"
     told += ", which may be none" if whole.low <= 1 <= whole.high else ", which is not none"
@@ -144,7 +145,7 @@ def _trend_message(count: int, estimate: Estimate, trend: Trend | None, run_s: f
 
 
 def _changed(ratio: Estimate) -> str:
-    trials = words.plural(ratio.n, "trial")
+    trials = words.plural(ratio.n, "measurement")
     return ratio.through(_percent_off, "change").text(n=trials, write=words.signed)
 
 
@@ -152,7 +153,7 @@ def _add_self_comparison(sheet: Sheet, own: pd.DataFrame) -> None:
     """Add the panel of the control cell's A/A test, or a note on why there is none."""
     compared = self_ratios(own)
     if not len(compared):
-        sheet.note("The control cell ran once in a block, so that it cannot be compared with itself.")
+        sheet.note("The control setting ran once in a repetition, so that it cannot be compared with itself.")
         return
     estimate = pooled_ratio(compared)
     rows: list[dict[str, Any]] = []
@@ -160,26 +161,29 @@ def _add_self_comparison(sheet: Sheet, own: pd.DataFrame) -> None:
     for row in rows_of(compared):
         ratio, block, pairs = float(row["ratio"]), int(row["block"]), int(row["pairs"])
         rows.append({"at": block, "value": _percent_off(ratio), "ratio": ratio, "pairs": pairs, "kind": "plain"})
-        lines.append({"what": "A/A, a block", "block": block, "B ÷ A": ratio, "n": pairs})
-    lines.append({"what": "A/A, all blocks", "B ÷ A": estimate.value, **_ends(estimate), "n": estimate.n})
+        lines.append({"what": "A/A, a repetition", "block": block, "B ÷ A": ratio, "n": pairs})
+    lines.append({"what": "A/A, all repetitions", "B ÷ A": estimate.value, **_ends(estimate), "n": estimate.n})
     axis = alt.Axis(grid=False, tickMinStep=1, format="d", tickCount=6)
     x = alt.X("at:Q", title="block", axis=axis, scale=alt.Scale(nice=False, zero=False, padding=10))
     mean = [_percent_off(end) for end in (estimate.value, estimate.low, estimate.high)]
     tooltip = hover({"at:Q": "block", "ratio:Q": ("B ÷ A", ".4~g"), "pairs:Q": ""})
     truth = alt.Chart(table([{"at": 0.0}])).mark_rule(color=colour("ink"), strokeDash=[2, 2])
     layers = [*_around_mean(rows, x, "B ÷ A − 1, %", mean, tooltip), truth.encode(y=alt.Y("at:Q"))]
-    subtitle = f"A/A: {words.plural(int(compared['pairs'].sum()), 'pair')} of its own trials"
-    sheet.add(Panel.draw("The control cell against itself", subtitle, _self_message(estimate), layers, HEIGHT), lines)
+    subtitle = f"A/A: {words.plural(int(compared['pairs'].sum()), 'pair')} of its own measurements"
+    sheet.add(
+        Panel.draw("The control setting against itself", subtitle, _self_message(estimate), layers, HEIGHT), lines
+    )
     sheet.note(
-        "A/A: trials of the control cell that follow each other in a block are compared as if the second were another "
-        "cell, sides changing from pair to pair. The truth is 1 (dashed, 0 %); one run in twenty misses it by chance."
+        "A/A: measurements of the control setting that follow each other in a repetition are compared as if the "
+        "second were another setting, sides changing from pair to pair. The truth is 1 (dashed, 0 %); one run in "
+        "twenty misses it by chance."
     )
 
 
 def _self_message(estimate: Estimate) -> str:
     """Say whether the interval holds 1, as it should, and whether it is narrow enough to rule out a difference."""
     ratio = estimate.with_n(write="{:.3f}".format)
-    text = f"Compared with itself, the control cell comes out {ratio} as fast"
+    text = f"Compared with itself, the control setting comes out {ratio} as fast"
     if not estimate.known:
         return words.sentence(text)
     margin = words.per_cent(100 * (SAME[1] - 1), 0)

@@ -15,7 +15,7 @@ from feedrate.store.marks import TIERS
 
 STOPPED = {
     "target": "every question is answered as well as the protocol wants",
-    "blocks": "the most blocks that the protocol allows had run",
+    "blocks": "the most repetitions that the protocol allows had run",
     "budget": "the time that it was given was used up",
     "interrupted": "somebody stopped it",
     "ended": "the script ended",
@@ -23,12 +23,12 @@ STOPPED = {
 SEARCH_STOPPED = {**STOPPED, "target": "the bound is within what was asked for"}
 FILES = {
     "run.json": "the manifest",
-    "trials.parquet": "a row a trial, the manifest embedded",
-    "steps.parquet": "a row a step of the first steps of each trial",
+    "trials.parquet": "a row a measurement, the manifest embedded",
+    "steps.parquet": "a row a step of the first steps of each measurement",
     "telemetry.parquet": "a row a probe sample",
 }
 """Files of a run, and what each holds."""
-NUMBERS = ("Blocks", "Cells", "Failed")
+NUMBERS = ("Repetitions", "Settings", "Failed")
 """How much was measured: the last columns of every table of runs."""
 Cell = Callable[[RunView, str], str]
 """What a run has in a column, as text or ``Markup`` on the page of a path."""
@@ -55,7 +55,7 @@ def tiers(page: str, runs: Sequence[RunView]) -> Markup:
     held = [view.beside.tier for view in runs]
     counts = [(held.count(name), name) for name in reversed(TIERS) if name in held]
     text = counts[0][1] if len(counts) == 1 else ", ".join(f"{count:,} {name}" for count, name in counts)
-    return markup.link(page, "contribute.md#tiers", text, "fr-tier")
+    return markup.link(page, "run.md#tiers", text, "fr-tier")
 
 
 def beside(view: RunView) -> dict[str, str]:
@@ -81,8 +81,8 @@ def short(view: RunView) -> dict[str, str]:
         return {**began, **measured, **stopped, "PyTorch": run.software.torch or "unknown", "Version": version}
     return {
         **began,
-        "Measured": f"{cells}, in up to {words.plural(run.blocks, 'block')}",
-        "Trials": ", ".join(f"{count:,} {name}" for name, count in run.outcomes.items()),
+        "Measured": f"{cells}, in up to {words.plural(run.blocks, 'repetition')}",
+        "Measurements": ", ".join(f"{count:,} {name}" for name, count in run.outcomes.items()),
         **stopped,
         "Suites": words.listed(run.suites) or "none",
         "PyTorch": run.software.torch or "unknown",
@@ -111,20 +111,17 @@ _CELLS: Mapping[str, Cell] = {
     "Run": _run,
     "Grade": lambda view, path: badge(path, view),
     "Tier": lambda view, path: tiers(path, [view]),
-    "Machine": lambda view, path: markup.link(path, view.machine_page, view.name),
-    "Device": lambda view, _: descriptions.device_name(view.manifest.device),
+    "Machine": lambda view, _: view.name,
     "Date": lambda view, _: descriptions.day(view.manifest.started_at),
     "Suites": lambda view, _: words.listed(suites(view)),
-    "Blocks": lambda view, _: str(view.manifest.blocks),
-    "Cells": lambda view, _: str(view.manifest.cells),
+    "Repetitions": lambda view, _: str(view.manifest.blocks),
+    "Settings": lambda view, _: str(view.manifest.cells),
     "Failed": lambda view, _: str(view.failed),
 }
 """By heading. All but the grade come from the manifest alone, which ten thousand runs can afford."""
 
 
-def runs_table(
-    caption: str, runs: Sequence[RunView], path: str, columns: Sequence[str], suites: Cell = _CELLS["Suites"]
-) -> Markup:
+def runs_table(caption: str, runs: Sequence[RunView], path: str, columns: Sequence[str]) -> Markup:
     """Write runs as a table, in their order.
 
     Args:
@@ -132,8 +129,7 @@ def runs_table(
         runs: a row each.
         path: of the page that holds it.
         columns: headings of ``_CELLS``, in the order of the table; ``NUMBERS`` come behind them.
-        suites: writes the suites of a run; else they are named without links.
     """
     names = (*columns, *NUMBERS)
-    cells = [{**_CELLS, "Suites": suites}[name] for name in names]
-    return table(caption, names, [[cell(view, path) for cell in cells] for view in runs], NUMBERS, stack=True)
+    cells = [[_CELLS[name](view, path) for name in names] for view in runs]
+    return table(caption, names, cells, NUMBERS, stack=True)

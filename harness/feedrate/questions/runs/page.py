@@ -23,17 +23,17 @@ from feedrate.pages import descriptions, markup
 from feedrate.pages.headlines import RULE, headline_table
 from feedrate.pages.markup import Page, Placed
 from feedrate.pages.runs import RunView, draw, place
-from feedrate.pages.template import render, table
+from feedrate.pages.template import render
 from feedrate.plan import suite
-from feedrate.questions.cite import page as cite_page
-from feedrate.questions.runs import facts, script
+from feedrate.questions.records.cite import run_forms
+from feedrate.questions.runs import facts, script, stages
 from feedrate.questions.runs import search_charts as search
 from feedrate.schema import words
 from feedrate.schema.axes import AXES
 from feedrate.schema.window import STEADY
 from feedrate.store.manifest import Dataset, Protocol, Stopped
 
-PARTS = {"within": "within windows", "between": "between trials", "drift": "drift"}
+PARTS = {"within": "within windows", "between": "between measurements", "drift": "drift"}
 """Parts of the spread between trials, in words."""
 _MOST_LISTED = 2_000
 """Trials of a list: with more a page would weigh megabytes."""
@@ -58,7 +58,7 @@ _LOOKS = {
     "gpu_util_pct": ("GPU in use", " %"),
 }
 """What a look tells, in words with its unit; the mask of throttle reasons is left to the rules."""
-_LABELS = {"ci_target_pct": "interval wanted", "control_every": "control cell"}
+_LABELS = {"ci_target_pct": "interval wanted", "control_every": "control setting"}
 """What the manifest's names are called, where they do not say it themselves."""
 
 
@@ -86,6 +86,7 @@ def page(view: RunView) -> Page:
         account=account,
         stretches=script.stretches(view) if facts.script_name(view) else (),
         headlines=headline_table(view.headlines),
+        stages=stages.listing(view),
         rule=RULE,
         notes=[*map(descriptions.note, run.substitutions), *_cautions(view)],
         pictures=pictures,
@@ -105,6 +106,7 @@ def page(view: RunView) -> Page:
         most_open=_MOST_OPEN,
         details=_details(view),
         datasets=[_packed(data) for data in run.datasets],
+        heading_words=f"{', '.join(facts.suites(view))} on {view.name}",
         counted=[
             (f"{part.count:,}", became, part.reason)
             for became, parts in (("merged", run.merged), ("left out", () if run.search else run.excluded))
@@ -113,7 +115,7 @@ def page(view: RunView) -> Page:
         order=order,
         trials=len(view.trials),
         downloads=facts.downloads(view),
-        citation=cite_page.run_forms(view) if f"runs/{view.slug}/trials.parquet" in files else "",
+        citation=run_forms(view) if f"runs/{view.slug}/trials.parquet" in files else "",
     )
     figures = {
         placed.name: placed for placed in (account, predicted, *(p for _, p in (*of_script, *pictures))) if placed
@@ -173,17 +175,6 @@ def withdrawn_page(view: RunView) -> Page:
     return Page(view.page, title, body, files=facts.files(view), listed=False, hide=("navigation",))
 
 
-def withdrawn_list(page_path: str, runs: Sequence[RunView]) -> str:
-    """List the runs that were withdrawn, on the page of a path; nothing without any."""
-    rows = [
-        (markup.link(page_path, view.page, view.manifest.run_id), view.name, descriptions.day(mark.on), mark.why)
-        for view in runs
-        if (mark := view.beside.withdrawn)
-    ]
-    listing = table("Runs that were withdrawn", ("Run", "Machine", "Withdrawn", "Why"), rows, stack=True)
-    return f'<h2 id="withdrawn">Withdrawn</h2>\n{listing}' if rows else ""
-
-
 def _pictures(view: RunView) -> Iterator[tuple[Figure, Placed]]:
     """Every chart of the whole run that it has anything for."""
     for chart, file in _PICTURES.items():
@@ -206,20 +197,20 @@ def _summary(view: RunView) -> dict[str, str]:
     run, short = view.manifest, facts.short(view)
     # Not every cell is in every block: what is answered is left out of those that follow.
     usual = view.grade.blocks
-    most = f", half of the cells in {usual:,} or more" if 0 < usual < run.blocks else ""
-    cells = f"{words.plural(run.cells, 'cell')}, from {words.plural(run.combinations, 'combination')}"
+    most = f", half of the settings in {usual:,} or more" if 0 < usual < run.blocks else ""
+    cells = f"{words.plural(run.cells, 'setting')}, from {words.plural(run.combinations, 'combination')}"
+    machine = Markup('<a href="#machine">{}</a>').format(view.name)
     grade = Markup('<a href="#how-far-to-trust-it"><strong>{}</strong>, and why</a>').format(view.grade.letter)
     if run.script:
-        machine = {"Machine": markup.link(view.page, view.machine_page, view.name)}
-        return {"Grade": grade, **facts.beside(view), **machine, **short}
+        return {"Grade": grade, **facts.beside(view), "Machine": machine, **short}
     return {
         "Grade": grade,
         **facts.beside(view),
-        "Machine": markup.link(view.page, view.machine_page, view.name),
+        "Machine": machine,
         "Machine id": markup.code(run.machine.machine_id),
         **{name: short[name] for name in ("Device", "Repeat it", "Began", "Took")},
-        "Measured": f"{cells}; {words.plural(run.blocks, 'block')}{most}",
-        "Trials": short["Trials"],
+        "Measured": f"{cells}; {words.plural(run.blocks, 'repetition')}{most}",
+        "Measurements": short["Measurements"],
         **_added(view),
         "Stopped": short["Stopped"],
         "Profile": run.profile,
@@ -233,12 +224,12 @@ def _added(view: RunView) -> dict[str, str]:
     """What the harness ran beside the cells that were asked for."""
     run, remarks = view.manifest, dict[str, str]()
     if run.ceilings:
-        text = f"{words.plural(run.ceilings, 'cell')}: stages of training cells, each alone"
-        remarks["Ceilings added"] = markup.link(view.page, "methodology.md#ceilings", text)
+        text = f"{words.plural(run.ceilings, 'setting')}: stages of training settings, each alone"
+        remarks["Limits added"] = markup.link(view.page, "methodology.md#ceilings", text)
     if run.control:
         own = view.trials[view.trials["cell_id"].eq(run.control).fillna(False)]
         name = descriptions.setting(own.iloc[0].to_dict()) if len(own) else run.control
-        remarks["Control cell"] = f"{name}: {words.plural(len(own), 'trial')}"
+        remarks["Control setting"] = f"{name}: {words.plural(len(own), 'measurement')}"
     return remarks
 
 
@@ -248,7 +239,7 @@ def _cautions(view: RunView) -> Iterator[str]:
         yield "Batches were repeated and their order changed meanwhile: what the script trained was not to be kept."
         return
     if view.manifest.blocks < 2:
-        yield "One block only: no interval can be given for any number of this run."
+        yield "One repetition only: no interval can be given for any number of this run."
     if reason := diagnose(trials).reason:
         yield f"Intervals are narrower than they should be, and verdicts on claims are withheld: {reason}."
     # The second half of a cold window is the faster one, as more has been read ahead: as the flag's rule has it.
@@ -257,10 +248,12 @@ def _cautions(view: RunView) -> Iterator[str]:
     drifting = int((~judged["steady"].astype(bool)).sum())
     if drifting:
         halves = f"the halves of the window differ by more than {100 * (1 - STEADY):.0f}\u00a0%"
-        yield f"{drifting:,} of {words.plural(len(judged), 'trial')} had not settled: {halves}."
+        yield f"{drifting:,} of {words.plural(len(judged), 'measurement')} had not settled: {halves}."
     left = int(trials["left_processes"].fillna(0).sum())
     if left:
-        outlived = f"{left:,} processes outlived their trials" if left > 1 else "1 process outlived its trial"
+        outlived = (
+            f"{left:,} processes outlived their measurements" if left > 1 else "1 process outlived its measurement"
+        )
         yield f"{outlived} and had to be killed."
 
 
@@ -286,7 +279,7 @@ def _looks(view: RunView) -> Iterator[tuple[str, ...]]:
             scale = 1e-6 if name.endswith("_ns") else 1.0
             yield spoken, *("not told" if each is None else f"{words.number(scale * each, 2)}{unit}" for each in seen)
     judged = (rules.flags({**side, **_IDLE}) or "quiet" if side else "no look" for side in sides)
-    yield Markup("<strong>By the rules for trials</strong>"), *judged
+    yield Markup("<strong>By the rules for measurements</strong>"), *judged
 
 
 def _split(contrasts: Sequence[Stopped]) -> tuple[list[Stopped], list[Stopped], list[Stopped]]:
@@ -298,7 +291,11 @@ def _split(contrasts: Sequence[Stopped]) -> tuple[list[Stopped], list[Stopped], 
 
 def _blocks(contrasts: Sequence[Stopped]) -> str:
     counts = [one.blocks for one in contrasts]
-    return words.plural(counts[0], "block") if len(set(counts)) == 1 else f"{min(counts)} to {max(counts)} blocks"
+    return (
+        words.plural(counts[0], "repetition")
+        if len(set(counts)) == 1
+        else f"{min(counts)} to {max(counts)} repetitions"
+    )
 
 
 def _by_axis(contrasts: Sequence[Stopped]) -> Iterator[tuple[str, ...]]:
@@ -353,8 +350,8 @@ def _protocol(protocol: Protocol) -> dict[str, str]:
     fewest, most = protocol.blocks
     spoken = {
         "blocks": f"{fewest} to {most}: nothing stops earlier for being narrow enough, nothing is asked about in more",
-        "ci_target_pct": f"±{protocol.ci_target_pct:g} % is narrow enough for a contrast",
-        "control_every": f"the control cell runs again every {words.plural(protocol.control_every, 'trial')}",
+        "ci_target_pct": f"±{protocol.ci_target_pct:g} % is narrow enough for a comparison",
+        "control_every": f"the control setting runs again every {words.plural(protocol.control_every, 'measurement')}",
     }
     return _named(protocol.model_dump() | spoken)
 

@@ -70,13 +70,13 @@ def section(view: RunView) -> dict[str, Any] | None:
         return None
     settings = settings_of(view.trials)
     best = settings[search.recommended]
-    grid = f"A grid of {search.settings:,} settings × {GRID_BLOCKS} blocks takes {search.settings * GRID_BLOCKS:,}"
+    grid = f"A grid of {search.settings:,} settings × {GRID_BLOCKS} repetitions takes {search.settings * GRID_BLOCKS:,}"
     return {
         "answer": Markup(" ").join((_answer(best, view.manifest.script, search.known), _gain(search, settings))),
         "snippet": snippet(best),
         "facts": [
             ("Bound", " ".join(map(words.sentence, tuning.sentences(search)))),
-            ("Trials", f"{search.trials:,} of {words.plural(view.manifest.cells, 'setting')}. {grid}."),
+            ("Measurements", f"{search.trials:,} of {words.plural(view.manifest.cells, 'setting')}. {grid}."),
         ],
         "settings": list(_rows(view, settings, search)),
         "aside": [(f"{part.count:,}", part.reason) for part in (*search.aside, *view.manifest.excluded)],
@@ -118,7 +118,7 @@ def _over_defaults(trials: pd.DataFrame, tuned: Tuned, cells: Mapping[str, Mappi
             logs[row["cell_id"]][row["block"]] = -math.log(row["samples_per_s"])
     gain = over(logs, tuned.present, tuned.recommended)
     if gain is None or not gain.ratio.known:
-        return f"needs {LEAST_BLOCKS} blocks with both"
+        return f"needs {LEAST_BLOCKS} repetitions with both"
     return gain.ratio.with_n()
 
 
@@ -147,7 +147,7 @@ def _gain(tuned: Tuned, settings: Mapping[str, Setting]) -> Markup:
         return Markup("The script has it already.")
     present = markup.code(str(settings[tuned.present]))
     if tuned.gain is None:
-        return Markup("What it gains over {} is not known: too few blocks ran with both.").format(present)
+        return Markup("What it gains over {} is not known: too few repetitions ran with both.").format(present)
     _, lo, hi = tuned.gain
     ratio = words.estimate(tuned.gain, "ratio", write="{:.2f}".format)
     if lo <= 1 <= hi:
@@ -167,7 +167,7 @@ def _rows(view: RunView, settings: Mapping[str, Setting], tuned: Tuned) -> Itera
         yield str(settings[cell]), rate, spread, f"{ran[cell]}", Markup(", ").join(said) or "–"
 
 
-_MISSING = "No search chose the trials of this run."
+_MISSING = "No search chose the measurements of this run."
 _RINGS = {"recommended": (colour("accent"), "circle"), "present": (colour("source"), "square")}
 """What lies behind the marks of two settings."""
 
@@ -194,12 +194,12 @@ def search(sheet: Sheet, trials: pd.DataFrame, tuned: Tuned | None = None) -> Fi
         for row in rows_of(ended[["trial", "block", "num_workers", "cell_id", "samples_per_s"]])
     ]
     if not rows:
-        return sheet.figure((), "No trial of this search ended well.")
+        return sheet.figure((), "No measurement of this search ended well.")
     if failed := len(ordered) - len(ended):
-        sheet.note(f"{words.plural(failed, 'trial')} failed and {'has' if failed == 1 else 'have'} no mark.")
-    sheet.note("Marks are windows of single trials; where epochs are long, their starts are not in them.")
+        sheet.note(f"{words.plural(failed, 'measurement')} failed and {'has' if failed == 1 else 'have'} no mark.")
+    sheet.note("Marks are windows of single measurements; where epochs are long, their starts are not in them.")
     script = str(trials["script"].iloc[0])
-    panel = Panel.draw(script, f"{len(rows)} trials in their order", _message(rows), _layers(rows, used), HEIGHT)
+    panel = Panel.draw(script, f"{len(rows)} measurements in their order", _message(rows), _layers(rows, used), HEIGHT)
     columns = {"trial": "trial", "block": "block", "setting": "setting", "samples per s": "value", "marked": "mark"}
     sheet.add(panel, listed(rows, {}, columns))
     rings = [Key(name, *_RINGS[name]) for name in _RINGS if any(name in row["mark"] for row in rows)]
@@ -231,12 +231,14 @@ def _layers(rows: Sequence[Row], used: Series) -> list[alt.Chart]:
 
 def _message(rows: Sequence[Row]) -> str:
     """Say how many trials there were, and what the marked settings gave."""
-    said = [f"{words.plural(len(rows), 'trial')} of {words.plural(len({row['setting'] for row in rows}), 'setting')}"]
+    said = [
+        f"{words.plural(len(rows), 'measurement')} of {words.plural(len({row['setting'] for row in rows}), 'setting')}"
+    ]
     for name in _RINGS:
         if own := [row for row in rows if name in row["mark"]]:
             least, most = (words.number(end(row["value"] for row in own)) for end in (min, max))
             ends = least if least == most else f"{least} to {most}"
             said.append(
-                f"the {name} one, {own[0]['setting']}, gave {ends} samples/s in {words.plural(len(own), 'trial')}"
+                f"the {name} one, {own[0]['setting']}, gave {ends} samples/s in {words.plural(len(own), 'measurement')}"
             )
     return words.sentence("; ".join(said))

@@ -53,7 +53,7 @@ LINES = {
 hundredth of a per cent must not look like a storm."""
 CACHED = {"before": colour("accent"), "after": colour("source")}
 """When the share of a trial's data in the page cache was counted, to its colour."""
-_CACHE = "A trial’s data in the page cache (%)"
+_CACHE = "A measurement’s data in the page cache (%)"
 _MISSING = "The probes saw nothing of this run."
 UNIT = 46
 """CSS pixels of a track's unit."""
@@ -91,12 +91,12 @@ def place(tracks: Sequence[Track]) -> tuple[list[Track], float]:
     return [replace(track, base=tops[-1] - top) for track, top in zip(tracks, tops, strict=True)], tops[-1]
 
 
-STRIP = Track("Blocks and trials", 1.0, units=0.5, ticks=0)
+STRIP = Track("Repetitions and measurements", 1.0, units=0.5, ticks=0)
 _KINDS = {
     "cell": (0.3, colour("line"), ""),
-    "control": (0.55, colour("muted"), "control cell"),
-    "flagged": (0.8, colour("source"), "trial with a flag"),
-    "failed": (1.0, colour("name-1"), "trial that failed"),
+    "control": (0.55, colour("muted"), "control setting"),
+    "flagged": (0.8, colour("source"), "measurement with a flag"),
+    "failed": (1.0, colour("name-1"), "measurement that failed"),
 }
 """Trials by what is to be said of them, the last that holds: height, so that colour is not all that tells them apart,
 colour, and name in the legend."""
@@ -123,7 +123,9 @@ def telemetry(
     rows, blocks = _rows(bins, scale), probes.blocks(ran)
     (strip, *placed), whole = place([STRIP, *shown])
     step = words.number(float(bins["to_s"].iloc[0]), 2)
-    subtitle = f"{words.plural(len(blocks), 'block')}, {words.plural(len(ran), 'trial')}, a point every {step} s"
+    subtitle = (
+        f"{words.plural(len(blocks), 'repetition')}, {words.plural(len(ran), 'measurement')}, a point every {step} s"
+    )
     layers = [
         *_shading(blocks, strip, whole, scale),
         *_layers(placed, whole, rows, unit),
@@ -227,7 +229,7 @@ def _cached(ran: pd.DataFrame, each: Track, bins: pd.DataFrame, scale: float) ->
 
 
 def _keys(bins: pd.DataFrame, ran: pd.DataFrame) -> list[Key]:
-    cached = [Key(f"page cache: {when} a trial", tone, "square") for when, tone in CACHED.items()]
+    cached = [Key(f"page cache: {when} a measurement", tone, "square") for when, tone in CACHED.items()]
     return [
         *(Key(f"CPU: {SPOKEN[name]}", tone) for name, tone in CPU.items() if _seen(bins, name)),
         Key("mean, from least to most", colour("accent")),
@@ -250,7 +252,7 @@ def _message(mean: Mapping[str, float], bins: pd.DataFrame, ran: pd.DataFrame, c
     said = []
     if words.known(mean["main"]):
         own = mean["main"] + (mean["workers"] if words.known(mean["workers"]) else 0.0)
-        text = f"the trials kept {words.number(own, 2)}{f' of {cores:g}' if cores else ''} cores busy on average"
+        text = f"the measurements kept {words.number(own, 2)}{f' of {cores:g}' if cores else ''} cores busy on average"
         said.append(
             f"{text}, everything else {words.number(mean['others'], 2)}" if words.known(mean["others"]) else text
         )
@@ -275,12 +277,12 @@ def _notes(step: str, script: bool) -> Iterator[str]:
         f"Probes look ten times a second while a {'script' if script else 'trial'} runs. A point is the mean of {step} "
         "s of samples, the band around it their least and most; CPU shows means only. "
         + (
-            "Trials and blocks are stretches of the script’s loop."
+            "Measurements and repetitions are stretches of the script’s loop."
             if script
             else "Gaps: a fresh process got ready, and nobody looked."
         )
     )
-    yield "It describes what was seen and estimates nothing: there is no interval. Every second block is shaded."
+    yield "It describes what was seen and estimates nothing: there is no interval. Every second repetition is shaded."
 
 
 def _axis(placed: Sequence[Track], whole: float) -> alt.Y:
@@ -426,11 +428,11 @@ def _undrawn(ran: pd.DataFrame) -> Iterator[str]:
     if len(ran) > MOST:
         few = _drawn_one_by_one(ran)[1]
         some = f", one in {few} of them" if few > 1 else ""
-        yield f"Of {len(ran):,} trials only control trials, flagged and failed ones are marked{some}."
+        yield f"Of {len(ran):,} measurements only control measurements, flagged and failed ones are marked{some}."
 
 
 def _count_marked(ran: pd.DataFrame) -> str:
     """Say how many trials carry a flag, and how many failed."""
     flags, failed = int(ran["flags"].notna().sum()), int(ran["kind"].eq("failed").sum())
-    text = f"{flags} of {words.plural(len(ran), 'trial')} carr{'ies' if flags == 1 else 'y'} a flag"
+    text = f"{flags} of {words.plural(len(ran), 'measurement')} carr{'ies' if flags == 1 else 'y'} a flag"
     return f"{text}, {failed} failed" if failed else text

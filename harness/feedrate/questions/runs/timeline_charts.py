@@ -80,8 +80,8 @@ _PAIR = (
     "most samples a second; both over the same stretch of time."
 )
 _SINGLE = (
-    "Single times of one trial each, so they have no interval: the trial of median throughput, and the steps most like "
-    "its mean. The numbers above the bars count batches in the order in which they are fetched."
+    "Single times of one measurement each, so they have no interval: the measurement of median throughput, and the "
+    "steps most like its mean. The numbers above the bars count batches in the order in which they are fetched."
 )
 _STRETCH = (
     "Single times of one stretch of the loop, so they have no interval: the stretch of median throughput, and the "

@@ -40,7 +40,8 @@ def nodes_at_once(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     sheet.note(
         "Dashed: as if nodes shared nothing. The line with a band is the knee and its interval. Where "
         "nodes load by themselves a point is the mean of those that loaded "
-        "at once; intervals are Student’s t over blocks, on logs. Which nodes load moves on by one every block."
+        "at once; intervals are Student’s t over repetitions, on logs. Which nodes load moves on by one every "
+        "repetition."
     )
     keys = [Key(name, *pair) for name, pair in LOOKS.items() if name in used]
     return sheet.figure([*keys, Key(IDEAL, colour("muted"), "rule", dashed=True)], sentences.NOTHING)

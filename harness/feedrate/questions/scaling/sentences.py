@@ -60,7 +60,7 @@ def _knee(load: Loading) -> str:
         return "together they are faster"
     if load.kept.low > SAME[0]:
         return "they do not slow each other: what they share is not full"
-    return "whether that is a fall more blocks would tell"
+    return "whether that is a fall more repetitions would tell"
 
 
 def of_training(training: Training) -> str:

@@ -220,17 +220,21 @@ def _notes(frame: pd.DataFrame, trials: pd.DataFrame, failed: Iterable[str]) -> 
     if len(cold):
         most = words.number(float(cold["cached_before_hi"].max()))
         yield (
-            "Cold: the packed files are dropped from the page cache before a trial opens them, and the kernel’s count "
-            f"of cached pages (cachestat or mincore) was at most {most}\u00a0% then; a trial reads each sample once at "
+            "Cold: the packed files are dropped from the page cache before a measurement opens them, and the "
+            "kernel’s count "
+            f"of cached pages (cachestat or mincore) was at most {most}\u00a0% then; a measurement reads each "
+            f"sample once at "
             "most, warm-up included. A disk’s own cache, or that of a virtual machine’s host, may still hold data. "
-            "Warm: all of them are cached before the trial."
+            "Warm: all of them are cached before the measurement."
         )
     else:
         unknown = frame["cached_before_lo"].isna().all()
-        when = "after the first pass" if unknown else "before each trial, as counted by the kernel"
+        when = "after the first pass" if unknown else "before each measurement, as counted by the kernel"
         yield f"Samples lie in the page cache {when}: this is the cost of reading and decoding, not of a disk."
     if doubtful := count_doubtful(trials):
-        parts = [f"{words.plural(count, 'trial')} asked to be {state}" for state, count in sorted(doubtful.items())]
+        parts = [
+            f"{words.plural(count, 'measurement')} asked to be {state}" for state, count in sorted(doubtful.items())
+        ]
         yield f"Left out, as {NOT_SO}: {words.listed(parts)}."
     sizes = {
         str(state): sorted({int(size) for size in part}) for state, part in frame.groupby("page_cache")["n_samples"]
@@ -249,7 +253,7 @@ def _notes(frame: pd.DataFrame, trials: pd.DataFrame, failed: Iterable[str]) -> 
             f"worker’s shuffle buffer: {held_back}. The other formats are read in the order of the disk here."
         )
     if lost := sorted(failed):
-        yield f"No trial of some setting ended well: {words.listed(lost)}."
+        yield f"No measurement of some setting ended well: {words.listed(lost)}."
 
 
 @chart(
@@ -262,7 +266,7 @@ def storage_throughput(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     panels = parts(trials, kinds=(LOAD, EMULATED, TRAIN))
     shown = _draw_formats(sheet, panels, "samples_per_s", "samples per second", columns, _throughput_message)
     close(sheet, panels, trials)
-    return sheet.figure(_keys(shown), "No trial that loads samples ended well here.")
+    return sheet.figure(_keys(shown), "No measurement that loads samples ended well here.")
 
 
 def _throughput_message(rows: Sequence[Row]) -> str:

@@ -76,8 +76,8 @@ def storage_effects(sheet: Sheet, trials: pd.DataFrame) -> Figure:
             sheet.add(panel, listed(rows, part.row(), _EFFECT_COLUMNS), part.held)
     close(sheet, loads(trials))
     sheet.note(
-        "Ratios of throughputs, paired block by block; right of 1 the second of a pair is faster. Of the formats "
-        "that store the same bytes a folder of files is the first. Chunks of many samples are part of what "
+        "Ratios of throughputs, paired repetition by repetition; right of 1 the second of a pair is faster. Of the "
+        "formats that store the same bytes a folder of files is the first. Chunks of many samples are part of what "
         "hdf5_chunked stores."
     )
     legend = [Key(LABELS[effect], TONES[effect]) for effect in LABELS] + state_keys(shown)
@@ -127,7 +127,7 @@ def _effect_layers(rows: Sequence[Row]) -> list[alt.Chart]:
         "lo:Q": ("low", ",.3~g"),
         "hi:Q": ("high", ",.3~g"),
         "verdict:N": "",
-        "n:Q": "blocks",
+        "n:Q": "repetitions",
     }
     one = alt.Chart(table([{"one": 1}])).mark_rule(color=colour("muted"), strokeDash=[3, 3])
     marks = dots(base, x, state_shape(), hover(tooltip), size=50, strokeWidth=1.75)
@@ -164,8 +164,8 @@ def storage_scaling(sheet: Sheet, trials: pd.DataFrame) -> Figure:
                 sheet.add(panel, listed(rows, part.row(), _SCALING_COLUMNS), part.held)
     close(sheet, panels)
     sheet.note(
-        "Large: samples per second. Small: times the fewest workers of the same format, paired block by block, "
-        "with half of its 95 % interval."
+        "Large: samples per second. Small: times the fewest workers of the same format, paired repetition by "
+        "repetition, with half of its 95 % interval."
     )
     steps = [f"under {EDGES[0]:g}", *(f"{a:g} to {b:g}" for a, b in pairwise(EDGES)), f"over {EDGES[-1]:g}"]
     legend = [Key(f"{text} times", colour(f"heat-{step}")) for step, text in enumerate(steps)]
@@ -214,7 +214,7 @@ def _scaling_message(rows: Sequence[Row]) -> str:
     workers, fewest = max(row["workers"] for row in rows), min(row["workers"] for row in rows)
     end = [row for row in rows if (row["workers"], row["base"]) == (workers, fewest) and row["times"] is not None]
     if not end:
-        return words.sentence(f"no format was measured in the same blocks with fewer workers and with {workers}")
+        return words.sentence(f"no format was measured in the same repetitions with fewer workers and with {workers}")
     most, least = (pick(end, key=lambda row: row["times"]) for pick in (max, min))
     text = (
         f"with {words.plural(workers, 'worker')}, {most['format']} does {words.times(most['times'])} what it does with "
@@ -237,7 +237,7 @@ def storage_work(sheet: Sheet, trials: pd.DataFrame) -> Figure:
                 panel = Panel.draw(part.title, subtitle, _work_message(rows), _work_layers(rows), size)
                 sheet.add(panel, stacked(rows, "format", "stage", part.row(), columns), part.held)
     close(sheet, loads(trials))
-    sheet.note("Medians over trials of the loader’s own wall clock, its queues left out.")
+    sheet.note("Medians over measurements of the loader’s own wall clock, its queues left out.")
     legend = [Key(stage, STAGE_COLOURS[stage]) for stage in WORKER_STAGES]
     return sheet.figure(legend, "No loader’s stages were stamped here.")
 

@@ -366,9 +366,9 @@ def _missing(view: RunView, trials: pd.DataFrame, costs: pd.DataFrame) -> Iterat
     for (name, state), rows in costs[costs["n"].eq(0)].groupby(["storage_format", "page_cache"], sort=True):
         sizes = words.listed(f"{size} px" for size in sorted({int(size) for size in rows["patch_size"].dropna()}))
         which = f"{name}, {state}, {sizes}" if sizes else f"{name}, {state}"
-        yield f"{which}: every trial of {words.plural(len(rows), 'setting')} failed"
+        yield f"{which}: every measurement of {words.plural(len(rows), 'setting')} failed"
     for state, count in sorted(count_doubtful(trials).items()):
-        trials_asked = f"{words.plural(count, 'trial')} asked to be {state}"
+        trials_asked = f"{words.plural(count, 'measurement')} asked to be {state}"
         yield f"{trials_asked}: left out, as {NOT_SO}"
     if absent := sorted(set(names("feedrate.formats")) - set(costs["storage_format"])):
         yield f"not in this run: {words.listed(absent)}"

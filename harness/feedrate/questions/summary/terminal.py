@@ -31,7 +31,7 @@ Row = Mapping[str, Any]
 _STOPPED = {
     "target": "every question is answered as well as wanted",
     "budget": "the budget is used",
-    "blocks": "the protocol's blocks are done",
+    "blocks": "the protocol's repetitions are done",
     "interrupted": "interrupted",
 }
 
@@ -63,8 +63,9 @@ def _quality(run: StoredRun, trials: pd.DataFrame, console: Console) -> None:
     outcomes = ", ".join(f"{count} {outcome}" for outcome, count in sorted(manifest.outcomes.items()))
     _say(
         console,
-        f"\nRun {manifest.run_id}: {words.plural(manifest.cells, 'cell')}, "
-        f"{words.plural(manifest.blocks, 'whole block')}, trials: {outcomes} ({_STOPPED[manifest.stop_reason]}).",
+        f"\nRun {manifest.run_id}: {words.plural(manifest.cells, 'setting')}, "
+        f"{words.plural(manifest.blocks, 'whole repetition')}, measurements: {outcomes} "
+        f"({_STOPPED[manifest.stop_reason]}).",
         "bold",
     )
     for line in manifest.substitutions:
@@ -116,8 +117,8 @@ def _tuned(run: StoredRun, trials: pd.DataFrame, console: Console) -> None:
         _say(console, f"  recommended: {descriptions.knobs(row)}: {reached}")
         for sentence in sentences(tuned):
             _say(console, f"  {sentence}")
-        grid = f"a grid of {tuned.settings} settings × {GRID_BLOCKS} blocks takes {tuned.settings * GRID_BLOCKS}"
-        _say(console, f"  {words.plural(tuned.trials, 'trial')}; {grid}")
+        grid = f"a grid of {tuned.settings} settings × {GRID_BLOCKS} repetitions takes {tuned.settings * GRID_BLOCKS}"
+        _say(console, f"  {words.plural(tuned.trials, 'measurement')}; {grid}")
         for counted in tuned.aside:
             _say(console, f"  not measured: {words.plural(counted.count, 'setting')}: {counted.reason}")
 
@@ -132,10 +133,10 @@ def _contrasts(run: StoredRun, trials: pd.DataFrame, console: Console) -> None:
     narrow = sum(one.reason == "target" for one in run.manifest.contrasts)
     _say(
         console,
-        f"\n{len(decided)} of {len(compared)} contrasts (two cells that differ in one axis) are decided: "
+        f"\n{len(decided)} of {len(compared)} comparisons (two settings that differ in one axis) are decided: "
         f"{len(clear)} differ, {len(decided) - len(clear)} do not (within {100 * (SAME[1] - 1):.0f} %). {narrow} are "
         f"as narrow as wanted (±{run.manifest.protocol.ci_target_pct:g} % after {run.manifest.protocol.blocks[0]} "
-        "blocks or more).",
+        "repetitions or more).",
     )
 
 

@@ -85,7 +85,7 @@ def transfer_size(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     sheet.note(
         "Bytes of a batch × steps ÷ the device’s copy spans by CUDA events; 1 GB is 10⁹ bytes. Launching lies "
         "within, and is most of it at sizes under some MB: there it is no rate of the bus. Intervals are "
-        "Student’s t over blocks, on logs. Pageable memory is staged through a pinned buffer by the driver."
+        "Student’s t over repetitions, on logs. Pageable memory is staged through a pinned buffer by the driver."
     )
     device = len(trials) and trials["device"].eq("cuda").fillna(False).any()
     return sheet.figure([Key(name, *LOOKS[name]) for name in LOOKS if name in used], _UNTIMED if device else _MISSING)

@@ -210,7 +210,7 @@ def _shared(rows: Sequence[Row], limit: int | None) -> Cost:
         )
         for row in rows[:MOST_SHARED]
     ]
-    columns = ("What was loaded", "Workers", "Prefetched at most", "In use", "Of its size", "Trials")
+    columns = ("What was loaded", "Workers", "Prefetched at most", "In use", "Of its size", "Measurements")
     sentence = ""
     if rows:
         of = f", of {size(limit)}" if limit else "; its size was not recorded"

@@ -1,4 +1,4 @@
-"""The page Cite says what is so: commands that check, hashes that are those of the files, and of use when empty."""
+"""The page Data says what is so: commands that check, hashes that are those of the files, and of use when empty."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 from feedrate.charts import render
 from feedrate.charts.citation import data_hash
 from feedrate.pages.runs import RunView, place
-from feedrate.questions.cite import page as cite_page
 from feedrate.questions.loader.charts import throughput
+from feedrate.questions.records import page as data_page
 
 
 @pytest.mark.slow
@@ -25,7 +25,7 @@ def test_the_command_that_checks_a_hash_prints_it(show: Callable[..., RunView], 
     for path, content in placed.files.items():
         (tmp_path / Path(path).name).write_text(content, encoding="utf-8")
     (tmp_path / "trials.parquet").write_bytes((view.run.folder / "trials.parquet").read_bytes())
-    body = unescape(cite_page.page([placed], [view]).body)
+    body = unescape(data_page.page([view], [], [], [], [placed]).body)
     commands = re.findall(r"<code>(sha256sum .*?)</code></div></td> <td[^>]*>(?:<div>)?(?:<code>)?([\w ]+)", body)
     assert len(commands) == 2
     assert placed.citation
@@ -50,8 +50,18 @@ def test_the_same_records_give_the_same_files(show: Callable[..., RunView]) -> N
 
 def test_without_figures_the_page_is_still_of_use() -> None:
     """Without runs it cites the project, offers no file, and says what to type."""
-    page = cite_page.page([], [])
+    page = data_page.page([], [], [], [], [])
     assert "The feedrate developers" in page.body
     assert "make sweep" in page.body
     assert page.all_files() == {}
     assert "figures.bib</a>" not in page.body
+
+
+def test_every_run_is_named_with_what_it_asks(show: Callable[..., RunView]) -> None:
+    """Newest first, beside what it asks; below them stands what changed in feedrate."""
+    first, second = show(), show(device="cuda", run_id="20260103T030405Z-gpu")
+    text = data_page.page([second, first], [], [], [], []).body
+    assert text.index(second.manifest.run_id) < text.index(first.manifest.run_id)
+    for view in (first, second):
+        assert f'href="{view.page.replace(".md", ".html")}"' in text
+    assert "<h3>0.2" in text.partition("{ #feedrate }")[2]

@@ -1,4 +1,4 @@
-"""The page "All hardware": a row a machine and device of a whole store, where it has more runs than get pages.
+"""All machines of a whole store, below Compare: a row a machine and device, where it has more runs than get pages.
 
 DuckDB sums up the store's compact data set. All rows lie in one file, which ``site/scripts/hardware/page.js`` reads
 when somebody first types; the page itself lists the first of them.
@@ -9,20 +9,18 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
 from feedrate.analysis.estimate import Estimate
 from feedrate.pages import descriptions, markup
-from feedrate.pages.markup import Page, Placed
+from feedrate.pages.markup import Placed
 from feedrate.pages.selection import Selection
 from feedrate.pages.template import render
 from feedrate.schema.columns import PROTOCOL_VERSION
 from feedrate.store import compact
 
-PATH = "hardware.md"
-TITLE = "All hardware"
 FILE = "hardware/machines.json"
 FORMAT = 1
 """Of the file."""
@@ -50,8 +48,19 @@ Cell = str | tuple[str, str]
 """Text, or text and the page that it leads to."""
 
 
-def page(everyone: Selection, data: Path) -> Page:
-    """Write the page and its file, from the compact data set in a folder; ``everyone`` are the runs that have pages."""
+class Section(NamedTuple):
+    """A part of a page, with what it needs."""
+
+    body: Markup
+    frame: Placed
+    files: Mapping[str, str]
+
+
+def section(path: str, everyone: Selection, data: Path) -> Section:
+    """Write the table and its file, from the compact data set in a folder.
+
+    ``path`` is that of the page which it stands on, ``everyone`` the runs that have pages.
+    """
     (counts,) = compact.query(
         "SELECT count(*) AS runs, count(DISTINCT machine_id) AS machines FROM runs", (), data
     ).to_pylist()
@@ -60,27 +69,24 @@ def page(everyone: Selection, data: Path) -> Page:
         compact.query("SELECT * FROM cells WHERE cell_id = ? LIMIT 1", commonest, data).to_pylist() if commonest else []
     )
     machines = compact.query(_MACHINES, [*(commonest or [""]), PROTOCOL_VERSION, ROWS], data).to_pylist()
-    named = [(view.manifest.run_id, view.page) for view in everyone.every]
-    named += [(view.machine_id, view.machine_page) for view in everyone.every]
-    pages = {name: path.replace(".md", ".html") for name, path in named}
+    pages = {view.manifest.run_id: view.page.replace(".md", ".html") for view in everyone.every}
     rows = [_row(machine, pages) for machine in machines]
     body = render(
-        "hardware/page.md",
+        "machines/store.md",
         **counts,
-        title=TITLE,
         shown=len(everyone.every),
         columns=COLUMNS,
         numbers=NUMBERS,
-        rows=[[_linked(cell) for cell in row] for row in rows[:LISTED]],
+        rows=[[_linked(path, cell) for cell in row] for row in rows[:LISTED]],
         held=len(rows),
         file=FILE,
-        path=PATH,
+        path=path,
         setting=[descriptions.setting(row) for row in setting],
     )
     text = json.dumps({"format": FORMAT, "rows": rows}, separators=(",", ":")) + "\n"
     waiting = "Starting the search … Opened as a file, without a server, this page cannot read others: make serve does."
     frame = Placed("hardware", markup.scripted("hardware", markup.addressed(FILE, text), waiting))
-    return Page(PATH, TITLE, body, {"hardware": frame}, {FILE: text})
+    return Section(body, frame, {FILE: text})
 
 
 def _row(machine: Mapping[str, Any], pages: Mapping[str, str]) -> list[Cell]:
@@ -99,5 +105,5 @@ def _row(machine: Mapping[str, Any], pages: Mapping[str, str]) -> list[Cell]:
     return [named[0], *hardware, f"{machine['runs']:,}", named[1], machine["tier"], rate]
 
 
-def _linked(cell: Cell) -> str | Markup:
-    return cell if isinstance(cell, str) else markup.link(PATH, cell[1], cell[0])
+def _linked(path: str, cell: Cell) -> str | Markup:
+    return cell if isinstance(cell, str) else markup.link(path, cell[1], cell[0])

@@ -1,3 +1,0 @@
-"""The question cite."""
-
-__all__ = ["page"]

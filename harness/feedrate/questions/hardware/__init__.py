@@ -1,3 +1,0 @@
-"""The question hardware."""
-
-__all__ = ["page"]
