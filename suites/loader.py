@@ -40,7 +40,7 @@ filled again after it."""
 
 SUITE = Suite(
     question="Which DataLoader settings keep the accelerator fed, and what bounds the rest?",
-    charts=("worker_scaling", "phases", "throughput", "formats"),
+    charts=("worker_scaling", "phases", "throughput"),
     utilization_along="batch_size",
     claims=(
         Claim(

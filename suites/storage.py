@@ -387,15 +387,7 @@ _CLAIMS = (
 
 SUITE = Suite(
     question="Which format should my images live in?",
-    charts=(
-        "storage_throughput",
-        "storage_effects",
-        "storage_size",
-        "storage_scaling",
-        "storage_work",
-        "storage_cpu",
-        "storage_startup",
-    ),
+    charts=("storage_throughput", "storage_size", "storage_effects", "storage_work"),
     budget="25m",
     cuda_budget="33m",
     slices=(

@@ -14,7 +14,7 @@ from feedrate.charts.embed import figure_csv, figure_html
 from feedrate.charts.figure import MOST_PANELS, Figure, charts_by_name
 from feedrate.pages.runs import RunView, draw
 
-CELLS = ("phases", "throughput", "formats")
+CELLS = ("phases", "throughput")
 """Charts that are drawn from the cells of a run."""
 OF_TRIALS = (
     "defaults",

@@ -93,7 +93,9 @@ def test_sizes_packing_and_what_is_missing_are_told(compared: RunView) -> None:
     assert {row[0].split()[0] for row in rows} == set(FEW)
     png = next(row for row in rows if row[0] == "png PNG")
     assert png[1:3] == ["34.3 kB", "0.62"]
-    assert re.fullmatch(r"[\d.]+ s [\d.,]+/s", png[3])
+    assert re.fullmatch(r"[\d.]+ µs [\d.]+–[\d.]+", png[3])
+    assert re.fullmatch(r"[\d.]+ ms [\d.]+–[\d.]+", png[4])
+    assert re.fullmatch(r"[\d.]+ s [\d.,]+/s", png[5])
     assert "no spread" in text
     said = plain(text)
     assert "it has no random access" in said
@@ -126,7 +128,7 @@ def test_the_page_has_its_parts_once(compared: RunView) -> None:
     """On the suite's page the section stands before and after the charts, and the usual answer makes room for it."""
     body = suites_page.page("storage", "suites/storage.md", Suite("Which?", ()), [compared]).body
     assert body.count("fr-answer") >= 1
-    assert body.index("What to use") < body.index("On disk, and packing") < body.index("What is missing")
+    assert body.index("What to use") < body.index("Size, CPU and start-up") < body.index("What is missing")
     assert "PyTorch’s default loader" not in unescape(body)
 
 

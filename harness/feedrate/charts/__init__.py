@@ -4,7 +4,7 @@ __all__ = [
     "citation",
     "embed",
     "figure",
-    "marks",
+    "plot",
     "raster",
     "render",
     "theme",

@@ -59,6 +59,8 @@ class Panel:
     chart: alt.LayerChart
     wide: bool = False
     """Whether it takes two columns where there is room, as one that stands alone does."""
+    facets: Mapping[str, str] = field(default_factory=dict)
+    """What readers choose it by, where one of a figure's panels is shown at a time, the first at first."""
 
     @classmethod
     def draw(
@@ -108,7 +110,7 @@ class Sheet:
     panels: list[Panel] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    held: dict[str, Any] = field(default_factory=dict)
+    held: dict[str, list[str]] = field(default_factory=dict)
     """Axes that panels hold still, with their values."""
 
     def note(self, text: str) -> None:
@@ -119,16 +121,21 @@ class Sheet:
     def add(self, panel: Panel, rows: Iterable[Row], held: Mapping[str, Any] | None = None) -> None:
         """Add a panel, the rows of its table, and the axes that it holds still."""
         self.panels.append(panel)
+        self.list(rows, held)
+
+    def list(self, rows: Iterable[Row], held: Mapping[str, Any] | None = None) -> None:
+        """Add rows of the table, and the axes that they hold still."""
         self.rows.extend(rows)
-        self.held |= held or {}
+        for name, value in (held or {}).items():
+            values = self.held.setdefault(name, [])
+            text = str(value).lower() if isinstance(value, bool) else str(value)
+            values += [text] if text not in values else []
 
     def figure(self, keys: Sequence[Key], missing: str) -> Figure:
         """Close the sheet; ``missing`` takes the place of panels and notes when no panel could be drawn."""
         if not self.panels:
             return Figure(self.title, self.question, missing=missing)
-        still = ", ".join(
-            f"{name} {str(value).lower() if isinstance(value, bool) else value}" for name, value in self.held.items()
-        )
+        still = ", ".join(f"{name} {' or '.join(values)}" for name, values in self.held.items())
         notes = [f"Fixed: {still}."] if still else []
         return Figure(
             self.title, self.question, tuple(self.panels), tuple(keys), tuple(self.rows), (*notes, *self.notes)

@@ -49,14 +49,10 @@ PALETTE: dict[str, tuple[str, str]] = {
     "name-6": ("#6a6f75", "#b3bac0"),
     "heat-0": ("#eef4f4", "#172a31"),
     "heat-1": ("#cfe2e5", "#1f4450"),
-    "heat-2": ("#97c6d0", "#2b6474"),
-    "heat-3": ("#2f7d90", "#4b9cb0"),
-    "heat-4": ("#0f5164", "#8ed3e2"),
 }
 """Name to its value in the light and in the dark theme."""
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right")
 """Vega's symbol for each step of a series, so that colour is never the only difference."""
-HEAT_STEPS = 5
 
 
 def colour(name: str) -> str:

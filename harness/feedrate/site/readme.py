@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,8 @@ def figure(views: Sequence[RunView]) -> bytes:
     if not picture.panels:
         raise InputError("results: no run measured two numbers of workers; expected one. Type make sweep first")
     origin = together(view.origin for view in of_runs)
-    return render.picture(picture, f"{'; '.join(origin.facts())}; 95 % intervals").encode()
+    first = replace(picture, panels=picture.panels[:1])
+    return render.picture(first, f"{'; '.join(origin.facts())}; 95 % intervals").encode()
 
 
 def block(views: Sequence[RunView]) -> str:

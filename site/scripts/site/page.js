@@ -1,4 +1,4 @@
-// Every page: pictures that come alive, folded parts, the drawer of a phone, citations, tiers, the filter of claims, and cores for a GPU.
+// Every page: pictures that come alive, folded parts, the drawer of a phone, citations, tiers, the filters of claims and figures, cores for a GPU.
 
 import "./figures.js";
 import "./folded.js";
@@ -6,6 +6,7 @@ import "./claims.js";
 import "./cite.js";
 import "./tiers.js";
 import "./cores.js";
+import "./facets.js";
 
 // The drawer of a phone is opened by a label, which is no button to a keyboard and to those who hear a page.
 const drawer = /** @type {HTMLInputElement} */ (document.getElementById("__drawer"));

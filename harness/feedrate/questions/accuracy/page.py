@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import altair as alt
 import pandas as pd
 from markupsafe import Markup
 
@@ -17,7 +16,8 @@ from feedrate.analysis.estimators import ESTIMATORS, OURS, frame, summary
 from feedrate.attach.account import ROWS
 from feedrate.attach.predictions import advised
 from feedrate.charts.citation import Origin, day
-from feedrate.charts.figure import Figure, Key, Panel, Row, table
+from feedrate.charts.figure import Figure, Key, Row
+from feedrate.charts.plot import Fields, Looks, Plot, band, deviations, names
 from feedrate.charts.theme import colour
 from feedrate.pages import descriptions, markup
 from feedrate.pages.markup import Page, Placed
@@ -48,15 +48,14 @@ _COLUMNS = {
     "cells": "cells",
 }
 """Of the figure's table."""
-_TICKS = [-100, -10, -1, 1, 10, 100, 1000, 10_000, 100_000]
-_TICK_LABEL = "abs(datum.value) < 1000 ? format(datum.value, 'd') : format(datum.value / 1000, 'd') + 'k'"
 _ROOM = 1.6
 """How far the scale goes beyond the largest errors, so that marks stay clear of the labels."""
+_LOOKS: Looks = {"feedrate": (colour("accent"), "circle"), "others": (colour("source"), "circle")}
 _KEYS = (
     Key("feedrate", colour("accent")),
     Key("other ways of timing the same steps", colour("source")),
     Key("median of all measurements", colour("ink"), "circle"),
-    Key("worst measurement", colour("ink"), "diamond"),
+    Key("tick: worst measurement", colour("ink"), "rule"),
 )
 
 
@@ -71,7 +70,7 @@ def draw(summary: pd.DataFrame) -> Figure:
     )
     n, cells = max(row["n"] for row in rows), max(row["cells"] for row in rows)
     subtitle = f"{n} measurements of {cells} planted settings"
-    panel = Panel.draw(TITLE, subtitle, _message(rows), _layers(rows), 80 + 26 * len(rows))
+    panel = _plot(rows).panel(TITLE, subtitle, _message(rows))
     shown = [{title: row[name] for name, title in _COLUMNS.items()} for row in rows]
     notes = (
         "The scale is linear within ±1 %, which is shaded, and logarithmic beyond.",
@@ -80,37 +79,28 @@ def draw(summary: pd.DataFrame) -> Figure:
     return Figure(TITLE, QUESTION, (panel,), _KEYS, tuple(shown), notes)
 
 
-def _layers(rows: Sequence[Row]) -> list[alt.Chart]:
-    ends = [_ROOM * value for row in rows for value in (row["low"], row["high"])]
-    domain = [min(-2.0, *ends), max(2.0, *ends)]
-    scale = alt.Scale(type="symlog", constant=1, domain=domain, nice=False)
-    ticks = [tick for tick in _TICKS if domain[0] <= tick <= domain[1]]
-    x_axis = alt.Axis(values=ticks, labelExpr=_TICK_LABEL, grid=True, domain=False)
-    x: dict[str, Any] = {"title": "error against the external clock, %", "scale": scale, "axis": x_axis}
-    tone = alt.Color(
-        "whose:N",
-        title=None,
-        scale=alt.Scale(domain=["feedrate", "others"], range=[key.colour for key in _KEYS[:2]]),
+def _plot(rows: Sequence[Row]) -> Plot:
+    """Medians as circles, each with the range of its errors and a tick at the worst."""
+    ends = ("low", "high")
+    x = deviations("median", "error against the external clock, %", [_ROOM * row[end] for row in rows for end in ends])
+    y = names("label", (row["label"] for row in rows))
+    told: Fields = {
+        "median:Q": ("median error, %", "+,.3~g"),
+        "worst:Q": ("worst error, %", "+,.3~g"),
+        "n:Q": "measurements",
+    }
+    return Plot(
+        rows=rows,
+        x=x,
+        y=y,
+        by="whose",
+        looks=_LOOKS,
+        ends=ends,
+        tooltip={"label:N": "estimator", **told},
+        row=26,
+        tick="worst",
+        behind=[band(x, "x", (-1, 1))],
     )
-    y = alt.Y("label:N", sort=[row["label"] for row in rows], title=None, axis=alt.Axis(ticks=False, domain=False))
-    band = alt.Chart(table([{"from": -1, "to": 1}])).mark_rect(opacity=0.18, color=colour("accent"))
-    base = alt.Chart(table(rows)).encode(y=y, color=tone)
-    tooltip = [
-        alt.Tooltip("label:N", title="estimator"),
-        alt.Tooltip("median:Q", title="median error, %", format="+,.3~g"),
-        alt.Tooltip("worst:Q", title="worst error, %", format="+,.3~g"),
-        alt.Tooltip("n:Q", title="trials"),
-    ]
-    return [
-        band.encode(x=alt.X("from:Q", **x), x2=alt.X2("to:Q")),
-        base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", **x), x2=alt.X2("high:Q")),
-        base.mark_point(filled=True, size=70, opacity=1, shape="diamond").encode(
-            x=alt.X("worst:Q", **x), tooltip=tooltip
-        ),
-        base.mark_point(filled=True, size=60, opacity=1, shape="circle").encode(
-            x=alt.X("median:Q", **x), tooltip=tooltip
-        ),
-    ]
 
 
 def _message(rows: Sequence[Row]) -> str:

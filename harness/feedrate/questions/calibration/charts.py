@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import altair as alt
 import pandas as pd
 
 from feedrate.analysis.estimates import rows_of
-from feedrate.charts.figure import Figure, Key, Panel, Row, Sheet, chart, plain, table
-from feedrate.charts.marks import BLOCKS, Fields, Looks, dots, height, hover, look, names
+from feedrate.charts.figure import Figure, Key, Row, Sheet, chart, plain
+from feedrate.charts.plot import BLOCKS, Fields, Looks, Plot, band, deviations, names
 from feedrate.charts.theme import colour
 from feedrate.questions.calibration.analysis import bottlenecks, effects, planted, same_pairs
 from feedrate.schema import words
@@ -65,7 +64,7 @@ def calibration(sheet: Sheet, trials: pd.DataFrame) -> Figure:
             pairs = "pairs" if what in ("effect", "equal") else "cells"
             subtitle = f"{len(part)} {pairs}, {words.plural(min(row['n'] for row in part), 'repetition')}"
             drawn = [row for row in part if not row["replica"]]
-            panel = Panel.draw(title, subtitle, _message(part), _layers(drawn), height(len(drawn), 15))
+            panel = _plot(drawn).panel(title, subtitle, _message(part))
             listed = [{_HEADINGS.get(name, name): row[name] for name in _LISTED} for row in part]
             sheet.add(panel, listed)
     if sheet.panels:
@@ -129,31 +128,32 @@ def _mark(what: str, label: str, measured: Mapping[str, Any], **more: Any) -> di
     }
 
 
-def _layers(rows: Sequence[Row]) -> list[alt.Chart]:
-    ends = [_ROOM * row[end] for row in rows for end in ("error", "error_lo", "error_hi") if row[end] is not None]
-    domain = [min(-2.0, *ends), max(2.0, *ends)]
-    scale = alt.Scale(type="symlog", constant=1, domain=domain, nice=False)
-    ticks = [tick for tick in (-100, -10, -1, 1, 10, 100, 1000) if domain[0] <= tick <= domain[1]]
-    x: dict[str, Any] = {
-        "title": "measured ÷ planted − 1, %",
-        "scale": scale,
-        "axis": alt.Axis(values=ticks, format="+d", grid=True, domain=False),
-    }
-    tone, shape = look("right", _LOOKS, _LOOKS)
-    band = alt.Chart(table([{"from": -_WITHIN, "to": _WITHIN}])).mark_rect(color=colour("heat-1"), opacity=0.5)
-    base = alt.Chart(table(rows)).encode(y=names("setting", [row["setting"] for row in rows]), color=tone)
-    tooltip: Fields = {
-        "setting:N": "",
-        "planted:Q": ("", ",.5~g"),
-        "measured:Q": ("", ",.5~g"),
+def _plot(rows: Sequence[Row]) -> Plot:
+    ends = ("error_lo", "error_hi")
+    x = deviations(
+        "error",
+        "measured ÷ planted − 1, %",
+        [_ROOM * row[end] for row in rows for end in ("error", *ends) if row[end] is not None],
+    )
+    form = ",.5~g"
+    told: Fields = {
+        "planted:Q": ("", form),
+        "measured:Q": ("", form),
         "unit:N": "",
         "error:Q": ("error, %", "+,.3~g"),
-        "verdict:N": "",
-        **BLOCKS,
     }
-    fields = ("error", "error_lo", "error_hi")
-    marks = dots(base, x, shape, hover(tooltip), fields=fields, size=45, strokeWidth=1.75)
-    return [band.encode(x=alt.X("from:Q", **x), x2=alt.X2("to:Q")), *marks]
+    return Plot(
+        rows=rows,
+        x=x,
+        y=names("setting", (row["setting"] for row in rows)),
+        by="right",
+        looks=_LOOKS,
+        ends=ends,
+        tooltip={"setting:N": "", **told, "verdict:N": "", **BLOCKS},
+        size=45,
+        row=15,
+        behind=[band(x, "x", (-_WITHIN, _WITHIN), "heat-1", 0.5)],
+    )
 
 
 def _message(rows: Sequence[Row]) -> str:

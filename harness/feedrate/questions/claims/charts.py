@@ -12,14 +12,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import altair as alt
 import pandas as pd
 
 from feedrate.analysis.claim_values import observe
 from feedrate.analysis.claims import VERDICTS, judge_claims
 from feedrate.analysis.estimates import rows_of
-from feedrate.charts.figure import Figure, Key, Panel, Sheet, chart, data, plain, table
-from feedrate.charts.marks import BLOCKS, Fields, dots, height, hover, log_axis, look, names
+from feedrate.charts.figure import Figure, Key, Panel, Sheet, chart, plain
+from feedrate.charts.plot import BLOCKS, Plot, band, log, names, rule
 from feedrate.charts.theme import colour
 from feedrate.plan import suite
 from feedrate.plan.claim import Claims
@@ -122,47 +121,41 @@ def _effects(rows_of_claims: pd.DataFrame, asked: Claims) -> list[dict[str, Any]
 
 
 def _panel(machine: str, device: str, rows: Sequence[dict[str, Any]], machines: Mapping[str, str]) -> Panel:
-    title = machines.get(machine, machine)
     runs = list(dict.fromkeys(run for row in rows for run in row["runs"]))
     subtitle = f"{device}, {f'run {runs[0]}' if len(runs) == 1 else words.plural(len(runs), 'run')}"
-    panel = Panel.draw(title, subtitle, _message(rows), _layers(rows), height(len(rows), ROW))
+    panel = _plot(rows).panel(machines.get(machine, machine), subtitle, _message(rows))
     panel.chart.title.limit = 310
     # For a page that shows some of the rows: how tall a row is, and whose they are.
     panel.chart.usermeta = {"row": ROW, "machine": machine, "device": device}
     return panel
 
 
-def _layers(rows: Sequence[dict[str, Any]]) -> list[alt.Chart]:
+def _plot(rows: Sequence[dict[str, Any]]) -> Plot:
     values = [value for row in rows for value in (row["value"], row["tick"]) if value]
     lo, hi = min(0.8, min(values) / _ROOM), max(1.25, max(values) * _ROOM)
-    x = log_axis(lo, hi, "times, in the claimed direction", "~r")
+    x = log("value", "times, in the claimed direction", (lo, hi), "~r")
+    y = names("claim", (row["claim"] for row in rows), grid=False, labelLimit=170)
     cut = [
         {**row, "from": row["lo"] and max(lo, min(hi, row["lo"])), "to": row["hi"] and max(lo, min(hi, row["hi"]))}
         for row in rows
     ]
-    fields = ("claim", "verdict", "value", "from", "to", "tick", "metric", "ratio", "low", "high", "worst", "n")
-    tone, shape = look("verdict", {name: (TONES[name], MARKS[name]) for name in TONES}, TONES)
-    y = names("claim", [row["claim"] for row in rows], grid=False, labelLimit=170)
-    base = alt.Chart(data(cut, *fields)).encode(y=y, color=tone)
-    band = alt.Chart(table([{"same": SAME[0], "end": SAME[1], "one": 1}]))
-    tooltip: Fields = {
-        "claim:N": "",
-        "verdict:N": "",
-        "metric:N": "of",
-        "ratio:Q": ("B ÷ A", ",.3~g"),
-        "low:Q": ("", ",.3~g"),
-        "high:Q": ("", ",.3~g"),
-        "worst:Q": ("worst case", ",.3~g"),
-        **BLOCKS,
-    }
-    return [
-        band.mark_rect(color=colour("line"), opacity=0.7).encode(x=alt.X("same:Q", **x), x2=alt.X2("end:Q")),
-        band.mark_rule(color=colour("muted"), strokeDash=[3, 3]).encode(x=alt.X("one:Q", **x)),
-        base.transform_filter("isValid(datum.tick)")
-        .mark_tick(thickness=2, size=ROW * 0.6)
-        .encode(x=alt.X("tick:Q", **x)),
-        *dots(base, x, shape, hover(tooltip), fields=("value", "from", "to"), size=46, strokeWidth=1.75),
-    ]
+    ratio = ",.3~g"
+    ends = {"low:Q": ("", ratio), "high:Q": ("", ratio), "worst:Q": ("worst case", ratio), **BLOCKS}
+    tooltip = {"claim:N": "", "verdict:N": "", "metric:N": "of", "ratio:Q": ("B ÷ A", ratio), **ends}
+    looks = {name: (TONES[name], MARKS[name]) for name in TONES}
+    return Plot(
+        rows=cut,
+        x=x,
+        y=y,
+        by="verdict",
+        looks=looks,
+        ends=("from", "to"),
+        tooltip=tooltip,
+        tick="tick",
+        size=46,
+        row=ROW,
+        behind=[band(x, "x", SAME, "line", 0.7), rule(x, "x", 1.0)],
+    )
 
 
 def _message(rows: Sequence[dict[str, Any]]) -> str:

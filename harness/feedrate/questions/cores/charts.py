@@ -7,15 +7,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import altair as alt
 import numpy as np
 import pandas as pd
 
 from feedrate.analysis.estimates import cells, rows_of
-from feedrate.charts.figure import ENDS, Figure, Key, Panel, Row, Sheet, chart, data, interval, listed
-from feedrate.charts.marks import BLOCKS, HEIGHT, Looks, dots, height, hover, look, names, rate
-from feedrate.charts.theme import SHAPES, colour
-from feedrate.questions.workers.charts import core_marks
+from feedrate.charts.figure import ENDS, Figure, Row, Sheet, chart, interval, listed
+from feedrate.charts.plot import Plot, Side, amount, core_marks, keys, names, unlike
 from feedrate.schema import words
 from feedrate.schema.plugins import on_device, samples_of
 
@@ -113,6 +110,7 @@ def rates_of(trials: pd.DataFrame) -> dict[str, float]:
 
 
 _COLUMNS = {"decoder": "decoder", "workers": "workers", "images per s and vCPU": "value", **ENDS}
+_IDLE_COLUMNS = {"decoder": "decoder", "vCPUs": "at", "idle (%)": "value", "low": "lo", "high": "hi"}
 _MISSING = "No image files were loaded in this run by as many workers as there are cores, or fewer."
 
 
@@ -120,26 +118,19 @@ _MISSING = "No image files were loaded in this run by as many workers as there a
 def images_per_core(sheet: Sheet, trials: pd.DataFrame, cores: int) -> Figure:
     """Draw the rate of a core by decoder, a mark for each number of workers."""
     rows = [{**asdict(core), "who": words.plural(core.workers, "worker")} for core in per_core(trials, cores)]
-    order = sorted({(row["workers"], row["who"]) for row in rows})
-    looks = {who: (colour(f"name-{at % 6}"), SHAPES[at % len(SHAPES)]) for at, (_, who) in enumerate(order)}
+    looks = unlike(who for _, who in sorted({(row["workers"], row["who"]) for row in rows}))
     if rows:
-        decoders = list(dict.fromkeys(row["decoder"] for row in rows))
-        tone, shape = look("who", looks, set(looks))
-        base = alt.Chart(data(rows, "decoder", "who", "workers", "value", "lo", "hi", "n"))
-        base = base.encode(y=names("decoder", decoders), color=tone)
-        tooltip = hover({"decoder:N": "", "who:N": "", **rate("images per second and vCPU"), **BLOCKS})
-        x = {"title": "images per second and vCPU", "scale": alt.Scale(zero=True)}
+        x = amount("value", "images per second and vCPU", "~s")
+        y = names("decoder", (row["decoder"] for row in rows))
         subtitle = f"{words.plural(cores, 'vCPU')}; decode, random crop, resize to 224 px"
-        panel = Panel.draw(
-            "What a vCPU loads", subtitle, _message(rows), dots(base, x, shape, tooltip), height(len(decoders))
-        )
-        sheet.add(panel, listed(rows, {}, _COLUMNS))
+        plot = Plot(rows=rows, x=x, y=y, by="who", looks=looks)
+        sheet.add(plot.panel("What a vCPU loads", subtitle, _message(rows)), listed(rows, {}, _COLUMNS))
     sheet.note(
         "Images a second of the loader ÷ its workers; a vCPU is a hardware thread. Scaled: the JPEG file is decoded at "
         "a half, a quarter or an eighth of its size where the crop keeps enough pixels. "
         "Intervals are Student’s t over repetitions, on logs."
     )
-    return sheet.figure([Key(who, *pair) for who, pair in looks.items()], _MISSING)
+    return sheet.figure(keys(looks), _MISSING)
 
 
 def _message(rows: Sequence[Row]) -> str:
@@ -160,52 +151,26 @@ def gpu_idle(sheet: Sheet, trials: pd.DataFrame, cores: int) -> Figure:
     every = busiest(per_core(trials, cores))
     ends = {0, len(every) - 1}  # the fastest and the slowest: the others lie between
     loaded = [core for at, core in enumerate(every) if at in ends]
-    looks = {core.decoder: (colour(f"name-{at % 6}"), "rule") for at, core in enumerate(loaded)}
+    looks = {name: (tint, "rule") for name, (tint, _) in unlike(core.decoder for core in loaded).items()}
     for name, trained in rates_of(trials).items() if loaded else ():
         most = math.ceil(1.1 * loaded[-1].needed(trained))
         places = sorted({*np.linspace(1, most, PLACES).round().astype(int).tolist(), min(cores, most)})
         rows = [_idle(core, trained, place) for core in loaded for place in places]
-        panel = Panel.draw(
-            name,
-            f"{words.number(trained)} images a second",
-            _idle_message(loaded, trained, cores),
-            _idle_layers(rows, looks, cores),
-            HEIGHT,
-        )
-        sheet.add(
-            panel, listed(rows, {"GPU": name}, {"decoder": "decoder", "vCPUs": "at", "idle (%)": "value"} | _ENDS)
-        )
+        scale, axis = {"nice": False, "zero": True}, {"grid": False, "tickCount": 6}
+        x, y = Side("at", "vCPUs", scale, axis), Side("value", "GPU idle (%)", {"domain": [0, 100]}, {"tickCount": 5})
+        behind = core_marks([cores], x, places[-1])
+        plot = Plot(rows=rows, x=x, y=y, by="decoder", looks=looks, curve=True, behind=behind)
+        message = _idle_message(loaded, trained, cores)
+        panel = plot.panel(name, f"{words.number(trained)} images a second", message)
+        sheet.add(panel, listed(rows, {"GPU": name}, _IDLE_COLUMNS))
     sheet.note("Taken: each further vCPU loads as much as one does with all vCPUs of this machine busy.")
-    return sheet.figure([Key(name, *pair) for name, pair in looks.items()], _MISSING)
-
-
-_ENDS = {"low": "lo", "high": "hi"}
+    return sheet.figure(keys(looks), _MISSING)
 
 
 def _idle(core: Core, trained: float, place: int) -> dict[str, Any]:
-    ends = [None if end is None else 100 * max(0.0, 1 - end * place / trained) for end in (core.hi, core.lo)]
-    return {
-        "decoder": core.decoder,
-        "at": place,
-        "value": 100 * core.idle(trained, place),
-        "lo": ends[0],
-        "hi": ends[1],
-    }
-
-
-def _idle_layers(rows: Sequence[Row], looks: Looks, cores: int) -> list[alt.Chart]:
-    x = alt.X("at:Q", title="vCPUs", scale=alt.Scale(nice=False, zero=True), axis=alt.Axis(grid=False, tickCount=6))
-    y: dict[str, Any] = {"title": "GPU idle (%)", "scale": alt.Scale(domain=[0, 100]), "axis": alt.Axis(tickCount=5)}
-    base = alt.Chart(data(rows, "decoder", "at", "value", "lo", "hi")).encode(
-        x=x, color=look("decoder", looks, looks)[0]
-    )
-    tooltip = hover({"decoder:N": "", "at:Q": "vCPUs", **rate("idle, %")})
-    return [
-        *core_marks([cores], x, max(row["at"] for row in rows)),
-        base.mark_area(opacity=0.2).encode(y=alt.Y("lo:Q", **y), y2=alt.Y2("hi:Q")),
-        base.mark_line(strokeWidth=1.75).encode(y=alt.Y("value:Q", **y)),
-        base.mark_point(size=60, opacity=0).encode(y=alt.Y("value:Q", **y), tooltip=tooltip),
-    ]
+    low, high = (None if end is None else 100 * max(0.0, 1 - end * place / trained) for end in (core.hi, core.lo))
+    value = 100 * core.idle(trained, place)
+    return {"decoder": core.decoder, "at": place, "value": value, "lo": low, "hi": high}
 
 
 def _idle_message(loaded: Sequence[Core], trained: float, cores: int) -> str:

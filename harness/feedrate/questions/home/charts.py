@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
-import altair as alt
 import pandas as pd
 
 from feedrate.analysis.estimate import Estimate
@@ -17,41 +17,35 @@ from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.summary import EMULATED, LOAD, TRAIN
 from feedrate.charts.figure import (
     ENDS,
+    MOST_PANELS,
     RATE,
     Figure,
-    Key,
-    Panel,
     Row,
     Sheet,
     Slice,
     chart,
-    data,
     estimate,
     held,
     listed,
     slices,
-    table,
     with_ends,
 )
-from feedrate.charts.marks import (
-    BLOCKS,
-    HEIGHT,
+from feedrate.charts.plot import (
     Looks,
-    dots,
-    extent,
-    height,
-    hover,
-    lines,
-    logarithmic,
-    look,
+    Plot,
+    amount,
+    core_marks,
+    counts,
+    keys,
+    log_of,
     names,
-    rate,
-    ticks,
+    rule,
+    unlike,
+    written,
 )
-from feedrate.charts.theme import SHAPES, colour
 from feedrate.pages import descriptions
 from feedrate.pages.tasks import gain_settings
-from feedrate.questions.workers.charts import core_marks, scaled_cells, speed_up
+from feedrate.questions.workers.charts import scaled_cells, speed_up
 from feedrate.schema import words
 
 _KINDS = (EMULATED, TRAIN, LOAD)
@@ -85,27 +79,20 @@ def _named(row: Mapping[Any, Any], machines: Machines) -> Named:
     return machines.get(where, Named(where[0], None))
 
 
-def _looks(rows: Sequence[Row]) -> Looks:
-    """A colour and a shape a machine."""
-    every = dict.fromkeys(row["machine"] for row in rows)
-    return {name: (colour(f"name-{at % 6}"), SHAPES[at % len(SHAPES)]) for at, name in enumerate(every)}
-
-
 @chart("Speed by workers", "When do more workers stop helping?")
 def machine_workers(sheet: Sheet, trials: pd.DataFrame, machines: Machines | None = None) -> Figure:
-    """Draw throughput against workers, a line a machine, of the task that most numbers of workers were measured in."""
+    """Draw throughput against workers, a line a machine; tasks of which most numbers of workers were measured first."""
     if not len(trials):
         return sheet.figure((), _NO_MACHINE)
     scaled = scaled_cells(trials)
     tasks = [_task(part, machines or {}) for part in slices(scaled[scaled["num_workers"].notna()], _KINDS)]
-    part, rows, still = max(tasks, key=lambda task: len(task[1]), default=(None, [], {}))
-    if part is None or not rows:
-        return sheet.figure((), _NO_MACHINE)
-    looks = _looks(rows)
-    cores = {row["machine"]: row["cores"] for row in rows}
-    panel = Panel.draw(part.title, part.subtitle, _workers_message(rows), _worker_layers(rows, looks, cores), HEIGHT)
-    sheet.add(panel, listed(rows, part.row(), _WORKERS), still)
-    return sheet.figure([Key(name, *pair) for name, pair in looks.items()], _NO_MACHINE)
+    tasks = sorted((task for task in tasks if task[1]), key=lambda task: -len(task[1]))[:MOST_PANELS]
+    looks = unlike(row["machine"] for _, rows, _ in tasks for row in rows)
+    for part, rows, still in tasks:
+        panel = _lines(rows, looks).panel(part.title, part.subtitle, _workers_message(rows))
+        facets = {"images": part.title, "step": part.subtitle}
+        sheet.add(replace(panel, wide=True, facets=facets), listed(rows, part.row(), _WORKERS), still)
+    return sheet.figure(keys(looks), _NO_MACHINE)
 
 
 def _task(part: Slice, machines: Machines) -> tuple[Slice, list[dict[str, Any]], dict[str, Any]]:
@@ -125,32 +112,14 @@ def _mark(cell: Row, machine: Named) -> dict[str, Any]:
     return {"machine": machine.name, "cores": machine.cores, **of_cell}
 
 
-def _worker_layers(rows: Sequence[Row], looks: Looks, cores: Mapping[str, float | None]) -> list[alt.Chart]:
+def _lines(rows: Sequence[Row], looks: Looks) -> Plot:
     """Lines, PyTorch's default, and where there are as many workers as cores."""
-    counts = sorted({row["workers"] for row in rows})
-    x = alt.X(
-        "at:Q",
-        title="workers",
-        scale=alt.Scale(type="symlog", constant=1, domain=[min(counts) - 0.15, max(counts) * 1.1 + 0.1], nice=False),
-        axis=alt.Axis(values=counts, format="d", grid=False),
-    )
-    y: dict[str, Any] = {
-        "title": "samples per second",
-        "scale": alt.Scale(zero=True, nice=5),
-        "axis": alt.Axis(format=",.3~s"),
-    }
-    tone, shape = look("machine", looks, looks)
-    drawn = data([{**row, "at": row["workers"]} for row in rows], "machine", "at", "workers", "value", "lo", "hi", "n")
-    tooltip = hover({"machine:N": "", "workers:Q": "", **rate("samples per second"), **BLOCKS})
-    layers = lines(alt.Chart(drawn).encode(x=x, color=tone), y, shape, tooltip)
-    default = [{"at": 0, "value": row["value"], "text": "PyTorch’s default"} for row in rows if row["workers"] == 0][:1]
-    marked = alt.Chart(table(default))
-    text = marked.mark_text(align="left", baseline="top", dx=7, dy=5, fontSize=11, color=colour("muted"))
-    return [
-        *core_marks(cores.values(), x, max(counts)),
-        *layers,
-        text.encode(x=x, y=alt.Y("value:Q", **y), text=alt.Text("text:N")),
-    ]
+    numbers = [row["workers"] for row in rows]
+    x, y = counts("workers", "workers", numbers), amount("value", "samples per second")
+    default = [{**row, "text": "PyTorch’s default"} for row in rows if row["workers"] == 0][:1]
+    behind = core_marks((row["cores"] for row in rows), x, max(numbers))
+    before = [written(default, x, y, "text", right=True, dy=12)] if default else []
+    return Plot(rows=rows, x=x, y=y, by="machine", looks=looks, joined=True, behind=behind, before=before)
 
 
 def _workers_message(rows: Sequence[Row]) -> str:
@@ -173,25 +142,19 @@ def machine_gains(sheet: Sheet, headlines: pd.DataFrame, machines: Machines | No
     rows = [_gain(row, _named(row, machines or {})) for row in rows_of(headlines) if _gained(row)]
     if not rows:
         return sheet.figure((), _NO_GAIN)
-    looks = _looks(rows)
-    tone, shape = look("machine", looks, looks)
-    order = list(dict.fromkeys(row["task"] for row in rows))
-    base = alt.Chart(data(rows, "task", "machine", "settings", "value", "lo", "hi")).encode(
-        y=names("task", order, labelLimit=210), yOffset=alt.YOffset("machine:N", sort=list(looks)), color=tone
-    )
-    ends = [*rows, {"value": 1.0, "lo": 1.0, "hi": 1.0}]
-    x = logarithmic(ends, "times the default speed")
-    x["axis"] = alt.Axis(values=ticks(*extent(ends)), format="~g", domain=False)
-    tooltip = hover({"task:N": "", "machine:N": "", "settings:N": "", **rate("times")})
-    default = alt.Chart(table([{"value": 1.0}])).mark_rule(color=colour("muted"), strokeDash=[2, 3])
-    layers = [default.encode(x=alt.X("value:Q", **x)), *dots(base, x, shape, tooltip)]
+    looks = unlike(row["machine"] for row in rows)
+    y = names("task", (row["task"] for row in rows), labelLimit=210)
+    x = log_of([*rows, {"value": 1.0}], "times the default speed", form="~g", grid=True)
+    beside, also = ("machine", list(looks)), {"settings:N": ""}
+    behind = [rule(x, "x", 1.0)]
+    plot = Plot(rows=rows, x=x, y=y, by="machine", looks=looks, beside=beside, also=also, row=26, behind=behind)
     best = max(rows, key=lambda row: row["value"])
     gain = Estimate(best["value"], best["lo"], best["hi"], best["n"], "ratio")
     message = f"Most gained: {gain.text()} with {best['settings']} ({best['task']})."
-    panel = Panel.draw("Best loader settings", "1 is PyTorch’s default", message, layers, height(len(order), 26))
+    panel = plot.panel("Best loader settings", "1 is PyTorch’s default", message)
     sheet.add(panel, listed(rows, {}, _GAINS))
     sheet.note("A setting is chosen on one half of the repetitions and measured on the other.")
-    return sheet.figure([Key(name, *pair) for name, pair in looks.items()], _NO_GAIN)
+    return sheet.figure(keys(looks), _NO_GAIN)
 
 
 def _gained(row: Mapping[Any, Any]) -> bool:

@@ -12,7 +12,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import altair as alt
 import pandas as pd
 
 from feedrate.analysis import estimates
@@ -35,10 +34,9 @@ from feedrate.charts.figure import (
     plain,
     slices,
     stacked,
-    table,
 )
-from feedrate.charts.marks import BLOCKS, hover, names, tone
-from feedrate.charts.theme import PHASE_COLOURS, colour
+from feedrate.charts.plot import BLOCKS, Bars, Side, names
+from feedrate.charts.theme import PHASE_COLOURS
 from feedrate.schema import words
 from feedrate.schema.axes import BY_NAME, SCRIPT, SETTINGS
 from feedrate.schema.columns import PHASES
@@ -135,36 +133,18 @@ def _segments(part: Slice, cell: Row, bar: str) -> list[dict[str, Any]]:
 def _panel(part: Slice, rows: Sequence[Row], message: str) -> Panel:
     """Draw segments as bars, from top to bottom in their order; a sleep has a dashed edge, as nothing is computed."""
     scale, unit = (1.0, "µs") if max(row["total"] for row in rows) < 2000 else (1e-3, "ms")
-    drawn = [{**row, **{name: row[name] and row[name] * scale for name in ("us", "total", "lo", "hi")}} for row in rows]
-    bars = list(dict.fromkeys(row["bar"] for row in drawn))
-    phases = [name for name in LABELS if any(row["phase"] == name for row in drawn)]
-    base = alt.Chart(table(drawn)).encode(y=names("bar", bars))
-    x_axis = alt.Axis(tickCount=4, labelOverlap=True)
-    stack = base.mark_bar(stroke=colour("paper"), strokeWidth=0.5).encode(
-        x=alt.X("us:Q", stack="zero", title=f"time per sample ({unit})", axis=x_axis),
-        color=tone("label", {LABELS[name]: PHASE_COLOURS[name] for name in phases}),
-        order=alt.Order("order:Q"),
-        tooltip=hover(
-            {
-                "setting:N": "",
-                "label:N": "phase",
-                "us:Q": (f"{unit} per sample", ",.3~g"),
-                "share:Q": ("share", ".1%"),
-                **BLOCKS,
-            }
-        ),
+    drawn = [{**row, **{name: row[name] and row[name] * scale for name in ("us", "lo", "hi")}} for row in rows]
+    bars = Bars(
+        rows=drawn,
+        x=Side("us", f"time per sample ({unit})", axis={"tickCount": 4, "labelOverlap": True}),
+        y=names("bar", (row["bar"] for row in drawn)),
+        by="label",
+        tones={LABELS[name]: PHASE_COLOURS[name] for name in LABELS},
+        whisker=True,
+        asleep=LABELS[EMULATED],
+        also={"setting:N": "", "share:Q": ("share", ".1%"), **BLOCKS},
     )
-    if part.kind != TRAIN:
-        sleep = alt.datum.phase == EMULATED
-        stack = stack.encode(
-            stroke=alt.condition(sleep, alt.value(colour("emulated-edge")), alt.value(colour("paper"))),
-            strokeDash=alt.condition(sleep, alt.value([3, 2]), alt.value([1, 0])),
-        )
-    whisker = base.transform_filter("datum.order === 0 && isValid(datum.lo)").mark_rule(
-        color=colour("ink"), strokeWidth=1.5
-    )
-    layers = [stack, whisker.encode(x=alt.X("lo:Q"), x2=alt.X2("hi:Q"))]
-    return Panel.draw(part.title, part.subtitle, message, layers, 92 + 21 * len(bars))
+    return bars.panel(part.title, part.subtitle, message)
 
 
 def _phases_message(rows: Sequence[Row]) -> str:

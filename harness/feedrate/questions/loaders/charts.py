@@ -16,8 +16,6 @@ from feedrate.analysis.summary import EMULATED, LOAD, TRAIN
 from feedrate.charts.figure import (
     ENDS,
     Figure,
-    Key,
-    Panel,
     Row,
     Sheet,
     Slice,
@@ -29,8 +27,8 @@ from feedrate.charts.figure import (
     listed,
     slices,
 )
-from feedrate.charts.marks import BLOCKS, HEIGHT, Looks, dots, height, hover, lines, log_axis, look, names, rate
-from feedrate.charts.theme import SHAPES, colour
+from feedrate.charts.plot import Looks, Plot, amount, keys, log, names, unlike, written
+from feedrate.charts.theme import colour
 from feedrate.schema import words
 from feedrate.schema.plugins import loader_traits
 
@@ -80,25 +78,17 @@ def named(cell: Mapping[Any, Any], usual: str) -> str:
 def loader_rates(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     """Draw each loader's rate, a panel a task, a mark for each number of workers."""
     tasks = compared(trials)
-    order = sorted({(row["workers"], row["who"]) for _, rows, _ in tasks for row in rows})
-    looks = {who: (colour(f"name-{at % 6}"), SHAPES[at % len(SHAPES)]) for at, (_, who) in enumerate(order)}
+    order = [who for _, who in sorted({(row["workers"], row["who"]) for _, rows, _ in tasks for row in rows})]
+    looks = unlike(order)
     for part, rows, still in tasks:
-        used = list(dict.fromkeys(row["loader"] for row in rows))
-        tone, shape = look("who", looks, {row["who"] for row in rows})
-        base = alt.Chart(data(rows, "loader", "who", "workers", "value", "lo", "hi", "n"))
-        whos = [who for _, who in order if who in {row["who"] for row in rows}]
-        beside = alt.YOffset("who:N", sort=whos, scale=alt.Scale(domain=whos, paddingOuter=0.6))
-        base = base.encode(y=names("loader", used), yOffset=beside, color=tone)
-        tooltip = hover({"loader:N": "", "who:N": "", **rate("samples per second"), **BLOCKS})
-        axis = alt.Axis(tickCount=5, format="~s", domain=False)
-        x = {"title": "samples per second", "scale": alt.Scale(zero=True), "axis": axis}
-        layers = dots(base, x, shape, tooltip)
+        used = {row["who"] for row in rows}
+        beside = "who", [who for who in order if who in used]
+        x, y = amount("value", "samples per second", "~s"), names("loader", (row["loader"] for row in rows))
+        plot = Plot(rows=rows, x=x, y=y, by="who", looks=looks, beside=beside)
         sheet.add(
-            Panel.draw(part.title, part.subtitle, _message(part, rows), layers, height(len(used))),
-            listed(rows, part.row(), _COLUMNS),
-            still,
+            plot.panel(part.title, part.subtitle, _message(part, rows)), listed(rows, part.row(), _COLUMNS), still
         )
-    return sheet.figure([Key(who, *pair) for who, pair in looks.items()], _MISSING)
+    return sheet.figure(keys(looks), _MISSING)
 
 
 def _message(part: Slice, rows: Sequence[Row]) -> str:
@@ -117,20 +107,17 @@ def loader_memory(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     """Draw a mark a loader, with the workers that it is fastest with; a line joins those that none beats in both."""
     tasks = compared(trials)
     costs = {row["cell_id"]: row["pss_peak_mib"] for row in rows_of(estimate_measures(trials))} if tasks else {}
-    every = sorted({row["loader"] for _, rows, _ in tasks for row in rows})
-    looks = {name: (colour(f"name-{at % 7}"), SHAPES[(at + at // 7) % len(SHAPES)]) for at, name in enumerate(every)}
+    looks = unlike(sorted({row["loader"] for _, rows, _ in tasks for row in rows}))
     for part, rows, still in tasks:
         fastest = {row["loader"]: row for row in sorted(rows, key=itemgetter("value"))}.values()
         marks = [{**row, "mib": float(costs[row["cell_id"]])} for row in fastest if words.known(costs[row["cell_id"]])]
         if len(marks) < 2:
             continue
         front = _front(marks)
-        panel = Panel.draw(
-            part.title, part.subtitle, _memory_message(front), _memory_layers(marks, front, looks), HEIGHT
-        )
+        panel = _memory_plot(marks, front, looks).panel(part.title, part.subtitle, _memory_message(front))
         sheet.add(panel, listed(marks, part.row(), {"memory (MiB)": "mib", **_COLUMNS}), still)
     sheet.note("Memory of all processes after the window, shared pages in parts (PSS). Up and left is better.")
-    return sheet.figure([Key(name, *pair) for name, pair in looks.items()], _MISSING)
+    return sheet.figure(keys(looks), _MISSING)
 
 
 def _front(marks: Sequence[Row]) -> list[Row]:
@@ -142,26 +129,20 @@ def _front(marks: Sequence[Row]) -> list[Row]:
     return front
 
 
-def _memory_layers(marks: Sequence[Row], front: Sequence[Row], looks: Looks) -> list[alt.Chart]:
-    tone, shape = look("loader", looks, {row["loader"] for row in marks})
+def _memory_plot(marks: Sequence[Row], front: Sequence[Row], looks: Looks) -> Plot:
+    """Marks, a line along the front, and names at its ends."""
     sizes = [row["mib"] for row in marks]
-    x = alt.X("mib:Q", **log_axis(min(sizes) / 1.25, max(sizes) * 1.25, "memory (MiB)", ",.0f", grid=False))
-    y: dict[str, Any] = {"title": "samples per second", "scale": alt.Scale(zero=True, nice=5)}
-    y["axis"] = alt.Axis(format=",.3~s", tickCount=5)
-    base = alt.Chart(data(marks, "loader", "who", "mib", "value", "lo", "hi", "n")).encode(x=x, color=tone)
-    tooltip = hover({"loader:N": "", "who:N": "", "mib:Q": ("MiB", ",.0f"), **rate("samples per second"), **BLOCKS})
-    _, spread, points = lines(base, y, shape, tooltip)
-    joined = alt.Chart(data(front, "loader", "mib", "value")).encode(x=x, y=alt.Y("value:Q", **y))
-    line = joined.mark_line(color=colour("muted"), strokeDash=[3, 3], strokeWidth=1.25)
+    x = log("mib", "memory (MiB)", (min(sizes) / 1.25, max(sizes) * 1.25), ",.0f", grid=False)
+    y = amount("value", "samples per second")
+    joined = alt.Chart(data(front, "mib", "value")).mark_line(
+        color=colour("muted"), strokeDash=[3, 3], strokeWidth=1.25
+    )
     left = front[-1]["mib"] < math.sqrt(min(sizes) * max(sizes))
-    ends = [(front[-1], left, -8)] + [(front[0], True, 16)] * (front[-1]["mib"] > APART * front[0]["mib"])
-    named = [
-        alt.Chart(data([row], "loader", "mib", "value"))
-        .mark_text(align="left" if at_left else "right", dx=9 if at_left else -9, dy=dy, fontSize=12)
-        .encode(x=x, y=alt.Y("value:Q", **y), text=alt.Text("loader:N"), color=alt.value(colour("ink")))
-        for row, at_left, dy in ends
-    ]
-    return [line, spread, points, *named]
+    named = [written(front[-1:], x, y, "loader", right=left, dy=-8)]
+    if front[-1]["mib"] > APART * front[0]["mib"]:
+        named.append(written(front[:1], x, y, "loader", right=True, dy=16))
+    behind, also = [joined.encode(**x.along("x"), **y.along("y"))], {"who:N": ""}
+    return Plot(rows=marks, x=x, y=y, by="loader", looks=looks, also=also, behind=behind, before=named)
 
 
 def _memory_message(front: Sequence[Row]) -> str:

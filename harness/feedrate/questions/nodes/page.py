@@ -6,13 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import altair as alt
 import pandas as pd
 from markupsafe import Markup
 
 from feedrate.analysis.estimates import rows_of
-from feedrate.charts.figure import Figure, Key, Panel, Row, Sheet, data, listed, table
-from feedrate.charts.marks import BLOCKS, dots, height, hover, look, names, rate
+from feedrate.charts.figure import Figure, Panel, Row, Sheet, listed
+from feedrate.charts.plot import Plot, Side, band, keys, names
 from feedrate.charts.theme import colour
 from feedrate.pages import markup
 from feedrate.pages.markup import Page
@@ -102,7 +101,7 @@ def draw(findings: NodeFindings) -> Figure:
     )
     if len(shown) < len(findings.nodes):
         sheet.note(f"Of {len(findings.nodes)} nodes {len(shown)} are drawn, those farthest off; the table has all.")
-    return sheet.figure([Key(name, *pair) for name, pair in LOOKS.items()], "No setting ended well on all nodes.")
+    return sheet.figure(keys(LOOKS), "No setting ended well on all nodes.")
 
 
 def _shown(judged: pd.DataFrame) -> list[int]:
@@ -121,23 +120,11 @@ def _drawn(row: Row) -> dict[str, Any]:
 
 def _panel(title: str, rows: Sequence[Row], order: Sequence[str], domain: list[float]) -> Panel:
     """Draw a part; all panels have one scale."""
-    x: dict[str, Any] = {
-        "title": "throughput against the other nodes, %",
-        "axis": alt.Axis(format="+~g", domain=False, tickCount=6),
-        "scale": alt.Scale(domain=domain),
-    }
-    tone, shape = look("state", LOOKS, {row["state"] for row in rows})
-    base = alt.Chart(data(rows, "who", "state", "value", "lo", "hi", "n"))
-    base = base.encode(y=names("who", order), color=tone)
-    margin = table([{"from": 100 * (REFUTED_UNDER - 1), "to": 100 * (CONFIRMED_OVER - 1)}])
-    band = alt.Chart(margin).mark_rect(opacity=0.18, color=colour("accent"))
-    tooltip = hover({"who:N": "", **rate("against the others, %"), **BLOCKS})
-    layers = [
-        band.encode(x=alt.X("from:Q", **x), x2=alt.X2("to:Q")),
-        *dots(base, x, shape, tooltip),
-    ]
-    subtitle = words.plural(rows[0]["cells"], "setting")
-    return Panel.draw(title, subtitle, _message(title, rows), layers, height(len(rows)))
+    axis = {"format": "+~g", "domain": False, "tickCount": 6}
+    x = Side("value", "throughput against the other nodes, %", {"domain": domain}, axis)
+    behind = [band(x, "x", (100 * (REFUTED_UNDER - 1), 100 * (CONFIRMED_OVER - 1)))]
+    plot = Plot(rows=rows, x=x, y=names("who", order), by="state", looks=LOOKS, behind=behind)
+    return plot.panel(title, words.plural(rows[0]["cells"], "setting"), _message(title, rows))
 
 
 def _message(title: str, rows: Sequence[Row]) -> str:

@@ -7,6 +7,7 @@ blocks. It does not show cells that need something else of the machine than the 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import altair as alt
@@ -19,8 +20,8 @@ from feedrate.analysis.contrasts import verdicts
 from feedrate.analysis.estimate import Estimate, Floats
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.noise import Trend, pooled_ratio, self_ratios
-from feedrate.charts.figure import Figure, Key, Panel, Row, Sheet, chart, listed, plain, table
-from feedrate.charts.marks import HEIGHT, hover, look, unit_of
+from feedrate.charts.figure import Figure, Key, Row, Sheet, chart, listed, plain, table
+from feedrate.charts.plot import Fields, Plot, Side, band, rule, unit_of
 from feedrate.charts.theme import colour
 from feedrate.questions.workers.charts import what, who
 from feedrate.schema import words
@@ -81,26 +82,20 @@ def _add_trend(sheet: Sheet, own: pd.DataFrame, at: Floats, run_s: float) -> Non
         if np.isfinite(second)
     ]
     title, subtitle = "The control setting over the run", f"{words.plural(len(own), 'measurement')}, % from their mean"
-    tooltip = hover(
-        {
-            "at:Q": (unit, ".3~g"),
-            "block:Q": "",
-            "rate:Q": ("samples per second", ",.4~g"),
-            "value:Q": ("from the mean, %", "+.3~g"),
-            "flags:N": "",
-        }
-    )
+    tooltip: Fields = {
+        "at:Q": (unit, ".3~g"),
+        "block:Q": "repetition",
+        "rate:Q": ("samples per second", ",.4~g"),
+        "value:Q": ("from the mean, %", "+.3~g"),
+        "flags:N": "",
+    }
     mean = [_percent_off(end / estimate.value) for end in (estimate.value, estimate.low, estimate.high)]
-    x = alt.X(
-        "at:Q",
-        title=f"{unit} since the run’s first measurement",
-        scale=alt.Scale(domain=[0, run_s / scale], nice=False, padding=6),
-        axis=alt.Axis(grid=False, tickCount=5),
-    )
-    layers = _around_mean(rows, x, "throughput, % from the mean", mean, tooltip)
-    layers[-1:-1] = [_slope(trend, at, rates, estimate.value, scale)] if trend else []
+    spread = {"domain": [0, run_s / scale], "nice": False, "padding": 6}
+    x = Side("at", f"{unit} since the run’s first measurement", spread, {"grid": False, "tickCount": 5})
+    lines = [_slope(trend, at, rates, estimate.value, scale)] if trend else []
+    plot = _around_mean(rows, x, "throughput, % from the mean", mean, tooltip, lines)
     message = _trend_message(len(own), estimate, trend, run_s)
-    sheet.add(Panel.draw(title, subtitle, message, layers, HEIGHT), _listed(rows, estimate, trend, unit))
+    sheet.add(plot.panel(title, subtitle, message), _listed(rows, estimate, trend, unit))
 
 
 def _slope(trend: Trend, at: Floats, rates: Floats, mean: float, scale: float) -> alt.Chart:
@@ -163,16 +158,14 @@ def _add_self_comparison(sheet: Sheet, own: pd.DataFrame) -> None:
         rows.append({"at": block, "value": _percent_off(ratio), "ratio": ratio, "pairs": pairs, "kind": "plain"})
         lines.append({"what": "A/A, a repetition", "block": block, "B ÷ A": ratio, "n": pairs})
     lines.append({"what": "A/A, all repetitions", "B ÷ A": estimate.value, **_ends(estimate), "n": estimate.n})
-    axis = alt.Axis(grid=False, tickMinStep=1, format="d", tickCount=6)
-    x = alt.X("at:Q", title="block", axis=axis, scale=alt.Scale(nice=False, zero=False, padding=10))
+    axis = {"grid": False, "tickMinStep": 1, "format": "d", "tickCount": 6}
+    x = Side("at", "repetition", {"nice": False, "zero": False, "padding": 10}, axis)
     mean = [_percent_off(end) for end in (estimate.value, estimate.low, estimate.high)]
-    tooltip = hover({"at:Q": "block", "ratio:Q": ("B ÷ A", ".4~g"), "pairs:Q": ""})
-    truth = alt.Chart(table([{"at": 0.0}])).mark_rule(color=colour("ink"), strokeDash=[2, 2])
-    layers = [*_around_mean(rows, x, "B ÷ A − 1, %", mean, tooltip), truth.encode(y=alt.Y("at:Q"))]
+    tooltip: Fields = {"at:Q": "repetition", "ratio:Q": ("B ÷ A", ".4~g"), "pairs:Q": ""}
+    plot = _around_mean(rows, x, "B ÷ A − 1, %", mean, tooltip)
+    plot = replace(plot, before=[rule(plot.y, "y", 0.0, "ink")])
     subtitle = f"A/A: {words.plural(int(compared['pairs'].sum()), 'pair')} of its own measurements"
-    sheet.add(
-        Panel.draw("The control setting against itself", subtitle, _self_message(estimate), layers, HEIGHT), lines
-    )
+    sheet.add(plot.panel("The control setting against itself", subtitle, _self_message(estimate)), lines)
     sheet.note(
         "A/A: measurements of the control setting that follow each other in a repetition are compared as if the "
         "second were another setting, sides changing from pair to pair. The truth is 1 (dashed, 0 %); one run in "
@@ -203,19 +196,20 @@ def _percent_off(ratio: float) -> float:
 
 
 def _around_mean(
-    rows: Sequence[Row], x: alt.X, title: str, mean: Sequence[float], tooltip: Sequence[Any]
-) -> list[alt.Chart]:
-    """Draw band, line of the mean, marks; ``mean`` has the ends of its interval, too, NaN where not known."""
-    y = alt.Y("value:Q", title=title, axis=alt.Axis(format="+.3~g", tickCount=5), scale=alt.Scale(zero=False, nice=5))
-    band = alt.Chart(table([dict(zip(("mean", "lo", "hi"), map(plain, mean), strict=True))]))
-    spread = band.mark_rect(color=colour("accent"), opacity=0.18).encode(y=alt.Y("lo:Q"), y2=alt.Y2("hi:Q"))
-    tones, shapes = look("kind", _KINDS, _KINDS)
-    points = alt.Chart(table(rows)).mark_point(filled=True, size=50, opacity=0.9)
-    return [
-        *([spread] if all(words.known(end) for end in mean) else []),
-        band.mark_rule(color=colour("accent"), strokeWidth=1.75).encode(y=alt.Y("mean:Q")),
-        points.encode(x=x, y=y, color=tones, shape=shapes, tooltip=list(tooltip)),
-    ]
+    rows: Sequence[Row],
+    x: Side,
+    title: str,
+    mean: Sequence[float],
+    tooltip: Fields,
+    lines: Sequence[alt.Chart] = (),
+) -> Plot:
+    """Declare band, line of the mean, lines, marks; ``mean`` has the ends of its interval, too, NaN where not known."""
+    y = Side("value", title, {"zero": False, "nice": 5}, {"format": "+.3~g", "tickCount": 5})
+    value, low, high = mean
+    at = alt.Chart(table([{"mean": plain(value)}])).mark_rule(color=colour("accent"), strokeWidth=1.75)
+    behind = [*([band(y, "y", (low, high))] if words.known(low) else []), at.encode(**y.along("y", "mean")), *lines]
+    rows = [{**row, "lo": None, "hi": None} for row in rows]
+    return Plot(rows=rows, x=x, y=y, by="kind", looks=_KINDS, tooltip=tooltip, behind=behind, size=50)
 
 
 def _ends(estimate: Estimate) -> dict[str, float | None]:

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import altair as alt
 from markupsafe import Markup
 
 from feedrate.analysis.estimate import Estimate
@@ -19,8 +18,8 @@ from feedrate.analysis.estimates import rows_of
 from feedrate.attach.account import ROWS
 from feedrate.attach.predictions import ABOUT, MODELLED
 from feedrate.attach.report import SMALLEST
-from feedrate.charts.figure import Figure, Key, Panel, Sheet, listed, table
-from feedrate.charts.marks import dots, height, hover, look, names, rate, tone
+from feedrate.charts.figure import Figure, Key, Sheet, listed
+from feedrate.charts.plot import Bars, Plot, Side, amount, keys, names
 from feedrate.charts.theme import colour
 from feedrate.pages import descriptions, markup
 from feedrate.pages.runs import RunView
@@ -112,26 +111,21 @@ def account(view: RunView) -> Figure | None:
     rows = [row | {"share": row["s"] * 1e9 / told["wall_ns"]} for row in rows]
     kinds = {kind: tint for kind, tint in _KINDS.values() if any(row["kind"] == kind for row in rows)}
     sheet = Sheet("Where the time went", "What did the training process do, from its start to its end?")
-    whole = alt.Scale(domain=[0, told["wall_ns"] / 1e9])
-    bar = (
-        alt.Chart(table(rows))
-        .mark_bar(stroke=colour("paper"), strokeWidth=1)
-        .encode(
-            y=alt.Y("bar:N", axis=None),
-            x=alt.X("s:Q", stack="zero", title="seconds", axis=alt.Axis(tickCount=5, labelOverlap=True), scale=whole),
-            color=tone("kind", kinds),
-            order=alt.Order("order:Q"),
-            tooltip=hover({"row:N": "", "s:Q": ("seconds", ",.3~g"), "share:Q": ("share", ".1%")}),
-        )
+    axis = {"tickCount": 5, "labelOverlap": True}
+    bar = Bars(
+        rows=rows,
+        x=Side("s", "seconds", {"domain": [0, told["wall_ns"] / 1e9]}, axis),
+        y=names("bar", ["time"], labels=False),
+        by="kind",
+        tones=kinds,
+        also={"row:N": "", "share:Q": ("share", ".1%")},
     )
     largest = sorted(rows, key=lambda row: -row["s"])[:3]
     shares = ", ".join(f"{row['row']} {words.percent(row['share'])}" for row in largest)
     message = words.sentence(f"{shares} of {words.number(told['wall_ns'] / 1e9)} s")
     columns = {"row": "row", "kind": "kind", "seconds": "s", "share": "share"}
-    sheet.add(
-        Panel.draw(script_name(view), "wall clock of the training process", message, [bar], 100),
-        listed(rows, {}, columns),
-    )
+    panel = bar.panel(script_name(view), "wall clock of the training process", message)
+    sheet.add(panel, listed(rows, {}, columns))
     return sheet.figure([Key(kind, tint) for kind, tint in kinds.items()], "")
 
 
@@ -183,16 +177,12 @@ def predicted(view: RunView) -> Figure | None:
         return None
     sheet = Sheet("What other numbers of workers would give", "How many steps a second would the same loop do?")
     drawn = [{**row, "label": f"num_workers={row['num_workers']}"} for row in rows]
-    colours, shapes = look("kind", _LOOKS, _LOOKS)
-    base = alt.Chart(table(drawn)).encode(y=names("label", [row["label"] for row in drawn]), color=colours)
-    x = {"title": "steps per second", "scale": alt.Scale(zero=True, nice=5), "axis": alt.Axis(tickCount=5)}
-    layers = dots(base, x, shapes, hover({"label:N": "setting", "kind:N": "known", **rate("steps per second")}))
+    x, y = amount("value", "steps per second", "~s"), names("label", (row["label"] for row in drawn))
+    plot = Plot(rows=drawn, x=x, y=y, by="kind", looks=_LOOKS)
     columns = {"num_workers": "num_workers", "known": "kind", "steps per s": "value", "low": "lo", "high": "hi"}
-    panel = Panel.draw(
-        script_name(view), "the same loop with other numbers of workers", _message(rows), layers, height(len(rows))
-    )
+    panel = plot.panel(script_name(view), "the same loop with other numbers of workers", _message(rows))
     sheet.add(panel, listed(rows, {}, columns))
-    return sheet.figure([Key(kind, *marks) for kind, marks in _LOOKS.items()], "")
+    return sheet.figure(keys(_LOOKS), "")
 
 
 def _message(rows: Sequence[Mapping[str, Any]]) -> str:

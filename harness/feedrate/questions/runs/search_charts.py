@@ -19,8 +19,8 @@ from feedrate.analysis.crossfit import LEAST_BLOCKS, over
 from feedrate.analysis.estimates import AXIS_NAMES, rows_of
 from feedrate.attach.space import Setting
 from feedrate.attach.tune_report import snippet
-from feedrate.charts.figure import Figure, Key, Panel, Row, Sheet, chart, listed, table
-from feedrate.charts.marks import HEIGHT, Series, hover, shape, tone
+from feedrate.charts.figure import Figure, Key, Row, Sheet, chart, data, listed
+from feedrate.charts.plot import Fields, Looks, Plot, Side, amount, keys, of_workers
 from feedrate.charts.theme import colour
 from feedrate.pages import descriptions, markup
 from feedrate.pages.headlines import task_cell
@@ -181,7 +181,7 @@ def search(sheet: Sheet, trials: pd.DataFrame, tuned: Tuned | None = None) -> Fi
     marks = marked(trials, settings, tuned)
     ordered = trials.sort_values(["block", "position"]).assign(trial=range(1, len(trials) + 1))
     ended = successful(ordered)
-    used = Series(sorted(int(count) for count in ended["num_workers"].unique()))
+    looks = of_workers(sorted(int(count) for count in ended["num_workers"].unique()))
     rows: list[dict[str, Any]] = [
         {
             "trial": int(row["trial"]),
@@ -199,34 +199,30 @@ def search(sheet: Sheet, trials: pd.DataFrame, tuned: Tuned | None = None) -> Fi
         sheet.note(f"{words.plural(failed, 'measurement')} failed and {'has' if failed == 1 else 'have'} no mark.")
     sheet.note("Marks are windows of single measurements; where epochs are long, their starts are not in them.")
     script = str(trials["script"].iloc[0])
-    panel = Panel.draw(script, f"{len(rows)} measurements in their order", _message(rows), _layers(rows, used), HEIGHT)
+    panel = _plot(rows, looks).panel(script, f"{len(rows)} measurements in their order", _message(rows))
     columns = {"trial": "trial", "block": "block", "setting": "setting", "samples per s": "value", "marked": "mark"}
     sheet.add(panel, listed(rows, {}, columns))
     rings = [Key(name, *_RINGS[name]) for name in _RINGS if any(name in row["mark"] for row in rows)]
-    return sheet.figure([*used.keys(), *rings], _MISSING)
+    return sheet.figure([*keys(looks), *rings], _MISSING)
 
 
-def _layers(rows: Sequence[Row], used: Series) -> list[alt.Chart]:
-    """Rings behind the marks of two settings, then the marks."""
-    axis = alt.Axis(grid=False, tickMinStep=1, format="d", tickCount=8)
-    x = alt.X("trial:Q", title="trial", scale=alt.Scale(nice=False, zero=False, padding=10), axis=axis)
-    y = alt.Y("value:Q", title="samples per second", scale=alt.Scale(zero=True, nice=5), axis=alt.Axis(tickCount=5))
+def _plot(rows: Sequence[Row], looks: Looks) -> Plot:
+    """Marks in their order, rings behind those of two settings."""
+    axis = {"grid": False, "tickMinStep": 1, "format": "d", "tickCount": 8}
+    x = Side("trial", "measurement", {"nice": False, "zero": False, "padding": 10}, axis)
+    y = amount("value", "samples per second")
     rings = [
-        alt.Chart(table(own))
+        alt.Chart(data(own, "trial", "value"))
         .mark_point(shape=form, size=190, filled=False, strokeWidth=2, opacity=1, color=drawn)
-        .encode(x=x, y=y)
+        .encode(**x.along("x"), **y.along("y"))
         for name, (drawn, form) in _RINGS.items()
         if (own := [row for row in rows if name in row["mark"]])
     ]
-    shown: dict[str, Any] = {
-        "color": tone("workers", dict(zip(used.labels, used.colours, strict=True))),
-        "shape": shape("workers", dict(zip(used.labels, used.shapes, strict=True))),
-    }
-    told = hover(
-        {"trial:Q": "", "block:Q": "", "setting:N": "", "value:Q": ("samples per second", ",.4~g"), "mark:N": ""}
+    told: Fields = {"block:Q": "repetition", "setting:N": "", "value:Q": (str(y.title), ",.4~g"), "mark:N": ""}
+    drawn_rows = [{**row, "lo": None, "hi": None} for row in rows]
+    return Plot(
+        rows=drawn_rows, x=x, y=y, by="workers", looks=looks, tooltip={"trial:Q": "", **told}, behind=rings, size=50
     )
-    points = alt.Chart(table(rows)).mark_point(filled=True, size=50, opacity=1)
-    return [*rings, points.encode(x=x, y=y, tooltip=told, **shown)]
 
 
 def _message(rows: Sequence[Row]) -> str:

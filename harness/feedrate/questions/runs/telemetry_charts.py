@@ -22,7 +22,7 @@ import pandas as pd
 
 from feedrate.analysis.estimates import rows_of
 from feedrate.charts.figure import Figure, Key, Panel, Row, Sheet, chart, data, plain, table
-from feedrate.charts.marks import unit_of
+from feedrate.charts.plot import unit_of
 from feedrate.charts.theme import colour
 from feedrate.questions.runs import telemetry as probes
 from feedrate.schema import words

@@ -34,7 +34,7 @@ from feedrate.charts.figure import (
     slices,
     table,
 )
-from feedrate.charts.marks import Fields, hover, tone
+from feedrate.charts.plot import Fields, hover, tone
 from feedrate.charts.theme import PHASE_COLOURS, STAGE_COLOURS, colour
 from feedrate.questions.loader.phase_charts import LABELS
 from feedrate.questions.runs.timeline import (
@@ -223,7 +223,7 @@ def _bars(rows: Sequence[Row]) -> alt.Chart:
         alt.Chart(data(named, "y", "what", "batch", "from", "to", "begin", "lasts"))
         .mark_bar(height=11, yOffset=_LOWER, strokeWidth=0.5)
         .encode(
-            color=tone("what", {PARTS[part]: _TONES[part] for part in parts}),
+            color=tone("what", {PARTS[part]: (_TONES[part], "") for part in parts}),
             stroke=alt.condition(sleeps, alt.value(colour("emulated-edge")), alt.value(colour("paper"))),
             strokeDash=alt.condition(sleeps, alt.value([3, 2]), alt.value([1, 0])),
             tooltip=hover(tooltip),

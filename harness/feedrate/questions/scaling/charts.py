@@ -8,9 +8,8 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from feedrate.analysis.estimate import Estimate
-from feedrate.charts.figure import ENDS, MOST_PANELS, Figure, Key, Panel, Row, Sheet, chart, data, listed, plain, table
-from feedrate.charts.marks import BLOCKS, HEIGHT, hover, lines, logarithmic, look, rate
+from feedrate.charts.figure import ENDS, MOST_PANELS, Figure, Key, Panel, Row, Sheet, chart, listed, plain, table
+from feedrate.charts.plot import Plot, Side, band, keys, log_of, rule
 from feedrate.charts.theme import colour
 from feedrate.questions.scaling import sentences
 from feedrate.questions.scaling.analysis import Level, Loading, Training, loading, training
@@ -28,7 +27,7 @@ _COLUMNS = {"what": "what", "series": "series", "nodes": "nodes", "processes": "
 @chart("Many nodes at once", "What becomes of each node's pace when many load at once?")
 def nodes_at_once(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     """Draw a panel for everything that was loaded or trained by several numbers of nodes."""
-    used = set()
+    used = set[str]()
     for series in loading(trials):
         rows = [_row(level, "measured", series) for level in series.levels]
         _add(sheet, series, rows, sentences.of_loading(series))
@@ -43,15 +42,14 @@ def nodes_at_once(sheet: Sheet, trials: pd.DataFrame) -> Figure:
         "at once; intervals are Student’s t over repetitions, on logs. Which nodes load moves on by one every "
         "repetition."
     )
-    keys = [Key(name, *pair) for name, pair in LOOKS.items() if name in used]
-    return sheet.figure([*keys, Key(IDEAL, colour("muted"), "rule", dashed=True)], sentences.NOTHING)
+    return sheet.figure([*keys(LOOKS, used), Key(IDEAL, colour("muted"), "rule", dashed=True)], sentences.NOTHING)
 
 
 def _add(sheet: Sheet, series: Loading | Training, rows: Sequence[Row], message: str) -> None:
     """Add a panel, or where there are enough of them the rows alone."""
     table_rows = listed(rows, {}, _COLUMNS | ENDS)
     if len(sheet.panels) >= MOST_PANELS:
-        sheet.rows.extend(table_rows)
+        sheet.list(table_rows)
         sheet.note("Of many settings some are in the table alone.")
         return
     sheet.add(_panel(series, rows, message), table_rows)
@@ -78,28 +76,14 @@ def _panel(series: Loading | Training, rows: Sequence[Row], message: str) -> Pan
     places = sorted({row[of] for row in rows})
     first = min(rows, key=lambda row: (row[of], row["series"] != "gradients exchanged"))
     ideal = [{of: at, "value": first["value"] * (1 if one_size else at / first[of])} for at in places]
-    scale = alt.Scale(type="log", base=2, domain=[places[0], places[-1]], nice=False)
-    x = alt.X(
-        f"{of}:Q",
-        title="nodes at once" if one_size else "processes of one training",
-        scale=scale,
-        axis=alt.Axis(values=places, format="d", grid=False),
-    )
-    title = "samples per second and node" if isinstance(series, Loading) else "samples per second"
-    y = logarithmic([*rows, *({"value": row["value"], "lo": None, "hi": None} for row in ideal)], title)
-    tone, shape = look("series", LOOKS, {row["series"] for row in rows})
-    base = alt.Chart(data(rows, "series", of, "value", "lo", "hi", "n")).encode(x=x, color=tone)
-    tooltip = hover({"series:N": "", f"{of}:Q": of, **rate("samples per second"), **BLOCKS})
+    title = "nodes at once" if one_size else "processes of one training"
+    scale = {"type": "log", "base": 2, "domain": [places[0], places[-1]], "nice": False}
+    x = Side(of, title, scale, {"values": places, "format": "d", "grid": False})
+    y = log_of([*rows, *ideal], "samples per second and node" if isinstance(series, Loading) else "samples per second")
     dashed = alt.Chart(table(ideal)).mark_line(strokeDash=[4, 4], color=colour("muted"), strokeWidth=1.25)
-    layers = [dashed.encode(x=x, y=alt.Y("value:Q", **y)), *lines(base, y, shape, tooltip)]
-    if isinstance(series, Loading) and series.knee:
-        layers = [*_knee(series.knee, scale), *layers]
+    behind = [dashed.encode(**x.along("x"), **y.along("y"))]
+    if isinstance(series, Loading) and (knee := series.knee):
+        behind = [band(x, "x", (knee.low, knee.high), "source"), rule(x, "x", knee.value, "source"), *behind]
+    plot = Plot(rows=rows, x=x, y=y, by="series", looks=LOOKS, joined=True, behind=behind)
     subtitle = [sentences.doing(series.cell), sentences.settings(series.cell)]
-    return Panel.draw(sentences.titled(series.cell), subtitle, message, layers, HEIGHT)
-
-
-def _knee(knee: Estimate, scale: alt.Scale) -> list[alt.Chart]:
-    """The knee as a line, its interval as a band."""
-    at, tone = alt.Chart(table([{"knee": knee.value, "lo": knee.low, "hi": knee.high}])), colour("source")
-    band = at.mark_rect(opacity=0.18, color=tone).encode(x=alt.X("lo:Q", scale=scale), x2="hi:Q")
-    return [band, at.mark_rule(color=tone, strokeWidth=1.5).encode(x=alt.X("knee:Q", scale=scale))]
+    return plot.panel(sentences.titled(series.cell), subtitle, message)

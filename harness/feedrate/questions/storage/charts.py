@@ -1,4 +1,4 @@
-"""Charts of storage formats: throughput, CPU time, start-up and size, and how formats share panels.
+"""Charts of storage formats: throughput and size, and how formats share panels.
 
 Fourteen formats have no fourteen colours: colour says what a sample is on disk, shape says whether it lay in the page
 cache, and the name stands beside the row. Random and sequential access never share a panel, nor do real training, an
@@ -8,9 +8,8 @@ emulated step and loading alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import altair as alt
@@ -21,12 +20,10 @@ from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.storage import OWN, count_doubtful, format_costs, plainest
 from feedrate.analysis.summary import EMULATED, LOAD, TRAIN
 from feedrate.charts.figure import (
-    ENDS,
     MOST_PANELS,
     RATE,
     Figure,
     Key,
-    Panel,
     Row,
     Sheet,
     chart,
@@ -39,7 +36,7 @@ from feedrate.charts.figure import (
     plain,
     slices,
 )
-from feedrate.charts.marks import BLOCKS, Fields, dots, height, hover, logarithmic, names, rate, shape, tone
+from feedrate.charts.plot import Fields, Looks, Plot, Side, extent, log, log_of, names, written
 from feedrate.charts.theme import colour
 from feedrate.schema import words
 from feedrate.schema.window import READ_LEAST
@@ -57,12 +54,13 @@ STORES = {
     "jpeg": "JPEG (lossy)",
 }
 """What a sample is on disk, in words."""
-TONES = {
-    "pixels": colour("name-0"),
-    "compressed pixels": colour("name-2"),
-    "PNG": colour("name-4"),
-    "JPEG (lossy)": colour("name-1"),
+LOOKS: Looks = {
+    "pixels": (colour("name-0"), "circle"),
+    "compressed pixels": (colour("name-2"), "circle"),
+    "PNG": (colour("name-4"), "circle"),
+    "JPEG (lossy)": (colour("name-1"), "circle"),
 }
+"""What a sample is on disk to its colour; shapes tell states of the page cache apart."""
 MARKS = {"warm": "circle", "cold": "diamond"}
 CACHED = {"warm": "warm: in the page cache", "cold": "cold: not in it"}
 ACCESS = {"random": "random order", "sequential": "in the order of the disk"}
@@ -70,9 +68,9 @@ NAME_WIDE, NAME_HIGH = 0.25, 0.3
 """About what a name takes of a panel: a share of raw pixels, and a step in the logarithm of throughput."""
 SAME_SIZE = 0.02
 """Formats whose sizes differ by less are equally small: a header more or less is no reason to choose."""
-_Message = Callable[[Sequence[Row]], str]
 _WHICH = {"format": "format", "stores": "stores", "page_cache": "state"}
 """What tells rows of a table apart: heading to key."""
+_OF_SETS = {"samples in the set": "samples", "shuffle_buffer": "buffer"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,14 +128,14 @@ def loads(trials: pd.DataFrame) -> list[Part]:
     return parts(trials)
 
 
-def _drawn(part: Part, column: str = "samples_per_s") -> list[dict[str, Any]]:
-    """A row a format and state that has a value in a column of ``analysis.storage.format_costs``."""
+def _drawn(part: Part) -> list[dict[str, Any]]:
+    """A row a format and state that has a throughput."""
     rows = [
         {
             "format": str(cell["storage_format"]),
             "state": str(cell["page_cache"]),
             "stores": STORES.get(str(cell["stores"]), str(cell["stores"])),
-            **estimate(cell, column),
+            **estimate(cell),
             "samples": int(cell["n_samples"]),
             "buffer": plain(cell["shuffle_buffer"]),
             "bytes": plain(cell["sample_bytes"]),
@@ -148,12 +146,7 @@ def _drawn(part: Part, column: str = "samples_per_s") -> list[dict[str, Any]]:
     return [row for row in rows if row["value"] is not None]
 
 
-def state_shape() -> alt.Shape:
-    """Shape by the state of the page cache."""
-    return shape("state", MARKS)
-
-
-def state_keys(rows: Iterable[Row]) -> list[Key]:
+def keys_of_states(rows: Iterable[Row]) -> list[Key]:
     """The legend of the states that were drawn."""
     states = {row["state"] for row in rows}
     return [Key(CACHED[state], colour("muted"), mark) for state, mark in MARKS.items() if state in states]
@@ -162,34 +155,7 @@ def state_keys(rows: Iterable[Row]) -> list[Key]:
 def _keys(rows: Sequence[Row]) -> list[Key]:
     """The legend of what is stored and of the states."""
     stores = {row["stores"] for row in rows}
-    return [*(Key(name, TONES[name]) for name in TONES if name in stores), *state_keys(rows)]
-
-
-def _draw_formats(
-    sheet: Sheet, panels: Sequence[Part], column: str, title: str, columns: Mapping[str, str], message: _Message
-) -> list[Row]:
-    """Add a panel a part: a line a format, the best warm value first, a mark with its interval for each state."""
-    shown: list[Row] = []
-    for part in panels:
-        if not (rows := _drawn(part, column)):
-            continue
-        shown += rows
-        best = {row["format"]: row["value"] for row in sorted(rows, key=lambda row: row["state"] == "warm")}
-        sign = -1 if column == "samples_per_s" else 1
-        order = sorted(best, key=lambda name: (sign * best[name], name))
-        x, y = logarithmic(rows, title), names("format", order, grid=False)
-        values = {name: [row["value"] for row in rows if row["format"] == name] for name in order}
-        joined = [{"format": name, "from": min(own), "to": max(own)} for name, own in values.items() if len(own) > 1]
-        base = alt.Chart(data(rows, "format", "stores", "state", "value", "lo", "hi", "n"))
-        tones = tone("stores", {row["stores"]: TONES[row["stores"]] for row in rows})
-        fields: Fields = {"format:N": "", "stores:N": "", "state:N": "page cache", **rate(title), **BLOCKS}
-        layers = dots(base.encode(y=y, color=tones), x, state_shape(), hover(fields))
-        if joined:
-            line = alt.Chart(data(joined, "format", "from", "to")).mark_rule(color=colour("line"), strokeWidth=1.5)
-            layers.insert(0, line.encode(y=y, x=alt.X("from:Q", **x), x2=alt.X2("to:Q")))
-        panel = Panel.draw(part.title, part.subtitle, message(rows), layers, height(len(order)))
-        sheet.add(panel, listed(rows, part.row(), {**_WHICH, **columns}), part.held)
-    return shown
+    return [*(Key(name, tint) for name, (tint, _) in LOOKS.items() if name in stores), *keys_of_states(rows)]
 
 
 def by_state(rows: Sequence[Row]) -> dict[str, list[Row]]:
@@ -261,12 +227,29 @@ def _notes(frame: pd.DataFrame, trials: pd.DataFrame, failed: Iterable[str]) -> 
     "How many samples a second does each format deliver, with a warm and with a cold page cache?",
 )
 def storage_throughput(sheet: Sheet, trials: pd.DataFrame) -> Figure:
-    """Draw a line a format, sorted by its warm throughput."""
-    columns = {**RATE, "samples in the set": "samples", "shuffle_buffer": "buffer"}
+    """Draw a line a format, the fastest from memory first, a mark with its interval for each state."""
+    shown: list[Row] = []
     panels = parts(trials, kinds=(LOAD, EMULATED, TRAIN))
-    shown = _draw_formats(sheet, panels, "samples_per_s", "samples per second", columns, _throughput_message)
+    for part in panels:
+        if not (rows := _drawn(part)):
+            continue
+        shown += rows
+        best = {row["format"]: row["value"] for row in sorted(rows, key=lambda row: row["state"] == "warm")}
+        x = log_of(rows, "samples per second")
+        y = names("format", sorted(best, key=lambda name: (-best[name], name)), grid=False)
+        plot = Plot(rows=rows, x=x, y=y, by="stores", looks=LOOKS, shaped=("state", MARKS), behind=_joins(rows, x, y))
+        panel = plot.panel(part.title, part.subtitle, _throughput_message(rows))
+        sheet.add(panel, listed(rows, part.row(), _WHICH | RATE | _OF_SETS), part.held)
     close(sheet, panels, trials)
     return sheet.figure(_keys(shown), "No measurement that loads samples ended well here.")
+
+
+def _joins(rows: Sequence[Row], x: Side, y: Side) -> list[alt.Chart]:
+    """Lines that join the marks of a format."""
+    values = {row["format"]: [other["value"] for other in rows if other["format"] == row["format"]] for row in rows}
+    joined = [{"format": name, "from": min(own), "to": max(own)} for name, own in values.items() if len(own) > 1]
+    line = alt.Chart(data(joined, "format", "from", "to")).mark_rule(color=colour("line"), strokeWidth=1.5)
+    return [line.encode(**y.along("y"), **x.along("x", "from"), x2="to:Q")] if joined else []
 
 
 def _throughput_message(rows: Sequence[Row]) -> str:
@@ -282,39 +265,6 @@ def _throughput_message(rows: Sequence[Row]) -> str:
     return " ".join(sentences)
 
 
-@chart("CPU time of a sample", "How much CPU does each format take for a sample?")
-def storage_cpu(sheet: Sheet, trials: pd.DataFrame) -> Figure:
-    """Draw a line a format, sorted by its warm CPU time."""
-    return _costs(sheet, trials, "cpu_us", "CPU time per sample", "µs")
-
-
-@chart("Start-up", "How long does each format take to its first batch?")
-def storage_startup(sheet: Sheet, trials: pd.DataFrame) -> Figure:
-    """Draw a line a format, sorted by its warm time from creating the iterator to holding the first batch."""
-    return _costs(sheet, trials, "startup_ms", "time to the first batch", "ms")
-
-
-def _costs(sheet: Sheet, trials: pd.DataFrame, column: str, what: str, unit: str) -> Figure:
-    """Draw a quantity of which less is better."""
-    title = f"{what} ({unit})"
-    message = partial(_cost_message, unit=unit)
-    shown = _draw_formats(sheet, loads(trials), column, title, {title: "value", **ENDS}, message)
-    close(sheet, loads(trials))
-    return sheet.figure(_keys(shown), f"The {what} was not recorded here.")
-
-
-def _cost_message(rows: Sequence[Row], unit: str) -> str:
-    sentences = []
-    for state, own in by_state(rows).items():
-        least, most = (pick(own, key=lambda row: row["value"]) for pick in (min, max))
-        text = f"{state}, {least['format']} takes {words.number(least['value'])} {unit} ({interval(least)})"
-        if most["format"] != least["format"]:
-            ratio = words.times(most["value"] / least["value"])
-            text += f" and {most['format']} {words.number(most['value'])} {unit}, {ratio} as much"
-        sentences.append(words.sentence(text))
-    return " ".join(sentences)
-
-
 @chart("Bytes on disk against throughput", "How much speed does a smaller format cost?")
 def storage_size(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     """Draw a mark a format; those that no other beats in both, without loss, are named."""
@@ -324,7 +274,7 @@ def storage_size(sheet: Sheet, trials: pd.DataFrame) -> Figure:
         rows = _sizes(part)
         if len({row["format"] for row in rows}) > 1:
             shown += rows
-            panel = Panel.draw(part.title, part.subtitle, _size_message(rows), _size_layers(rows), 300)
+            panel = _size_plot(rows).panel(part.title, part.subtitle, _size_message(rows))
             sheet.add(panel, listed(rows, part.row(), columns), part.held)
     close(sheet, loads(trials))
     sheet.note(
@@ -366,37 +316,26 @@ def _front(rows: Sequence[Row]) -> list[Row]:
     return kept
 
 
-def _size_layers(rows: Sequence[Row]) -> list[alt.Chart]:
+def _size_plot(rows: Sequence[Row]) -> Plot:
     most = max(1.0, *(row["share"] for row in rows)) * 1.08
-    x = alt.X(
-        "share:Q",
-        title="bytes on disk ÷ bytes of raw pixels",
-        scale=alt.Scale(domain=[0, most], nice=False),
-        axis=alt.Axis(tickCount=5, format=".0%", grid=True, domain=False),
-    )
-    y = alt.Y("value:Q", **logarithmic(rows, "samples per second", room=1.5))
-    fields = ("format", "stores", "state", "bytes", "share", "value", "lo", "hi", "n", "name")
-    base = alt.Chart(data(rows, *fields)).encode(y=y, x=x)
-    named = base.transform_filter("datum.name != ''").encode(text=alt.Text("name:N"))
-    style: dict[str, Any] = {"dy": -9, "fontSize": 11, "color": colour("ink")}
-    tooltip: Fields = {
-        "format:N": "",
-        "stores:N": "",
-        "state:N": "page cache",
-        "bytes:Q": ("bytes per sample", ",.0f"),
-        "share:Q": ("of raw pixels", ".1%"),
-        **rate("samples per second"),
-        **BLOCKS,
+    axis = {"tickCount": 5, "format": ".0%", "grid": True, "domain": False}
+    x = Side("share", "bytes on disk ÷ bytes of raw pixels", {"domain": [0, most], "nice": False}, axis)
+    low, high = extent(rows)
+    y = log("value", "samples per second", (low, high * 1.5))
+    sides = {
+        right: [row for row in rows if row["name"] and (row["share"] < most / 2) == right] for right in (True, False)
     }
-    return [
-        base.mark_point(filled=True, size=55, opacity=0.9).encode(
-            color=tone("stores", {row["stores"]: TONES[row["stores"]] for row in rows}),
-            shape=state_shape(),
-            tooltip=hover(tooltip),
-        ),
-        named.transform_filter(f"datum.share < {most / 2:.3f}").mark_text(align="left", dx=-4, **style),
-        named.transform_filter(f"datum.share >= {most / 2:.3f}").mark_text(align="right", dx=4, **style),
-    ]
+    also: Fields = {"format:N": "", "bytes:Q": ("bytes per sample", ",.0f")}
+    return Plot(
+        rows=rows,
+        x=x,
+        y=y,
+        by="stores",
+        looks=LOOKS,
+        shaped=("state", MARKS),
+        also=also,
+        before=[written(own, x, y, "name", right=right, dy=-9) for right, own in sides.items() if own],
+    )
 
 
 def _size_message(rows: Sequence[Row]) -> str:

@@ -1,44 +1,36 @@
-"""Charts that compare storage formats: container against content, gain by workers, and where loading goes."""
+"""Charts that compare storage formats: container against content, and where loading goes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 import altair as alt
 import pandas as pd
 
-from feedrate.analysis.blocks import KEYS
 from feedrate.analysis.estimates import rows_of
-from feedrate.analysis.storage import scaling
 from feedrate.charts.figure import (
     ENDS,
-    RATE,
     Figure,
     Key,
-    Panel,
     Row,
     Sheet,
     chart,
     data,
     estimate,
-    interval,
     listed,
     plain,
-    point,
     stacked,
-    table,
 )
-from feedrate.charts.marks import BLOCKS, Fields, dots, extent, height, hover, log_axis, names, rate, tiles, tone
-from feedrate.charts.theme import HEAT_STEPS, STAGE_COLOURS, colour
+from feedrate.charts.plot import BLOCKS, Bars, Looks, Plot, Side, extent, log, names, rule
+from feedrate.charts.theme import STAGE_COLOURS, colour
 from feedrate.questions.storage.analysis import CONTAINER, GIVEN, PIXELS, effects
-from feedrate.questions.storage.charts import Part, by_state, close, loads, parts, state_keys, state_shape
+from feedrate.questions.storage.charts import MARKS, Part, by_state, close, keys_of_states, loads
 from feedrate.schema import words
 from feedrate.schema.columns import WORKER_STAGES
 
-TONES = {CONTAINER: colour("source"), PIXELS: colour("accent")}
 LABELS = {CONTAINER: "same bytes, another container", PIXELS: "same container, decoded pixels"}
+LOOKS: Looks = {LABELS[CONTAINER]: (colour("source"), "bar"), LABELS[PIXELS]: (colour("accent"), "bar")}
 _EFFECT_COLUMNS = {
     "pair": "pair",
     "effect": "effect",
@@ -48,17 +40,6 @@ _EFFECT_COLUMNS = {
     "ratio": "value",
     **ENDS,
     "verdict": "verdict",
-}
-EDGES = (1.0, 1.5, 2.0, 3.0)
-"""Of the steps of colour, times the base."""
-_SCALING_COLUMNS = {
-    "format": "format",
-    "page_cache": "state",
-    "num_workers": "workers",
-    **RATE,
-    "times the fewest workers": "times",
-    "times low": "times_lo",
-    "times high": "times_hi",
 }
 
 
@@ -70,9 +51,7 @@ def storage_effects(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     for part in loads(trials):
         if rows := _effect_rows(part, pairs):
             shown += rows
-            states = len({row["state"] for row in shown})
-            size = height(len({row["pair"] for row in rows}), 20 if states > 1 else 17)
-            panel = Panel.draw(part.title, part.subtitle, _effect_message(rows), _effect_layers(rows), size)
+            panel = _effect_plot(rows).panel(part.title, part.subtitle, _effect_message(rows))
             sheet.add(panel, listed(rows, part.row(), _EFFECT_COLUMNS), part.held)
     close(sheet, loads(trials))
     sheet.note(
@@ -80,8 +59,9 @@ def storage_effects(sheet: Sheet, trials: pd.DataFrame) -> Figure:
         "formats that store the same bytes a folder of files is the first. Chunks of many samples are part of what "
         "hdf5_chunked stores."
     )
-    legend = [Key(LABELS[effect], TONES[effect]) for effect in LABELS] + state_keys(shown)
-    return sheet.figure(legend, "Nothing to compare: no two formats share their container or what they store.")
+    legend = [Key(name, tint) for name, (tint, _) in LOOKS.items()]
+    missing = "Nothing to compare: no two formats share their container or what they store."
+    return sheet.figure([*legend, *keys_of_states(shown)], missing)
 
 
 def _effect_rows(part: Part, pairs: Sequence[Row]) -> list[dict[str, Any]]:
@@ -110,28 +90,22 @@ def _effect_rows(part: Part, pairs: Sequence[Row]) -> list[dict[str, Any]]:
     return sorted((row for row in rows if row["value"]), key=rank)
 
 
-def _effect_layers(rows: Sequence[Row]) -> list[alt.Chart]:
+def _effect_plot(rows: Sequence[Row]) -> Plot:
     lo, hi = extent(rows)
-    x = log_axis(min(lo, 0.8), max(hi, 1.25), "times as fast", "~r")
+    x = log("value", "times as fast", (min(lo, 0.8), max(hi, 1.25)), "~r")
     states = list(by_state(rows))
-    base = alt.Chart(data(rows, "pair", "kind", "state", "value", "lo", "hi", "n", "verdict")).encode(
-        y=names("pair", list(dict.fromkeys(row["pair"] for row in rows))),
-        yOffset=alt.YOffset("state:N", sort=states, scale=alt.Scale(domain=states, paddingOuter=0.5)),
-        color=tone("kind", {LABELS[effect]: TONES[effect] for effect in LABELS}),
+    return Plot(
+        rows=rows,
+        x=x,
+        y=names("pair", (row["pair"] for row in rows)),
+        by="kind",
+        looks=LOOKS,
+        shaped=("state", MARKS),
+        beside=("state", states),
+        also={"verdict:N": ""},
+        row=20 if len(states) > 1 else 17,
+        behind=[rule(x, "x", 1.0)],
     )
-    tooltip: Fields = {
-        "pair:N": "",
-        "kind:N": "what differs",
-        "state:N": "page cache",
-        "value:Q": ("times as fast", ",.3~g"),
-        "lo:Q": ("low", ",.3~g"),
-        "hi:Q": ("high", ",.3~g"),
-        "verdict:N": "",
-        "n:Q": "repetitions",
-    }
-    one = alt.Chart(table([{"one": 1}])).mark_rule(color=colour("muted"), strokeDash=[3, 3])
-    marks = dots(base, x, state_shape(), hover(tooltip), size=50, strokeWidth=1.75)
-    return [one.encode(x=alt.X("one:Q", **x)), *marks]
 
 
 def _effect_message(rows: Sequence[Row]) -> str:
@@ -148,84 +122,6 @@ def _effect_message(rows: Sequence[Row]) -> str:
     return " ".join(sentences)
 
 
-@chart("Scaling with workers, by format", "Which formats gain from more workers, and by how much?")
-def storage_scaling(sheet: Sheet, trials: pd.DataFrame) -> Figure:
-    """Draw a tile a format and worker count, warm and cold in panels of their own."""
-    added = [*KEYS, "base_workers", "speedup", "speedup_lo", "speedup_hi"]
-    speedups = scaling(trials)[added] if len(trials) else pd.DataFrame()
-    panels = parts(trials, free=("num_workers", "prefetch_factor"))
-    for part in panels:
-        frame = part.frame.merge(speedups, on=list(KEYS), how="left")
-        for state in part.states:
-            rows = _scaling_rows(frame[frame["page_cache"].eq(state)])
-            if len({row["workers"] for row in rows}) > 1:
-                subtitle, size = f"{part.subtitle}, {state}", height(len({row["format"] for row in rows}), 27)
-                panel = Panel.draw(part.title, subtitle, _scaling_message(rows), _scaling_layers(rows), size)
-                sheet.add(panel, listed(rows, part.row(), _SCALING_COLUMNS), part.held)
-    close(sheet, panels)
-    sheet.note(
-        "Large: samples per second. Small: times the fewest workers of the same format, paired repetition by "
-        "repetition, with half of its 95 % interval."
-    )
-    steps = [f"under {EDGES[0]:g}", *(f"{a:g} to {b:g}" for a, b in pairwise(EDGES)), f"over {EDGES[-1]:g}"]
-    legend = [Key(f"{text} times", colour(f"heat-{step}")) for step, text in enumerate(steps)]
-    return sheet.figure(legend, "Every format was measured with one number of workers only.")
-
-
-def _scaling_rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """A row a format and worker count, with the smallest prefetch_factor that was measured."""
-    rows = []
-    ordered = frame.sort_values(["num_workers", "prefetch_factor"])
-    for cell in rows_of(ordered.drop_duplicates(["storage_format", "num_workers"])):
-        times, lo, hi = (plain(cell[name]) for name in ("speedup", "speedup_lo", "speedup_hi"))
-        first = cell["num_workers"] == cell["base_workers"]
-        rows.append(
-            {
-                "format": str(cell["storage_format"]),
-                "state": str(cell["page_cache"]),
-                **point(cell),
-                "times": times,
-                "times_lo": lo,
-                "times_hi": hi,
-                "base": plain(cell["base_workers"]),
-                "step": min(HEAT_STEPS - 1, sum((times or 0.0) >= edge for edge in EDGES)),
-                "text": words.number(float(cell["samples_per_s"])),
-                "small": "" if times is None or first else f"{times:.2f}× {words.margin(lo, hi, '{:.2f}'.format)}",
-            }
-        )
-    return rows
-
-
-def _scaling_layers(rows: Sequence[Row]) -> list[alt.Chart]:
-    fastest = {row["format"]: row["value"] for row in sorted(rows, key=lambda row: float(row["value"]))}
-    order = sorted(fastest, key=lambda name: (-fastest[name], name))
-    fields = ("format", "workers", "value", "lo", "hi", "times", "n", "step", "text", "small")
-    tooltip: Fields = {"format:N": "", "workers:O": "", **rate("samples per second")}
-    base = alt.Chart(data(rows, *fields)).encode(
-        y=names("format", order),
-        tooltip=hover({**tooltip, "times:Q": ("times the fewest", ".3~g"), **BLOCKS}),
-    )
-    wide = len({row["workers"] for row in rows}) <= 4
-    return tiles(base, "small", 1.5, (11, 8.5) if wide else (9, 7), (-5, 7))
-
-
-def _scaling_message(rows: Sequence[Row]) -> str:
-    """Name the formats that gain most and least at the largest number of workers."""
-    workers, fewest = max(row["workers"] for row in rows), min(row["workers"] for row in rows)
-    end = [row for row in rows if (row["workers"], row["base"]) == (workers, fewest) and row["times"] is not None]
-    if not end:
-        return words.sentence(f"no format was measured in the same repetitions with fewer workers and with {workers}")
-    most, least = (pick(end, key=lambda row: row["times"]) for pick in (max, min))
-    text = (
-        f"with {words.plural(workers, 'worker')}, {most['format']} does {words.times(most['times'])} what it does with "
-        f"{fewest} ({interval(most, 'times_lo', 'times_hi')})"
-    )
-    if least["format"] != most["format"]:
-        spread = interval(least, "times_lo", "times_hi")
-        text += f"; {least['format']}, which gains least, {words.times(least['times'])} ({spread})"
-    return words.sentence(text)
-
-
 @chart("Where a sample’s loading goes", "What does the loader spend its time on, and how much of it?")
 def storage_work(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     """Draw a bar a format, the time of a sample beside it."""
@@ -233,8 +129,7 @@ def storage_work(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     for part in loads(trials):
         for state in part.states:
             if rows := _work_rows(part, state):
-                subtitle, size = f"{part.subtitle}, {state}", height(len(rows) // len(WORKER_STAGES), 17)
-                panel = Panel.draw(part.title, subtitle, _work_message(rows), _work_layers(rows), size)
+                panel = _work_bars(rows).panel(part.title, f"{part.subtitle}, {state}", _work_message(rows))
                 sheet.add(panel, stacked(rows, "format", "stage", part.row(), columns), part.held)
     close(sheet, loads(trials))
     sheet.note("Medians over measurements of the loader’s own wall clock, its queues left out.")
@@ -266,28 +161,22 @@ def _work_rows(part: Part, state: str) -> list[dict[str, Any]]:
     ]
 
 
-def _work_layers(rows: Sequence[Row]) -> list[alt.Chart]:
-    y = names("format", list(dict.fromkeys(row["format"] for row in rows)))
-    base = alt.Chart(data(rows, "format", "order", "stage", "us", "share", "text", "n")).encode(y=y)
-    tooltip: Fields = {"format:N": "", "stage:N": "", "us:Q": ("µs per sample", ",.3~g"), "share:Q": ("", ".1%")}
-    bars = base.mark_bar(stroke=colour("paper"), strokeWidth=0.5).encode(
-        x=alt.X(
-            "share:Q",
-            stack="zero",
-            title="share of a sample’s loading, and its time",
-            axis=alt.Axis(values=[0, 0.25, 0.5, 0.75, 1], format=".0%", grid=False),
-            scale=alt.Scale(domain=[0, 1.27], nice=False),
-        ),
-        color=tone("stage", STAGE_COLOURS),
-        order=alt.Order("order:Q"),
-        tooltip=hover({**tooltip, **BLOCKS}),
+def _work_bars(rows: Sequence[Row]) -> Bars:
+    """Bars of shares, the time of a sample at their right."""
+    axis = {"values": [0, 0.25, 0.5, 0.75, 1], "format": ".0%", "grid": False}
+    y = names("format", (row["format"] for row in rows))
+    totals = alt.Chart(data([row for row in rows if not row["order"]], "format", "text"))
+    totals = totals.mark_text(align="right", fontSize=12, color=colour("ink"))
+    return Bars(
+        rows=rows,
+        x=Side("share", "share of a sample’s loading, and its time", {"domain": [0, 1.27], "nice": False}, axis),
+        y=y,
+        by="stage",
+        tones=STAGE_COLOURS,
+        also={"us:Q": ("µs per sample", ",.3~g"), **BLOCKS},
+        row=17,
+        before=[totals.encode(**y.along("y"), x=alt.XDatum(1.265, type="quantitative"), text=alt.Text("text:N"))],
     )
-    totals = (
-        base.transform_filter("datum.order === 0")
-        .mark_text(align="right", fontSize=10, color=colour("ink"))
-        .encode(x=alt.XDatum(1.265, type="quantitative"), text=alt.Text("text:N"))
-    )
-    return [bars, totals]
 
 
 def _work_message(rows: Sequence[Row]) -> str:

@@ -302,8 +302,9 @@ def _compare(part: Sequence[Row] | None, best: Row, *, batches: bool) -> str:
 
 
 def _size_rows(cells: Sequence[Row]) -> list[list[str]]:
-    """Bytes on disk and packing of the largest set of each format, smallest samples first."""
+    """What the largest set of each format takes, the smallest samples first; CPU and first batch from memory."""
     sets = {str(row["storage_format"]): row for row in sorted(cells, key=lambda row: int(row["n_samples"]))}
+    warm = {str(row["storage_format"]): row for row in cells if row["page_cache"] == "warm" and row["mode"] == LOAD}
     rows = []
     for name, row in sorted(sets.items(), key=lambda pair: (float(pair[1]["sample_bytes"]), pair[0])):
         packing = "–"
@@ -312,8 +313,18 @@ def _size_rows(cells: Sequence[Row]) -> list[list[str]]:
             packing = _lines(f"{words.number(seconds)} s", f"{words.number(float(row['n_samples']) / seconds)}/s")
         stores = STORES.get(str(row["stores"]), str(row["stores"]))
         share = f"{float(row['raw_share']):.2f}" if words.known(row["raw_share"]) else "–"
-        rows.append([_lines(Markup("<strong>{}</strong>").format(name), stores), _kilobytes(row), share, packing])
+        costs = [_cost(warm.get(name, {}), *cost) for cost in (("cpu_us", "µs"), ("startup_ms", "ms"))]
+        first = _lines(Markup("<strong>{}</strong>").format(name), stores)
+        rows.append([first, _kilobytes(row), share, *costs, packing])
     return rows
+
+
+def _cost(row: Row, column: str, unit: str) -> str:
+    """A cost with its interval."""
+    if not words.known(row.get(column)):
+        return "–"
+    interval = words.interval(row[f"{column}_lo"], row[f"{column}_hi"])
+    return _lines(f"{words.number(float(row[column]))} {unit}", interval)
 
 
 def knob_effects(trials: pd.DataFrame) -> Iterator[list[str]]:

@@ -12,15 +12,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import altair as alt
 import numpy as np
 import pandas as pd
 
 from feedrate.analysis.blocks import KEYS, by_block, over_blocks, successful
 from feedrate.analysis.estimates import AXIS_NAMES, IDENTITY, cells, rows_of
 from feedrate.analysis.summary import EMULATED, TRAIN
-from feedrate.charts.figure import ENDS, Figure, Key, Panel, Row, Sheet, chart, data, held, interval, listed, plain
-from feedrate.charts.marks import BLOCKS, hover, lines, logarithmic, look, rate
+from feedrate.charts.figure import ENDS, Figure, Row, Sheet, chart, held, interval, listed, plain
+from feedrate.charts.plot import Fields, Plot, keys, log_of
 from feedrate.charts.theme import colour
 from feedrate.schema import words
 from feedrate.schema.axes import EMULATED_STEPS
@@ -80,7 +79,7 @@ def transfer_size(sheet: Sheet, trials: pd.DataFrame) -> Figure:
             frame, kept = held(rates[kinds.eq(kind)], ("batch_size", "pin_memory", "non_blocking", "n_samples"))
             if rows := _rows(frame):
                 used |= {row["memory"] for row in rows}
-                panel = Panel.draw(title, subtitle, _message(rows), _layers(rows), 270)
+                panel = _plot(rows).panel(title, subtitle, _message(rows))
                 sheet.add(panel, listed(rows, {"copies": title}, _COLUMNS), kept)
     sheet.note(
         "Bytes of a batch × steps ÷ the device’s copy spans by CUDA events; 1 GB is 10⁹ bytes. Launching lies "
@@ -88,44 +87,24 @@ def transfer_size(sheet: Sheet, trials: pd.DataFrame) -> Figure:
         "Student’s t over repetitions, on logs. Pageable memory is staged through a pinned buffer by the driver."
     )
     device = len(trials) and trials["device"].eq("cuda").fillna(False).any()
-    return sheet.figure([Key(name, *LOOKS[name]) for name in LOOKS if name in used], _UNTIMED if device else _MISSING)
+    return sheet.figure(keys(LOOKS, used), _UNTIMED if device else _MISSING)
 
 
 def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
     rows = []
     for cell in rows_of(frame):
         memory = "pinned" if plain(cell["pin_memory"]) else "pageable"
-        rows.append(
-            {
-                "memory": f"{memory}, non_blocking" if plain(cell["non_blocking"]) else memory,
-                "patch_size": plain(cell["patch_size"]),
-                "batch": int(cell["batch_size"]),
-                "bytes": float(cell["batch_bytes"]),
-                "value": float(cell["gb_per_s"]),
-                "lo": plain(cell["gb_lo"]),
-                "hi": plain(cell["gb_hi"]),
-                "n": int(cell["gb_n"]),
-            }
-        )
+        memory += ", non_blocking" if plain(cell["non_blocking"]) else ""
+        rate = {key: plain(cell[name]) for key, name in zip(("value", "lo", "hi", "n"), _GB, strict=True)}
+        sizes = {"batch": int(cell["batch_size"]), "bytes": float(cell["batch_bytes"])}
+        rows.append({"memory": memory, "patch_size": plain(cell["patch_size"]), **sizes, **rate})
     return sorted(rows, key=lambda row: (list(LOOKS).index(row["memory"]), row["bytes"]))
 
 
-def _layers(rows: Sequence[Row]) -> list[alt.Chart]:
-    x = logarithmic([{"value": row["bytes"], "lo": None, "hi": None} for row in rows], "bytes a batch")
-    tone, shape = look("memory", LOOKS, {row["memory"] for row in rows})
-    base = alt.Chart(data(rows, "memory", "patch_size", "batch", "bytes", "value", "lo", "hi", "n"))
-    tooltip = hover(
-        {
-            "memory:N": "",
-            "bytes:Q": ("bytes a batch", ",.4~s"),
-            "patch_size:Q": "patch size, px",
-            "batch:Q": "batch size",
-            **rate("GB per second"),
-            **BLOCKS,
-        }
-    )
-    base = base.encode(x=alt.X("bytes:Q", **x), color=tone)
-    return lines(base, logarithmic(rows, "GB per second"), shape, tooltip)
+def _plot(rows: Sequence[Row]) -> Plot:
+    x, y = log_of(rows, "bytes a batch", "bytes", ()), log_of(rows, "GB per second")
+    also: Fields = {"patch_size:Q": "patch size, px", "batch:Q": "batch size"}
+    return Plot(rows=rows, x=x, y=y, by="memory", looks=LOOKS, joined=True, also=also)
 
 
 def _size(count: float) -> str:

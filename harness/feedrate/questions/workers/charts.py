@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import altair as alt
 import pandas as pd
 
 from feedrate.analysis import estimates
@@ -22,13 +20,10 @@ from feedrate.charts.figure import (
     MOST_PANELS,
     RATE,
     Figure,
-    Key,
-    Panel,
     Row,
     Sheet,
     Slice,
     chart,
-    data,
     estimate,
     held,
     interval,
@@ -37,23 +32,22 @@ from feedrate.charts.figure import (
     plain,
     point,
     slices,
-    table,
     with_ends,
 )
-from feedrate.charts.marks import (
-    BLOCKS,
-    HEIGHT,
+from feedrate.charts.plot import (
+    Fields,
     Looks,
-    dots,
-    height,
-    hover,
-    lines,
-    logarithmic,
-    look,
+    Plot,
+    amount,
+    core_marks,
+    counts,
+    keys,
+    log_of,
     names,
-    rate,
+    of_workers,
+    unlike,
 )
-from feedrate.charts.theme import SHAPES, colour, series
+from feedrate.charts.theme import colour
 from feedrate.schema import words
 from feedrate.schema.axes import AXES, BY_NAME
 from feedrate.schema.plugins import loader_traits
@@ -130,29 +124,16 @@ def what(cell: Mapping[Any, Any], leave_out: Sequence[str] = ()) -> str:
     return ", ".join(map(str, parts))
 
 
-def _keys(rows: Iterable[Row]) -> list[Key]:
-    """Give the legend: how workers begin."""
-    used = {row["begin"] for row in rows}
-    return [Key(name, *LOOKS[name]) for name in LOOKS if name in used]
-
-
-def _rows_of_dots(rows: Sequence[Row], title: str, *, log: bool) -> list[alt.Chart]:
-    """Draw a dot a row with its interval, in the rows' order, on a logarithmic axis or on one that holds 0."""
-    x: dict[str, Any] = {"title": title, "scale": alt.Scale(zero=True, nice=5)}
-    x["axis"] = alt.Axis(tickCount=5, domain=False)
+def _rows_of_dots(rows: Sequence[Row], title: str, *, log: bool) -> Plot:
+    """Declare a dot a row with its interval, in the rows' order, on a logarithmic side or on one that holds 0."""
     low, high = -math.inf, math.inf
     if log:
         low, high = min(row["value"] for row in rows) / _ROOM, max(row["value"] for row in rows) * _ROOM
-    ends = [
-        {**row, "from": row["lo"] and max(low, row["lo"]), "to": row["hi"] and min(high, row["hi"])} for row in rows
-    ]
-    if log:
-        x = logarithmic([{"value": row["value"], "lo": row["from"], "hi": row["to"]} for row in ends], title)
-    colours, marks = look("begin", LOOKS, LOOKS)
-    base = alt.Chart(data(ends, "label", "begin", "value", "lo", "hi", "from", "to", "n")).encode(
-        y=names("label", [row["label"] for row in rows], grid=False), color=colours
-    )
-    return dots(base, x, marks, hover({"label:N": "workers", **rate(title), **BLOCKS}), fields=("value", "from", "to"))
+    cut = [{**row, "from": row["lo"] and max(low, row["lo"]), "to": row["hi"] and min(high, row["hi"])} for row in rows]
+    ends = ("from", "to")
+    x = log_of(cut, title, ends=ends) if log else amount("value", title, "~g")
+    y = names("label", (row["label"] for row in rows), grid=False)
+    return Plot(rows=cut, x=x, y=y, by="begin", looks=LOOKS, ends=ends)
 
 
 @chart("Scaling with workers", "When do more workers stop helping?")
@@ -162,17 +143,17 @@ def worker_scaling(sheet: Sheet, trials: pd.DataFrame, cores: float | None = Non
         return sheet.figure((), _ONE_NUMBER)
     tasks = _in_turn([task for part in slices(scaled_cells(trials), _KINDS) if (task := _task(part))[1]])
     for part, rows, still in tasks:
-        sheet.rows.extend(listed(rows, part.row(), _SCALING_COLUMNS))
-        sheet.held |= still
+        sheet.list(listed(rows, part.row(), _SCALING_COLUMNS), still)
     drawn = [(part, _fewer(rows)) for part, rows, _ in tasks[:TASKS]]
     looks = _line_looks(list(dict.fromkeys(row["line"] for _, rows in drawn for row in rows)))
     for part, rows in drawn:
-        sheet.panels.append(_throughput(part, rows, looks, cores))
+        plot = _lines(rows, looks, cores)
+        sheet.panels.append(plot.panel(part.title, part.subtitle, _throughput_message(rows)))
     if any(part.kind != LOAD for part, _ in drawn):
         sheet.note("Before a step the speed-up ends where the step holds the loop back, however many workers load.")
     if (more := len(sheet.rows) - sum(len(rows) for _, rows in drawn)) > 0:
         sheet.note(f"The table has {words.plural(more, 'row')} more than the panels: further tasks and lines.")
-    return sheet.figure([Key(name, *pair) for name, pair in looks.items()], _ONE_NUMBER)
+    return sheet.figure(keys(looks), _ONE_NUMBER)
 
 
 def scaled_cells(trials: pd.DataFrame) -> pd.DataFrame:
@@ -187,21 +168,6 @@ def speed_up(cell: Row) -> dict[str, Any]:
     base = plain(cell["base_workers"])
     times = {f"times{end}": plain(cell[f"speedup{end}"]) for end in ("", "_lo", "_hi")}
     return {**times, "base": base if base is None else int(base)}
-
-
-def core_marks(cores: Iterable[float | None], x: alt.X, end: float) -> list[alt.Chart]:
-    """Mark on an axis of workers where there are as many as cores; nothing where that is unknown or beyond its end."""
-    known = [count for count in dict.fromkeys(cores) if count is not None and count <= end]
-    if not known:
-        return []
-    texts = [words.plural(int(count), "core") if count == int(count) else "cores" for count in known]
-    rows = [{"at": count, "text": text} for count, text in zip(known, texts, strict=True)]
-    at = alt.Chart(table(rows)).encode(x=x)
-    name = at.mark_text(align="right", baseline="top", dx=-4, fontSize=10, color=colour("muted"))
-    return [
-        at.mark_rule(color=colour("muted"), strokeDash=[2, 3]),
-        name.encode(y=alt.value(2), text=alt.Text("text:N")),
-    ]
 
 
 def _in_turn(tasks: Sequence[_Task]) -> list[_Task]:
@@ -238,35 +204,20 @@ def _fewer(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def _line_looks(lines: Sequence[str]) -> Looks:
     """Colour and shape of each line, the same in every panel: formats by name, batch sizes by their order."""
     batches = sorted((name for name in lines if name.startswith("batch ")), key=lambda name: int(name.split()[1]))
-    formats = sorted(name for name in lines if name not in batches)
-    tones = [*series(len(batches), has_zero=False), *(colour(f"name-{at % 7}") for at in range(len(formats)))]
-    shapes = itertools.cycle(SHAPES)
-    return dict(zip([*batches, *formats], zip(tones, shapes, strict=False), strict=True))
+    ramp = of_workers(range(1, len(batches) + 1)).values()
+    return {**dict(zip(batches, ramp, strict=True)), **unlike(sorted(set(lines) - set(batches)))}
 
 
-def _throughput(part: Slice, rows: Sequence[Row], looks: Looks, cores: float | None) -> Panel:
-    y: dict[str, Any] = {"title": "samples per second", "scale": alt.Scale(zero=True, nice=5)}
-    y["axis"] = alt.Axis(format=",.3~s")
-    layers = _scaling_layers(rows, looks, y, cores)
-    return Panel.draw(part.title, part.subtitle, _throughput_message(rows), layers, HEIGHT)
-
-
-def _scaling_layers(rows: Sequence[Row], looks: Looks, y: Mapping[str, Any], cores: float | None) -> list[alt.Chart]:
+def _lines(rows: Sequence[Row], looks: Looks, cores: float | None) -> Plot:
     """Lines with their intervals, a little beside one another, and where there are as many workers as cores."""
     here = [name for name in looks if any(row["line"] == name for row in rows)]
     places = {name: 1 + 0.035 * (at - (len(here) - 1) / 2) for at, name in enumerate(here)}
     drawn = [{**row, "at": (1 + row["workers"]) * places[row["line"]] - 1} for row in rows]
-    end = max(row["at"] for row in drawn) * 1.08 + 0.1
-    x = alt.X(
-        "at:Q",
-        title="workers",
-        scale=alt.Scale(type="symlog", constant=1, domain=[min(-0.12, *(row["at"] for row in drawn)), end], nice=False),
-        axis=alt.Axis(values=sorted({row["workers"] for row in rows}), format="d", grid=False),
-    )
-    tone, shape = look("line", looks, here)
-    base = alt.Chart(data(drawn, "at", "line", "workers", "value", "lo", "hi", "n")).encode(x=x, color=tone)
-    tooltip = hover({"line:N": "", "workers:Q": "", **rate(str(y["title"])), **BLOCKS})
-    return [*core_marks([cores], x, end), *lines(base, y, shape, tooltip)]
+    numbered = [row["workers"] for row in rows]
+    x, y = counts("at", "workers", numbered), amount("value", "samples per second")
+    also: Fields = {"workers:Q": ""}
+    behind = core_marks([cores], x, max(numbered))
+    return Plot(rows=drawn, x=x, y=y, by="line", looks=looks, joined=True, also=also, behind=behind)
 
 
 def _throughput_message(rows: Sequence[Row]) -> str:
@@ -295,14 +246,14 @@ def worker_startup(sheet: Sheet, trials: pd.DataFrame) -> Figure:
         title, _, subtitle = loaded.partition(", ")
         whole = subtitle.replace(" ", "\u00a0").replace(",\u00a0", ", ")  # lines end between parts alone
         broken = [line.rstrip(",").replace("\u00a0", " ") for line in textwrap.wrap(whole, 46)]
-        layers = _rows_of_dots(rows, "time to the first batch (ms)", log=True)
-        size = height(len(rows)) + 14 * (len(broken) - 1)
-        panel = Panel.draw(title, broken, _startup_message(rows), layers, size)
+        plot = _rows_of_dots(rows, "time to the first batch (ms)", log=True)
+        panel = plot.panel(title, broken, _startup_message(rows))
         sheet.add(panel, listed(rows, {"what was loaded": loaded}, columns))
     if (extra := len(parts) - MOST_PANELS) > 0:
         sheet.note(f"{words.plural(extra, 'more panel')} would fit the records: the settings that compare fewest ways.")
     sheet.note("The loader alone; the time holds the preparation of that batch. A line that reaches the edge goes on.")
-    return sheet.figure(_keys(drawn), "No two settings that differ in their workers only were measured here.")
+    missing = "No two settings that differ in their workers only were measured here."
+    return sheet.figure(keys(LOOKS, {row["begin"] for row in drawn}), missing)
 
 
 def _settings(cells: pd.DataFrame) -> list[list[dict[str, Any]]]:
@@ -343,8 +294,8 @@ def worker_memory(sheet: Sheet, trials: pd.DataFrame) -> Figure:
             if not (rows := _memory_rows(cells, name, divisor)):
                 continue
             drawn += rows
-            layers = _rows_of_dots(rows, "memory of its own (MiB)", log=False)
-            panel = Panel.draw(title, subtitle, _memory_message(rows, title), layers, height(len(rows)))
+            plot = _rows_of_dots(rows, "memory of its own (MiB)", log=False)
+            panel = plot.panel(title, subtitle, _memory_message(rows, title))
             given = {"what": title, "what was loaded": what(cell, ("index_kind",))}
             sheet.add(panel, listed(rows, given, columns))
     sheet.note(
@@ -352,7 +303,8 @@ def worker_memory(sheet: Sheet, trials: pd.DataFrame) -> Figure:
         "either writes to it, and looking at a Python object is a write; spawned ones get a copy at once. A page is "
         "copied once: growth ends when every worker holds the whole index."
     )
-    return sheet.figure(_keys(drawn), "No dataset kept an index here, so that workers had nothing to grow by.")
+    missing = "No dataset kept an index here, so that workers had nothing to grow by."
+    return sheet.figure(keys(LOOKS, {row["begin"] for row in drawn}), missing)
 
 
 def _memory_rows(cells: Sequence[Row], name: str, divisor: int) -> list[dict[str, Any]]:

@@ -1,0 +1,347 @@
+"""Pictures are declared: what stands along their sides, what tells series apart, and the marks. Here they are drawn.
+
+A side is a quantity or a list of names. Where names stand on the left, a :class:`Plot` has a dot a row, its interval to
+both sides; else dots stand above the lower side, joined to lines if asked. :class:`Bars` stacks parts to bars.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import altair as alt
+
+from feedrate.charts.figure import Key, Panel, Row, data, table
+from feedrate.charts.theme import SHAPES, colour, series
+from feedrate.schema import words
+
+Looks = Mapping[str, tuple[str, str]]
+"""Name of what is drawn to its colour and its shape."""
+Fields = Mapping[str, str | tuple[str, str]]
+"""Of a tooltip: field with its type to a title (the field's own name if empty), or to title and d3 format."""
+BLOCKS: Fields = {"n:Q": "repetitions"}
+HEIGHT = 250
+"""Of a panel whose left side is a quantity, in CSS pixels."""
+ENDS = ("lo", "hi")
+"""Fields of a drawn row that hold the ends of its interval."""
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """What stands along one side of a picture."""
+
+    key: str
+    """Field of the rows."""
+    title: str | None = None
+    scale: Mapping[str, Any] = field(default_factory=dict)
+    axis: Mapping[str, Any] = field(default_factory=dict)
+    order: tuple[Any, ...] = ()
+    """Names, or steps, in their order; none of a quantity."""
+
+    @property
+    def typed(self) -> str:
+        """The field with its type, as Altair writes it."""
+        return f"{self.key}:{'N' if self.order else 'Q'}"
+
+    def along(self, channel: str, key: str = "", **more: Any) -> dict[str, Any]:
+        """Encode a channel, ``x`` or ``y``, by the side's field or by another on the same scale."""
+        encoding = {"x": alt.X, "y": alt.Y}[channel]
+        more |= {"sort": list(self.order)} if self.order else {}
+        shorthand = f"{key}:Q" if key else self.typed
+        return {
+            channel: encoding(
+                shorthand, title=self.title, scale=alt.Scale(**self.scale), axis=alt.Axis(**self.axis), **more
+            )
+        }
+
+
+def names(key: str, order: Iterable[Any], **axis: Any) -> Side:
+    """Names on the left, from top to bottom in their order."""
+    return Side(key, None, {}, {"ticks": False, "domain": False, **axis}, tuple(dict.fromkeys(order)))
+
+
+def amount(key: str, title: str, form: str = ",.3~s", *, count: int = 5, **scale: Any) -> Side:
+    """A quantity from zero on; ``form`` is the d3 format of its labels."""
+    return Side(key, title, {"zero": True, "nice": 5} | scale, {"format": form, "tickCount": count, "domain": False})
+
+
+def log(key: str, title: str, ends: tuple[float, float], form: str = ",.3~s", *, grid: bool = True) -> Side:
+    """A positive quantity on a logarithmic scale with these ends."""
+    scale = {"type": "log", "domain": list(ends), "nice": False}
+    return Side(key, title, scale, {"values": ticks(*ends), "format": form, "grid": grid, "domain": False})
+
+
+def log_of(rows: Iterable[Row], title: str, key: str = "value", ends: Sequence[str] = ENDS, **more: Any) -> Side:
+    """A positive quantity of rows and its intervals on a logarithmic scale."""
+    return log(key, title, extent(rows, (key, *ends)), **more)
+
+
+def counts(key: str, title: str, values: Collection[int], room: float = 1.1) -> Side:
+    """Small whole numbers, zero among them: far ones stand closer together."""
+    scale = {"type": "symlog", "constant": 1, "domain": [min(values) - 0.15, max(values) * room + 0.1], "nice": False}
+    return Side(key, title, scale, {"values": sorted(set(values)), "format": "d", "grid": False})
+
+
+def deviations(key: str, title: str, ends: Sequence[float], form: str = "+~s", within: float = 1.0) -> Side:
+    """Deviations in per cent: linear within so many, logarithmic beyond."""
+    low, high = min(-2 * within, *ends), max(2 * within, *ends)
+    values = [sign * within * 10**power for sign in (-1, 1) for power in range(6)]
+    shown = sorted(value for value in values if low <= value <= high)
+    scale = {"type": "symlog", "constant": within, "domain": [low, high], "nice": False}
+    return Side(key, title, scale, {"values": shown, "format": form, "grid": True, "domain": False})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plot:
+    """Marks with their intervals."""
+
+    rows: Sequence[Row]
+    x: Side
+    y: Side
+    by: str
+    """Field that colours tell apart."""
+    looks: Looks
+    shaped: tuple[str, Mapping[str, str]] | None = None
+    """Field that shapes tell apart, with them, where that is another."""
+    beside: tuple[str, Sequence[str]] | None = None
+    """Field whose values lie beside one another at each place, in their order."""
+    joined: bool = False
+    """Whether a line joins the marks of a colour."""
+    curve: bool = False
+    """Whether there is a line in a band, and no marks: what is computed has a value everywhere."""
+    ends: tuple[str, str] = ENDS
+    """Fields of the drawn ends of intervals, where these are cut."""
+    also: Fields = field(default_factory=dict)
+    """What the tooltip says beside place, series, value, interval and repetitions."""
+    tooltip: Fields | None = None
+    """What it says instead."""
+    tick: str = ""
+    """Field of a second value, which a short line marks."""
+    size: int = 60
+    row: int = 18
+    """Height of a row of dots, in CSS pixels."""
+    behind: Sequence[alt.Chart] = ()
+    before: Sequence[alt.Chart] = ()
+
+    def layers(self) -> list[alt.Chart]:
+        """Draw it, from back to front."""
+        (channel, place), (other, value) = self._channels()
+        low, high = self.ends
+        told = self._told(place, value) if self.tooltip is None else self.tooltip
+        fields = [place.key, value.key, self.by, low, high, *(name.rpartition(":")[0] for name in told)]
+        fields += [pair[0] for pair in (self.shaped, self.beside) if pair] + [self.tick] * bool(self.tick)
+        used = {row[self.by] for row in self.rows}
+        looks = {name: pair for name, pair in self.looks.items() if name in used}
+        base = alt.Chart(data(self.rows, *dict.fromkeys(fields)))
+        base = base.encode(**place.along(channel), **self._offset(channel), color=tone(self.by, looks))
+        spread = base.transform_filter(f"isValid(datum.{low}) && isValid(datum.{high})")
+        spread = spread.mark_area(opacity=0.2) if self.curve else spread.mark_rule(strokeWidth=1.75)
+        line = base.mark_line(strokeWidth=1.75, opacity=0.75).encode(**value.along(other))
+        key, shapes = self.shaped or (self.by, {name: pair[1] for name, pair in looks.items()})
+        shaped = {} if self.curve else {"shape": shape(key, shapes)}
+        marks = base.mark_point(filled=True, size=self.size, opacity=0 if self.curve else 1)
+        second = base.transform_filter(f"isValid(datum.{self.tick})").mark_tick(thickness=2, size=self.row * 0.6)
+        return [
+            *self.behind,
+            *([second.encode(**value.along(other, self.tick))] if self.tick else []),
+            *([line] if self.joined or self.curve else []),
+            spread.encode(**value.along(other, low), **{f"{other}2": f"{high}:Q"}),
+            marks.encode(**value.along(other), **shaped, tooltip=hover(told)),
+            *self.before,
+        ]
+
+    def _channels(self) -> tuple[tuple[str, Side], tuple[str, Side]]:
+        """Where marks stand, and what their value is."""
+        sides = ("x", self.x), ("y", self.y)
+        return sides[::-1] if self.y.order else sides
+
+    def _offset(self, channel: str) -> dict[str, Any]:
+        if not self.beside:
+            return {}
+        key, order = self.beside
+        offset = {"x": alt.XOffset, "y": alt.YOffset}[channel]
+        scale = alt.Scale(domain=list(order), paddingOuter=1 if channel == "x" else 0.6)
+        return {f"{channel}Offset": offset(f"{key}:N", sort=list(order), scale=scale)}
+
+    def _told(self, place: Side, value: Side) -> Fields:
+        told: dict[str, str | tuple[str, str]] = {place.typed: place.title or "", f"{self.by}:N": ""}
+        told |= {f"{self.shaped[0]}:N": ""} if self.shaped else {}
+        told |= {**self.also, **rate(value.title or "", value.key)}
+        return {**told, **(BLOCKS if all("n" in row for row in self.rows) else {})}
+
+    def panel(self, title: str, subtitle: str | list[str], message: str) -> Panel:
+        """Make a panel of it; names take as much height as they need."""
+        lines = 1 if isinstance(subtitle, str) else len(subtitle)
+        high = height(len(self.y.order), self.row) + 14 * (lines - 1) if self.y.order else HEIGHT
+        return Panel.draw(title, subtitle, message, self.layers(), high)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bars:
+    """Bars of parts, which follow one another by their field ``order``."""
+
+    rows: Sequence[Row]
+    x: Side
+    y: Side
+    by: str
+    """Field that names parts."""
+    tones: Mapping[str, str]
+    """Part to its colour."""
+    whisker: bool = False
+    """Whether the whole bar has an interval."""
+    asleep: str = ""
+    """Part with a dashed edge, as nothing is computed in it."""
+    also: Fields = field(default_factory=dict)
+    row: int = 21
+    before: Sequence[alt.Chart] = ()
+
+    def layers(self) -> list[alt.Chart]:
+        """Draw them, from back to front."""
+        told: Fields = {self.y.typed: "", f"{self.by}:N": "", f"{self.x.key}:Q": (self.x.title or "", ",.3~g")}
+        told = {**told, **self.also}
+        fields = [self.by, "order", *(name.rpartition(":")[0] for name in told), *(ENDS if self.whisker else ())]
+        base = alt.Chart(data(self.rows, *dict.fromkeys(fields))).encode(**self.y.along("y"))
+        used = {row[self.by] for row in self.rows}
+        stack = base.mark_bar(stroke=colour("paper"), strokeWidth=0.5).encode(
+            **self.x.along("x", stack="zero"),
+            color=tone(self.by, {name: (tint, "") for name, tint in self.tones.items() if name in used}),
+            order=alt.Order("order:Q"),
+            tooltip=hover(told),
+        )
+        if self.asleep in used:
+            sleeps = alt.datum[self.by] == self.asleep
+            stack = stack.encode(
+                stroke=alt.condition(sleeps, alt.value(colour("emulated-edge")), alt.value(colour("paper"))),
+                strokeDash=alt.condition(sleeps, alt.value([3, 2]), alt.value([1, 0])),
+            )
+        whole = base.transform_filter("datum.order === 0 && isValid(datum.lo)")
+        whisker = whole.mark_rule(color=colour("ink"), strokeWidth=1.5).encode(**self.x.along("x", "lo"), x2="hi:Q")
+        return [stack, *([whisker] if self.whisker else []), *self.before]
+
+    def panel(self, title: str, subtitle: str | list[str], message: str) -> Panel:
+        """Make a panel of them, as high as its bars need."""
+        return Panel.draw(title, subtitle, message, self.layers(), height(len(self.y.order), self.row))
+
+
+def rule(side: Side, channel: str, at: float, tint: str = "muted") -> alt.Chart:
+    """A dashed line across the picture at a value of a side."""
+    marked = alt.Chart(table([{"at": at}])).mark_rule(color=colour(tint), strokeDash=[3, 3])
+    drawn: alt.Chart = marked.encode(**side.along(channel, "at"))
+    return drawn
+
+
+def band(side: Side, channel: str, ends: tuple[float, float], tint: str = "accent", opacity: float = 0.18) -> alt.Chart:
+    """Shade what lies between two values of a side."""
+    marked = alt.Chart(table([{"from": ends[0], "to": ends[1]}])).mark_rect(color=colour(tint), opacity=opacity)
+    drawn: alt.Chart = marked.encode(**side.along(channel, "from"), **{f"{channel}2": "to:Q"})
+    return drawn
+
+
+def written(rows: Sequence[Row], x: Side, y: Side, key: str, *, right: bool = False, dy: int = 0) -> alt.Chart:
+    """Write a field beside the marks of rows, on their left or their right."""
+    text = alt.Chart(data(rows, x.key, y.key, key)).mark_text(
+        align="left" if right else "right", dx=8 if right else -8, dy=dy, fontSize=12, color=colour("ink")
+    )
+    drawn: alt.Chart = text.encode(**x.along("x"), **y.along("y"), text=alt.Text(f"{key}:N"))
+    return drawn
+
+
+def core_marks(cores: Iterable[float | None], x: Side, end: float) -> list[alt.Chart]:
+    """Mark on a side of workers where there are as many as cores; nothing where that is unknown or beyond its end."""
+    known = [count for count in dict.fromkeys(cores) if count is not None and count <= end]
+    if not known:
+        return []
+    texts = [words.plural(int(count), "core") if count == int(count) else "cores" for count in known]
+    at = alt.Chart(table([{"at": count, "text": text} for count, text in zip(known, texts, strict=True)]))
+    at = at.encode(**x.along("x", "at"))
+    name = at.mark_text(align="right", baseline="top", dx=-4, fontSize=10, color=colour("muted"))
+    return [
+        at.mark_rule(color=colour("muted"), strokeDash=[2, 3]),
+        name.encode(y=alt.value(2), text=alt.Text("text:N")),
+    ]
+
+
+def unlike(labels: Iterable[str]) -> Looks:
+    """Give each name a colour and a shape."""
+    return {
+        name: (colour(f"name-{at % 7}"), SHAPES[(at + at // 7) % len(SHAPES)])
+        for at, name in enumerate(dict.fromkeys(labels))
+    }
+
+
+def of_workers(numbers: Sequence[int], noun: str = "worker") -> Looks:
+    """Give each count of workers, or of something else, a step of the ordered ramp and a shape; none is grey."""
+    tones = series(len(numbers), bool(numbers) and numbers[0] == 0)
+    labels = [words.plural(number, noun) for number in numbers]
+    return {name: (tint, SHAPES[at % len(SHAPES)]) for at, (name, tint) in enumerate(zip(labels, tones, strict=True))}
+
+
+def keys(looks: Looks, used: Collection[str] | None = None) -> list[Key]:
+    """Make a legend of what was drawn, or of all."""
+    return [Key(name, *pair) for name, pair in looks.items() if used is None or name in used]
+
+
+def tone(key: str, looks: Looks) -> alt.Color:
+    """Colour by a field of names; the legend is the figure's."""
+    scale = alt.Scale(domain=list(looks), range=[pair[0] for pair in looks.values()])
+    return alt.Color(f"{key}:N", title=None, scale=scale)
+
+
+def shape(key: str, shapes: Mapping[str, str]) -> alt.Shape:
+    """Shape by a field of names."""
+    return alt.Shape(f"{key}:N", title=None, scale=alt.Scale(domain=list(shapes), range=list(shapes.values())))
+
+
+def hover(fields: Fields) -> list[alt.Tooltip]:
+    """Make the tooltip of a mark."""
+    tooltips = []
+    for name, heading in fields.items():
+        title, form = (heading, "") if isinstance(heading, str) else heading
+        tooltips.append(alt.Tooltip(name, title=title or alt.Undefined, format=form or alt.Undefined))
+    return tooltips
+
+
+def rate(title: str, value: str = "value") -> Fields:
+    """Name the fields of a value and its interval for :func:`hover`."""
+    number = ",.4~g"
+    return {f"{value}:Q": (title, number), "lo:Q": ("low", number), "hi:Q": ("high", number)}
+
+
+def height(count: int, a_row: int = 18) -> int:
+    """Give the height of a panel with so many rows, title and axis included."""
+    return 96 + a_row * count
+
+
+def ticks(lo: float, hi: float, most: int = 6) -> list[float]:
+    """List round values for a logarithmic scale: 1, 2 and 5 of each decade, fewer, or where it is short even steps."""
+    decades = range(math.floor(math.log10(lo)), math.ceil(math.log10(hi)) + 1)
+    for steps in ((1, 2, 5), (1, 3), (1,)):
+        values = [step * 10.0**decade for decade in decades for step in steps]
+        values = [tick for tick in values if lo * 0.999 <= tick <= hi * 1.001]
+        if 3 <= len(values) <= most:
+            return values
+    if len(values) > most:
+        return values[:: -(-len(values) // most)]
+    step = next(step for step in _even_steps((hi - lo) / most) if (hi - lo) / step <= most)
+    return [float(f"{step * place:.6g}") for place in range(math.ceil(lo / step), math.floor(hi / step) + 1)]
+
+
+def _even_steps(least: float) -> Iterator[float]:
+    """1, 2 and 5 of each decade, from about a size on."""
+    decade = math.floor(math.log10(least))
+    return (step * 10.0**power for power in (decade, decade + 1) for step in (1, 2, 5))
+
+
+def extent(rows: Iterable[Row], fields: Sequence[str] = ("value", *ENDS)) -> tuple[float, float]:
+    """Find the smallest and the largest of positive values, with a little room."""
+    values = [float(row[name]) for row in rows for name in fields if row.get(name) is not None and row[name] > 0]
+    return min(values) / 1.12, max(values) * 1.12
+
+
+def unit_of(seconds: float) -> tuple[float, str]:
+    """Pick the unit of a time axis for a run that took so long: its seconds, and its name."""
+    if seconds < 180:
+        return 1.0, "seconds"
+    return (60.0, "minutes") if seconds < 3 * 3600 else (3600.0, "hours")
