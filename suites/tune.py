@@ -9,4 +9,4 @@ from __future__ import annotations
 
 from feedrate.plan.suite import Suite
 
-SUITE = Suite(question="Which settings of its DataLoader feed this training best?", charts=("search",))
+SUITE = Suite(question="Which settings of its DataLoader feed this training best?", charts=("search", "timeline"))

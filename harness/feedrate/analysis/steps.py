@@ -14,14 +14,14 @@ than its serialized time (a copy that waits for a busy stream, say) is not what 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
 from feedrate.analysis.blocks import Blocks, successful
 from feedrate.analysis.estimates import AXIS_NAMES, cells, identities, rows_of
-from feedrate.schema.axes import EMULATED_STEPS
+from feedrate.schema.axes import AXES, EMULATED_STEPS, cell_id, lives
 from feedrate.schema.columns import STEPS
 
 WORKER_AXES = ("num_workers", "prefetch_factor", "loader", "start_method", "persistent_workers")
@@ -36,8 +36,13 @@ STEP_COLUMNS = ("place", *(column.name for column in STEPS if column.name not in
 """Of its steps. ``place``, in the window from 0, is the column ``step`` of the records: an axis is called so, too."""
 
 
-def select_trials(trials: pd.DataFrame) -> pd.DataFrame:
+def select_trials(trials: pd.DataFrame, wanted: Sequence[str] = ()) -> pd.DataFrame:
     """Choose the trials of one run whose steps are worth looking at.
+
+    Args:
+        trials: of the run.
+        wanted: cells to choose instead, in their order; one that did not run has the trials of the cell that stands for
+            it (``axes.lives``), and one that never ended well is left out.
 
     Returns:
         ``TRIAL_COLUMNS``, a row a trial: a pair of real training, then one of an emulated step, fewest workers first; a
@@ -52,7 +57,8 @@ def select_trials(trials: pd.DataFrame) -> pd.DataFrame:
         emulated = training["step"].isin(EMULATED_STEPS)
         kinds = [training[~emulated], training[emulated]]
         parts = kinds if len(training) else [measured[measured["mode"].eq("load").fillna(False)]]
-        chosen = [_median_trial(ended, cell) for group in parts for cell in _pair(group)]
+        told = [cell for group in parts for cell in _pair(group)] if not wanted else _named(measured, wanted)
+        chosen = [_median_trial(ended, cell) for cell in told]
     return pd.DataFrame(chosen, columns=list(TRIAL_COLUMNS))
 
 
@@ -81,6 +87,16 @@ def _pair(cells: pd.DataFrame) -> list[dict[str, Any]]:
         gain = fastest["samples_per_s"] / first["samples_per_s"] if fastest else 0.0
         pairs.append((-gain, first["cell_id"], [first, fastest] if fastest else [first]))
     return min(pairs, key=lambda pair: pair[:2])[2] if pairs else []
+
+
+def _named(cells: pd.DataFrame, wanted: Sequence[str]) -> list[dict[str, Any]]:
+    """The cells of these ids, or those that stand for them."""
+    stands: dict[str, dict[str, Any]] = {}
+    for row in rows_of(cells):
+        axes = {axis.name: axis.type(row[axis.name]) for axis in AXES if not pd.isna(row[axis.name])}
+        for each in (cell_id(life) for life in lives(axes)):
+            stands[each] = row if row["cell_id"] == each else stands.get(each, row)
+    return [stands[name] for name in dict.fromkeys(wanted) if name in stands]
 
 
 def _median_trial(ended: pd.DataFrame, cell: Mapping[str, Any]) -> dict[str, Any]:

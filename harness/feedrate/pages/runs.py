@@ -138,8 +138,9 @@ class RunView:
         return self._of_suites[suite]
 
     def steps_of(self, trials: pd.DataFrame) -> pd.DataFrame:
-        """Recorded steps of those of some trials that ``analysis.steps`` chooses, beside what the trials are."""
-        chosen = steps.select_trials(trials)
+        """Recorded steps of some trials, beside what the trials are: those of a search before and after it."""
+        found = self.tuned
+        chosen = steps.select_trials(trials, [found.present, found.recommended] if found and found.present else ())
         return steps.join_steps(chosen, self.run.table("steps", chosen["trial_id"]))
 
     @cached_property

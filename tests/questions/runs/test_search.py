@@ -115,3 +115,17 @@ def test_no_other_page_takes_it_for_a_task(view: RunView) -> None:
     assert suites_page.found([view]) == []
     assert not len(view.headlines)
     assert not len(machines_page.tasks_of([view]))
+
+
+def test_steps_stand_before_and_after(view: RunView) -> None:
+    """The script's own setting above the one that was found, with the trial of median throughput of each."""
+    figure = draw("timeline", view)
+    (found,) = view.manifest.tuned
+    assert found.present != found.recommended
+    assert figure.title == "A few steps, before and after"
+    names = list(dict.fromkeys(row["setting"] for row in figure.rows))
+    assert [name.partition(":")[0] for name in names] == ["before", "after"]
+    assert "no workers" in names[0]
+    assert f"{settings_of(view.trials)[found.recommended].num_workers} workers" in names[1]
+    assert "Before: " in figure.message
+    assert any("own setting" in note for note in figure.notes)

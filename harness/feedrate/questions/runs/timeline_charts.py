@@ -56,7 +56,8 @@ from feedrate.questions.runs.timeline import (
 )
 from feedrate.questions.workers.charts import what, who
 from feedrate.schema import words
-from feedrate.schema.axes import BY_NAME, SCRIPT
+from feedrate.schema.axes import BY_NAME, KNOBS, SCRIPT
+from feedrate.store.manifest import Tuned
 
 MOST_WORKERS = 8
 """Lanes of workers; the others of a trial are left out, and it is said."""
@@ -79,6 +80,9 @@ _PAIR = (
     "Shown are two settings that differ in their workers only, and of such pairs the one in which more workers give "
     "most samples a second; both over the same stretch of time."
 )
+_IN_WHO = ("num_workers", "loader", "start_method")
+"""Axes that the name of a cell's workers says."""
+_SEARCHED = "Before: the script’s own setting. After: the one that was found. Both over the same stretch of time."
 _SINGLE = (
     "Single times of one measurement each, so they have no interval: the measurement of median throughput, and the "
     "steps most like its mean. The numbers above the bars count batches in the order in which they are fetched."
@@ -126,37 +130,52 @@ class Trial:
 
 
 @chart("A few steps, moment by moment", "What do main process, workers and device do at the same moments?", "steps")
-def timeline(sheet: Sheet, steps: pd.DataFrame) -> Figure:
-    """Draw the steps."""
+def timeline(sheet: Sheet, steps: pd.DataFrame, tuned: Tuned | None = None) -> Figure:
+    """Draw the steps; those of a search before and after it."""
     used = set[str]()
+    if tuned:
+        sheet.title = "A few steps, before and after"
     columns = {name: name for name in ("setting", "lane")}
     columns |= {"doing": "part", "batch": "batch", "begins (ms)": "begin", "lasts (ms)": "lasts"}
     for part in slices(steps, (TRAIN, EMULATED, LOAD)):
-        trials = _trials(part)
+        trials = _trials(part, ("before", "after") if tuned and tuned.present != tuned.recommended else ())
         rows = list(_rows(trials, part.kind))
         sheet.add(_panel(part, trials, rows), listed(rows, part.row(), columns))
         used |= {row["part"] for row in rows}
-        for note in _notes(part, trials):
+        for note in _notes(part, trials, searched=tuned is not None):
             sheet.note(note)
     keys = [Key(PARTS[name], _TONES[name], dashed=name == EMULATED) for name in PARTS if name in used]
     return sheet.figure(keys, "No single steps of a loader were recorded here.")
 
 
-def _trials(part: Slice) -> list[Trial]:
+def _trials(part: Slice, when: Sequence[str]) -> list[Trial]:
     frames = [frame for _, frame in part.frame.groupby("trial_id", sort=False)]
-    lanes = []
+    cells = [dict(frame.iloc[0]) for frame in frames]
     steps = [recorded(frame) for frame in frames]
-    for frame, own, stretch in zip(frames, steps, stretches(steps), strict=True):
-        cell = dict(frame.iloc[0])
-        lanes.append(Trial(_name(cell), cell, own, stretch, bars(own, stretch), account(own, stretch)))
-    return lanes
+    names = [_name(cell, cells) for cell in cells]
+    if len(when) == len(names):
+        names = [f"{word}: {name}" for word, name in zip(when, names, strict=True)]
+    return [
+        Trial(name, cell, own, stretch, bars(own, stretch), account(own, stretch))
+        for name, cell, own, stretch in zip(names, cells, steps, stretches(steps), strict=True)
+    ]
 
 
-def _name(cell: Any) -> str:
-    """Name a cell's workers; an axis that does not apply is at its default."""
-    values = {axis: BY_NAME[axis].default if pd.isna(cell[axis]) else cell[axis] for axis in WORKER_AXES}
-    ahead = values["prefetch_factor"]
-    return who(values) + ("" if ahead == BY_NAME["prefetch_factor"].default else f", prefetch_factor {ahead}")
+def _name(cell: Any, cells: Sequence[Any]) -> str:
+    """Name a cell's workers and what else the cells differ in; an axis that does not apply is at its default."""
+    values, *others = (
+        {
+            axis: BY_NAME[axis].default if pd.isna(each[axis]) else each[axis]
+            for axis in ("batch_size", *WORKER_AXES, *KNOBS)
+        }
+        for each in (cell, *cells)
+    )
+    shown = [
+        f"{name} {value}".lower()
+        for name, value in values.items()
+        if name not in _IN_WHO and any(other[name] != value for other in others)
+    ]
+    return ", ".join([who(values), *shown])
 
 
 def _rows(trials: Sequence[Trial], kind: str) -> Iterator[Row]:
@@ -272,10 +291,10 @@ def _message(part: Slice, one: Trial) -> str:
     return text
 
 
-def _notes(part: Slice, trials: Sequence[Trial]) -> Iterator[str]:
+def _notes(part: Slice, trials: Sequence[Trial], *, searched: bool) -> Iterator[str]:
     """What a reader must know: how the steps were chosen, what is laid out, what is left out or not known."""
     if len(trials) > 1:
-        yield _PAIR
+        yield _SEARCHED if searched else _PAIR
     script = trials[0].cell["workload"] == SCRIPT
     yield _STRETCH if script else _SINGLE
     estimates = []
