@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+import pypdfium2
 import pytest
 from typer.testing import CliRunner
 
@@ -70,18 +71,43 @@ def test_another_process_writes_the_same_bytes(written: tuple[Path, list[Placed]
 
 @pytest.mark.slow
 def test_every_figure_comes_in_every_kind(written: tuple[Path, list[Placed]]) -> None:
-    """SVG, PNG of twice its size, PDF, CSV and Vega-Lite of each figure, and nothing else but the bibliography."""
+    """Those of the website, those for papers, and nothing else but the bibliography."""
     folder, found = written
     names = {figure.name for figure in found}
     assert len(names) == len(found) == 2
-    kinds = {"svg", "png", "pdf", "csv", "vl.json"}
-    expected = {f"{name}.{kind}" for name in names for kind in kinds} | {"figures.bib"}
+    kinds = {
+        ".svg",
+        ".png",
+        ".pdf",
+        ".csv",
+        ".vl.json",
+        *(f"-{mm}mm.{end}" for mm in (89, 183) for end in ("svg", "pdf")),
+    }
+    expected = {f"{name}{kind}" for name in names for kind in kinds} | {"figures.bib"}
     assert {path.name for path in folder.iterdir()} == expected
     for name in names:
         svg = (folder / f"{name}.svg").read_text(encoding="utf-8")
         width, height = (int(part) for part in re.findall(r'\b(?:width|height)="(\d+)"', svg)[:2])
         assert size((folder / f"{name}.png").read_bytes()) == (2 * width, 2 * height)
         assert (folder / f"{name}.pdf").read_bytes().startswith(b"%PDF-")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("millimetres", [89, 183])
+def test_papers_get_their_width_and_text_of_seven_points(millimetres: int, written: tuple[Path, list[Placed]]) -> None:
+    """As wide as a column or two to half a millimetre, in SVG and PDF; every text has 7 points; no title."""
+    folder, found = written
+    for figure in found:
+        stem = folder / f"{figure.name}-{millimetres}mm"
+        svg = Path(f"{stem}.svg").read_text(encoding="utf-8")
+        (width,) = re.findall(r'<svg [^>]*?\bwidth="([\d.]+)mm"', svg)
+        assert float(width) == pytest.approx(millimetres, abs=0.5)
+        with pypdfium2.PdfDocument(Path(f"{stem}.pdf")) as document:
+            assert document[0].get_width() / 72 * 25.4 == pytest.approx(millimetres, abs=0.5)
+        sizes = set(re.findall(r'font-size="([\d.]+)px"', svg))
+        assert {round(float(size) * 0.75, 1) for size in sizes} == {7.0}
+        assert figure.citation
+        assert figure.citation.title not in svg
 
 
 def test_the_bibliography_holds_each_figure_with_the_hash_of_its_table(

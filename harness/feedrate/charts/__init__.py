@@ -4,6 +4,7 @@ __all__ = [
     "citation",
     "embed",
     "figure",
+    "paper",
     "plot",
     "raster",
     "render",

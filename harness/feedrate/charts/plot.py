@@ -158,9 +158,9 @@ class Plot:
         return sides[::-1] if self.y.order else sides
 
     def _offset(self, channel: str) -> dict[str, Any]:
-        if not self.beside:
+        key, order = self.beside or ("", ())
+        if len(order) < 2:
             return {}
-        key, order = self.beside
         offset = {"x": alt.XOffset, "y": alt.YOffset}[channel]
         scale = alt.Scale(domain=list(order), paddingOuter=1 if channel == "x" else 0.6)
         return {f"{channel}Offset": offset(f"{key}:N", sort=list(order), scale=scale)}
@@ -267,6 +267,14 @@ def unlike(labels: Iterable[str]) -> Looks:
     """Give each name a colour and a shape."""
     return {
         name: (colour(f"name-{at % 7}"), SHAPES[(at + at // 7) % len(SHAPES)])
+        for at, name in enumerate(dict.fromkeys(labels))
+    }
+
+
+def steady(labels: Iterable[str], every: Sequence[str]) -> Looks:
+    """Give each name the colour of its place among all that there are, whichever were measured, and a shape."""
+    return {
+        name: (colour(f"name-{every.index(name) % 7}"), SHAPES[at % len(SHAPES)])
         for at, name in enumerate(dict.fromkeys(labels))
     }
 

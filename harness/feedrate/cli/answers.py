@@ -87,12 +87,13 @@ def figures(
         Path, typer.Option(parser=path, help="A folder for them; it must be empty or made by this command.")
     ] = BUILD / "figures",
 ) -> None:
-    """Write every figure of the website for papers. SVG, PNG (2×), PDF, CSV, Vega-Lite, and figures.bib for LaTeX."""
+    """Write every figure for papers. 89 and 183 mm wide as SVG and PDF; as on the website; figures.bib for LaTeX."""
     from feedrate.site import build as building
 
     count = len(building.write_figures(results, out))
     Console().print(
-        f"{count} figures are in {out}, each as SVG, PNG, PDF, CSV and Vega-Lite; cite them from figures.bib."
+        f"{count} figures are in {out}: for papers NAME-89mm and NAME-183mm, as SVG and PDF; as on the website as SVG, "
+        "PNG, PDF, CSV and Vega-Lite. Cite them from figures.bib."
     )
 
 

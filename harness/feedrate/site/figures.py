@@ -1,4 +1,4 @@
-"""Figures as files for papers: SVG, PNG, PDF, table and specification, and one bibliography of them all.
+"""Figures as files: SVG, PNG, PDF, table and specification, what papers print, and one bibliography of them all.
 
 Drawing PNG and PDF takes seconds for a site, and holds Python's lock while it does: processes apart do it while pages
 are written. Drawings are kept by what they were made from: a picture that has not changed is not drawn again.
@@ -17,7 +17,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from feedrate.charts import raster
+from feedrate.charts import paper, raster
 from feedrate.charts.citation import BIBLIOGRAPHY, bibliography
 from feedrate.machine.identity import usable_cores
 from feedrate.pages import processes
@@ -45,7 +45,7 @@ def placed(pages: Iterable[Page]) -> list[Placed]:
 
 
 def write(figures: Sequence[Placed], folder: Path, address: str = "") -> None:
-    """Write everything that a paper can use of some figures.
+    """Write everything that a paper can use of some figures; what it prints is 89 and 183 mm wide.
 
     Raises:
         FeedrateError: a picture could not be drawn.
@@ -53,6 +53,8 @@ def write(figures: Sequence[Placed], folder: Path, address: str = "") -> None:
     with TemporaryDirectory() as kept, drawing(Path(kept)) as drawn:
         for figure in figures:
             drawn.add(figure.name, figure.picture)
+            specification = next(text for path, text in figure.files.items() if path.endswith(".vl.json"))
+            drawn.print(figure.name, specification, folder)
             for path, content in figure.files.items():
                 (folder / Path(path).name).write_text(content, encoding="utf-8")
         cited = bibliography([figure.citation for figure in figures if figure.citation], address)
@@ -91,6 +93,10 @@ class Drawing:
         address = self._made_from[name] = hashlib.sha256(f"{_drawn_by()} {picture}".encode()).hexdigest()
         if not all((self._kept / f"{address}{kind}").exists() for kind in _KINDS):
             self._begun[name] = self._pool.submit(raster.convert, picture, self._kept / address)
+
+    def print(self, name: str, specification: str, folder: Path) -> None:
+        """Begin to draw a specification as papers print it, into a folder."""
+        self._begun[f"{name} for papers"] = self._pool.submit(paper.convert, specification, folder / name)
 
     def put(self, folder: Path) -> None:
         """Wait until all are drawn, and put them into a folder as ``NAME.png`` and ``NAME.pdf``.

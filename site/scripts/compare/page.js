@@ -1,6 +1,6 @@
 // The page Compare. Two runs are chosen, published ones or files of the reader's own, which a Worker reads.
 
-import { copyLink, make, parsed, plural, read } from "../dom.js";
+import { copyLink, make, parsed, read } from "../dom.js";
 import { View } from "../plot.js";
 import { Table } from "../table.js";
 import { compare } from "./comparison.js";
@@ -36,6 +36,7 @@ class Comparer {
     });
     this.status = make("p", { class: "fr-compare-status", role: "status" });
     this.view = new View("fr-compare-ratios");
+    this.view.said.classList.add("fr-hidden"); // the picture shows it, and says it to those who hear the page
     this.table = new Table("Every setting that both runs measured", { by: "ratio", descending: true });
     this.all = make("details", { class: "fr-compare-fold" }, make("summary", {}, "All settings, as a table"), this.table.pages, this.table.scroll);
     this.parts = Object.fromEntries(["answer", "out", "about"].map((name) => [name, make("div")]));
@@ -136,7 +137,7 @@ class Comparer {
 function extremes(cells, label) {
   const [first, ...others] = [...cells].sort((one, other) => other.ratio - one.ratio);
   const words = (cell) => `${cell.ratio.toFixed(2)}× (n = ${cell.n_a} and ${cell.n_b}) at ${label(cell)}`;
-  return others.length ? `Of ${plural(cells.length, "setting")} B gains most, ${words(first)}, and least, ${words(others.at(-1))}.` : `B is ${words(first)}.`;
+  return others.length ? `Most: ${words(first)}. Least: ${words(others.at(-1))}.` : `B is ${words(first)}.`;
 }
 
 async function start(root) {

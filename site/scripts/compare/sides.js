@@ -56,7 +56,7 @@ export class Sides {
     if (!held || typeof held === "string") return this.about[side].replaceChildren(...(held ? [note(held)] : []));
     const { about, name, sha256 } = held;
     const which = about.page ? [make("a", { href: about.page }, `run ${about.run}`), `, ${about.tier}`] : [`${name}, run ${about.run}: your file, not checked here`];
-    const size = `; ${held.cell.length} settings; suites ${about.suites.join(", ")}`;
+    const size = `; ${held.cell.length} settings`;
     return this.about[side].replaceChildren(make("p", {}, make("strong", {}, `${side.toUpperCase()}: ${about.name}`)),
       note(which, size), ...(about.page || sha256 ? [] : [note(UNNAMED)]));
   }
@@ -70,7 +70,7 @@ function dropPlace(files) {
   const input = make("input", { type: "file", multiple: true, accept: ".parquet", class: "fr-compare-input", id: "fr-compare-input",
     change: () => { files([...input.files]); input.value = ""; } });
   const place = make("div", { class: "fr-compare-drop" }, make("label", { for: "fr-compare-input", class: "fr-compare-choose" }, "Choose files"),
-    input, " or drop a trials.parquet on this page. It stays in your browser.");
+    input, " or drop a trials.parquet anywhere.");
   const carries = ({ dataTransfer }) => [...dataTransfer?.types ?? []].includes("Files");
   const over = (event) => {
     if (!carries(event)) return;

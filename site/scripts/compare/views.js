@@ -6,7 +6,7 @@ import { between, make, many, number, plural, times } from "../dom.js";
 import { dot, ruleX, ruleY } from "@observablehq/plot";
 import { draw, hover, symbol } from "../plot.js";
 
-const DRAWN = 16;
+const DRAWN = 10;
 const ROW = 22;
 const LETTER = 6.9;
 const LISTED = 200;
@@ -15,7 +15,6 @@ const FINE = [0.6, 0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.35, 1.5, 1.75];
 // Said even at their default.
 const LEADING = ["storage_format", "batch_size", "num_workers"];
 const said = (words, style = "") => make("p", style ? { class: style } : {}, words);
-const heading = (words) => make("h2", {}, words);
 const folded = (title, inside) => make("details", { class: "fr-compare-fold" }, make("summary", {}, title), inside);
 
 function tally({ faster, slower, same, open }, tones) {
@@ -32,7 +31,7 @@ export function answer({ cells, overall, kinds, repeated, changed }, { tones, ki
   }
   if (changed) lines.push(said(changed.length ? `A → B: ${changed.map(([name, a, b]) => `${name} ${a ?? NONE} → ${b ?? NONE}`).join(", ")}.` : "Both have the same loader settings."));
   if (oneMachine && !changed?.length) {
-    lines.push(said(`Both are runs of one machine. Half of the settings agree within ${repeated.half_within_pct.toFixed(1)} %; ${
+    lines.push(said(`One machine twice: half of the settings agree within ${repeated.half_within_pct.toFixed(1)} %, ${
       repeated.hold} of ${repeated.cells} intervals contain 1×.`));
   }
   return lines;
@@ -100,7 +99,7 @@ export function leftOut(unmatched, { axes }) {
   if (!unmatched.length) return [];
   const reasons = [...Map.groupBy(unmatched, ({ reason }) => reason)].sort(([, one], [, other]) => other.length - one.length);
   const words = (row) => setting(row, ["workload", "mode", ...Object.keys(axes).filter((name) => !["workload", "mode"].includes(name) && row[name] !== axes[name])]);
-  return [heading("What was not compared"), ...reasons.map(([reason, rows]) => folded(`${plural(rows.length, "setting")}: ${reason}`,
+  return [...reasons.map(([reason, rows]) => folded(`Not compared, ${plural(rows.length, "setting")}: ${reason}`,
     make("ul", {}, rows.slice(0, LISTED).map((row) => make("li", {}, words(row))), rows.length > LISTED ? make("li", {}, `and ${rows.length - LISTED} more`) : null)))];
 }
 
@@ -112,13 +111,14 @@ function grid(caption, heads, lines) {
       make("tbody", { role: "rowgroup" }, lines.map((line) => make("tr", { role: "row" }, cells(line, "td", (at) => ({ role: "cell", "data-label": heads[at] })))))));
 }
 
-// Facts and versions of both sides; those that are equal are folded away.
+// Facts and versions of both sides, folded; those that differ first.
 export function facts(a, b) {
   const [one, other] = [a, b].map(({ facts: held, versions }) => new Map([...held, ...Object.entries(versions)]));
   const all = [...new Set([...one.keys(), ...other.keys()])].map((name) => [name, ...[one, other].map((of) => String(of.get(name) ?? "none"))]);
   const [different, same] = [true, false].map((wanted) => all.filter(([, inA, inB]) => (inA !== inB) === wanted));
-  return [heading("What differs between them"), different.length ? grid("What differs between them", ["What", "A", "B"], different) : said("Nothing that a run records."),
-    ...(same.length ? [folded(`${plural(same.length, "fact")} that are the same`, grid("What is the same", ["What", "Both"], same.map((line) => line.slice(0, 2))))] : [])];
+  return [folded(`Facts: ${different.length} differ, ${same.length} are the same`, [
+    different.length ? grid("What differs between them", ["What", "A", "B"], different) : null,
+    same.length ? grid("What is the same", ["What", "Both"], same.map((line) => line.slice(0, 2))) : null])];
 }
 
 const UNJUDGED = "This page knows the verdicts of published runs alone; feedrate compare A B judges a file, and says what holds either back.";
@@ -126,9 +126,9 @@ const UNJUDGED = "This page knows the verdicts of published runs alone; feedrate
 // Claims are judged by all runs of a machine that tested them.
 export function claims(a, b, { says, verdicts }) {
   const [one, other] = [a, b].map(({ about }) => (about.page ? verdicts[about.run] : null));
-  if (!one || !other) return [heading("Claims whose verdict differs"), said(UNJUDGED)];
+  if (!one || !other) return [folded("Claims whose verdict differs", said(UNJUDGED))];
   const both = Object.keys(says).filter((id) => one[id] && other[id]);
   const lines = both.filter((id) => one[id] !== other[id]).map((id) => [make("a", { href: `claims.html#claim-${id}` }, says[id]), one[id], other[id]]);
-  return [heading("Claims whose verdict differs"), said(`${lines.length} of ${plural(both.length, "claim")} that both tested.`),
-    ...(lines.length ? [grid("Claims whose verdict differs", ["Claim", "A", "B"], lines)] : [])];
+  const summary = `Claims whose verdict differs: ${lines.length} of ${both.length} that both tested`;
+  return [lines.length ? folded(summary, grid("Claims whose verdict differs", ["Claim", "A", "B"], lines)) : said(`${summary}.`, "fr-note")];
 }

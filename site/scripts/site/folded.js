@@ -1,5 +1,6 @@
 // Folded parts. What they hold is text until it is wanted, as most elements of a page would else be cells of tables that few
-// unfold. A link to what lies in one unfolds it, who looks for words finds those in all, and on paper all are unfolded.
+// unfold. A link to what lies in one unfolds it, who looks for words finds those in all, and on paper all but claims are unfolded:
+// of these a row each is enough, and of those that a reader unfolded all.
 let folded = [];
 
 // Make text into what it stands for, once. Without scripts the browser does it.
@@ -43,7 +44,7 @@ document.addEventListener("keydown", ({ key, ctrlKey, metaKey }) => {
 });
 window.addEventListener("hashchange", lead);
 window.addEventListener("beforeprint", () => {
-  folded = [...document.querySelectorAll("details:not([open])")];
+  folded = [...document.querySelectorAll("details:not([open]):not(.fr-claim)")];
   folded.forEach(unfold);
 });
 window.addEventListener("afterprint", () => {

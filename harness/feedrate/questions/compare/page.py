@@ -89,7 +89,7 @@ def page(everyone: Selection, verdicts: Verdicts, texts: Mapping[str, str], data
         figures["hardware"], files = search, {**files, **more}
     else:
         machines = listing(PATH, everyone.machines)
-    body = render("compare/page.md", machines=machines)
+    body = render("compare/page.md", machines=machines, many=bool(data))
     return Page(PATH, "Compare", body, figures, files, hide=("navigation", "toc"))
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 
 from feedrate.analysis.estimates import cells, rows_of
 from feedrate.charts.figure import ENDS, Figure, Row, Sheet, chart, interval, listed
-from feedrate.charts.plot import Plot, Side, amount, core_marks, keys, names, unlike
+from feedrate.charts.plot import Plot, Side, amount, core_marks, keys, names, of_workers, unlike
 from feedrate.schema import words
 from feedrate.schema.plugins import on_device, samples_of
 
@@ -118,9 +118,9 @@ _MISSING = "No image files were loaded in this run by as many workers as there a
 def images_per_core(sheet: Sheet, trials: pd.DataFrame, cores: int) -> Figure:
     """Draw the rate of a core by decoder, a mark for each number of workers."""
     rows = [{**asdict(core), "who": words.plural(core.workers, "worker")} for core in per_core(trials, cores)]
-    looks = unlike(who for _, who in sorted({(row["workers"], row["who"]) for row in rows}))
+    looks = of_workers(sorted({row["workers"] for row in rows}))
     if rows:
-        x = amount("value", "images per second and vCPU", "~s")
+        x = amount("value", "images per second and vCPU")
         y = names("decoder", (row["decoder"] for row in rows))
         subtitle = f"{words.plural(cores, 'vCPU')}; decode, random crop, resize to 224 px"
         plot = Plot(rows=rows, x=x, y=y, by="who", looks=looks)

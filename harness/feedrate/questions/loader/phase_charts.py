@@ -86,7 +86,7 @@ def phases(sheet: Sheet, cells: pd.DataFrame) -> Figure:
         sheet.note("Shown are PyTorch’s default, no workers, and the count that is fastest at the largest batch.")
     if script := bool(cells["workload"].eq(SCRIPT).all()):
         sheet.question = "How long does each phase of a training step take per sample?"
-    sheet.note(_WHISKER.format("stretches of the loop" if script else "blocks"))
+    sheet.note(_WHISKER.format("stretches of the loop" if script else "repetitions"))
     return sheet.figure(_keys(used), _MISSING)
 
 
@@ -203,7 +203,7 @@ def defaults(sheet: Sheet, trials: pd.DataFrame) -> Figure:
         sheet.note(
             "Where one bar stands alone, nothing measured is faster than the defaults, or they were not measured."
         )
-    sheet.note(_WHISKER.format("blocks"))
+    sheet.note(_WHISKER.format("repetitions"))
     return sheet.figure(_keys(used), _MISSING)
 
 

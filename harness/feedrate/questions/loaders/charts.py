@@ -27,9 +27,9 @@ from feedrate.charts.figure import (
     listed,
     slices,
 )
-from feedrate.charts.plot import Looks, Plot, amount, keys, log, names, unlike, written
-from feedrate.charts.theme import colour
-from feedrate.schema import words
+from feedrate.charts.plot import Looks, Plot, amount, keys, log, names, of_workers, steady, written
+from feedrate.charts.theme import SHAPES, colour
+from feedrate.schema import plugins, words
 from feedrate.schema.plugins import loader_traits
 
 APART = 1.5
@@ -78,12 +78,11 @@ def named(cell: Mapping[Any, Any], usual: str) -> str:
 def loader_rates(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     """Draw each loader's rate, a panel a task, a mark for each number of workers."""
     tasks = compared(trials)
-    order = [who for _, who in sorted({(row["workers"], row["who"]) for _, rows, _ in tasks for row in rows})]
-    looks = unlike(order)
+    looks = of_workers(sorted({row["workers"] for _, rows, _ in tasks for row in rows}))
     for part, rows, still in tasks:
         used = {row["who"] for row in rows}
-        beside = "who", [who for who in order if who in used]
-        x, y = amount("value", "samples per second", "~s"), names("loader", (row["loader"] for row in rows))
+        beside = "who", [who for who in looks if who in used]
+        x, y = amount("value", "samples per second"), names("loader", (row["loader"] for row in rows))
         plot = Plot(rows=rows, x=x, y=y, by="who", looks=looks, beside=beside)
         sheet.add(
             plot.panel(part.title, part.subtitle, _message(part, rows)), listed(rows, part.row(), _COLUMNS), still
@@ -107,7 +106,9 @@ def loader_memory(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     """Draw a mark a loader, with the workers that it is fastest with; a line joins those that none beats in both."""
     tasks = compared(trials)
     costs = {row["cell_id"]: row["pss_peak_mib"] for row in rows_of(estimate_measures(trials))} if tasks else {}
-    looks = unlike(sorted({row["loader"] for _, rows, _ in tasks for row in rows}))
+    plugin = {row["loader"]: row["plugin"] for _, rows, _ in tasks for row in rows}
+    tones = steady(plugin.values(), plugins.names("feedrate.loaders"))
+    looks = {name: (tones[plugin[name]][0], SHAPES[at % len(SHAPES)]) for at, name in enumerate(sorted(plugin))}
     for part, rows, still in tasks:
         fastest = {row["loader"]: row for row in sorted(rows, key=itemgetter("value"))}.values()
         marks = [{**row, "mib": float(costs[row["cell_id"]])} for row in fastest if words.known(costs[row["cell_id"]])]

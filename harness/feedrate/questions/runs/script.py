@@ -177,7 +177,7 @@ def predicted(view: RunView) -> Figure | None:
         return None
     sheet = Sheet("What other numbers of workers would give", "How many steps a second would the same loop do?")
     drawn = [{**row, "label": f"num_workers={row['num_workers']}"} for row in rows]
-    x, y = amount("value", "steps per second", "~s"), names("label", (row["label"] for row in drawn))
+    x, y = amount("value", "steps per second"), names("label", (row["label"] for row in drawn))
     plot = Plot(rows=drawn, x=x, y=y, by="kind", looks=_LOOKS)
     columns = {"num_workers": "num_workers", "known": "kind", "steps per s": "value", "low": "lo", "high": "hi"}
     panel = plot.panel(script_name(view), "the same loop with other numbers of workers", _message(rows))

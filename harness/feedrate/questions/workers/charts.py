@@ -45,10 +45,10 @@ from feedrate.charts.plot import (
     log_of,
     names,
     of_workers,
-    unlike,
+    steady,
 )
-from feedrate.charts.theme import colour
-from feedrate.schema import words
+from feedrate.charts.theme import SHAPES, colour
+from feedrate.schema import plugins, words
 from feedrate.schema.axes import AXES, BY_NAME
 from feedrate.schema.plugins import loader_traits
 
@@ -204,8 +204,9 @@ def _fewer(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def _line_looks(lines: Sequence[str]) -> Looks:
     """Colour and shape of each line, the same in every panel: formats by name, batch sizes by their order."""
     batches = sorted((name for name in lines if name.startswith("batch ")), key=lambda name: int(name.split()[1]))
-    ramp = of_workers(range(1, len(batches) + 1)).values()
-    return {**dict(zip(batches, ramp, strict=True)), **unlike(sorted(set(lines) - set(batches)))}
+    ramp = zip(batches, of_workers(range(1, len(batches) + 1)).values(), strict=True)
+    looks = {**dict(ramp), **steady(sorted(set(lines) - set(batches)), plugins.names("feedrate.formats"))}
+    return {name: (tint, SHAPES[at % len(SHAPES)]) for at, (name, (tint, _)) in enumerate(looks.items())}
 
 
 def _lines(rows: Sequence[Row], looks: Looks, cores: float | None) -> Plot:
