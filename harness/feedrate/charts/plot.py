@@ -84,13 +84,15 @@ def counts(key: str, title: str, values: Collection[int], room: float = 1.1) -> 
     return Side(key, title, scale, {"values": sorted(set(values)), "format": "d", "grid": False})
 
 
-def deviations(key: str, title: str, ends: Sequence[float], form: str = "+~s", within: float = 1.0) -> Side:
+def deviations(key: str, title: str, ends: Sequence[float], within: float = 1.0) -> Side:
     """Deviations in per cent: linear within so many, logarithmic beyond."""
     low, high = min(-2 * within, *ends), max(2 * within, *ends)
     values = [sign * within * 10**power for sign in (-1, 1) for power in range(6)]
     shown = sorted(value for value in values if low <= value <= high)
     scale = {"type": "symlog", "constant": within, "domain": [low, high], "nice": False}
-    return Side(key, title, scale, {"values": shown, "format": form, "grid": True, "domain": False})
+    # A format of the axis would write all labels in the largest one's unit.
+    label = "format(datum.value, '+~s')"
+    return Side(key, title, scale, {"values": shown, "labelExpr": label, "grid": True, "domain": False})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 
 import { NONE, proper, setting, text, varying } from "../cells.js";
 import { between, make, many, number, plural, times } from "../dom.js";
-import { dot, ruleX, ruleY } from "@observablehq/plot";
+import { axisX, dot, gridX, ruleX, ruleY } from "@observablehq/plot";
 import { draw, hover, symbol } from "../plot.js";
 
 const DRAWN = 10;
@@ -76,9 +76,10 @@ export function forest(cells, overall, label, tones) {
     const place = { y: "at", x: "ratio" };
     return draw({
       width, height: 60 + ROW * rows.length, marginLeft: left, marginRight: 24, marginBottom: 40,
-      x: { type: "log", label: "B ÷ A, logarithmic", grid: true, ticks, tickFormat: (value) => `${number(value)}×` },
+      x: { type: "log", axis: null },
       y: { type: "point", domain: rows.map(({ at }) => at), label: null, tickFormat: cut, tickSize: 0 },
-      marks: [ruleX([1], { stroke: "var(--fr-muted)" }), ruleY(bounded, { y: "at", x1: "lo", x2: "hi", stroke: "colour", strokeWidth: 1.5 }),
+      // Words of ticks, as a format of numbers on a logarithmic scale leaves some out.
+      marks: [gridX(ticks), axisX(ticks, { label: "B ÷ A, logarithmic", text: (value) => `${number(value)}×` }), ruleX([1], { stroke: "var(--fr-muted)" }), ruleY(bounded, { y: "at", x1: "lo", x2: "hi", stroke: "colour", strokeWidth: 1.5 }),
         dot(rows, { ...place, fill: "colour", symbol, r: 4.5 }), hover(rows, place)],
     });
   };
