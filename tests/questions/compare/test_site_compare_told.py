@@ -93,7 +93,7 @@ def test_claims_are_compared_between_the_runs_that_were_judged(page: Page) -> No
     x, y, z = ({"about": {"run": name, "page": "run.html"}} for name in "xyz")
     file = {"about": {"run": "x"}}
     said = text(page, "claims", x, y, known)
-    assert "1 of 2 claims that both tested" in said
+    assert "1 of 2 that both tested" in said
     assert "One is so" in said
     assert "Two is so" not in said
     for other in (z, file):
@@ -137,7 +137,8 @@ def test_every_version_that_python_compares_is_compared(page: Page, manifest: di
     listed = page.evaluate(
         """async (sides) => {
           const { facts } = await import("/compare/views.js");
-          return [...facts(...sides)[1].querySelectorAll("td:first-child")].map((cell) => cell.textContent);
+          const [told] = facts(...sides);
+          return [...told.querySelector("table").querySelectorAll("td:first-child")].map((cell) => cell.textContent);
         }""",
         [about(page, one)[0] for one in (manifest, other)],
     )

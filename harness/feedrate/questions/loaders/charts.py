@@ -135,7 +135,7 @@ def _memory_plot(marks: Sequence[Row], front: Sequence[Row], looks: Looks) -> Pl
     sizes = [row["mib"] for row in marks]
     x = log("mib", "memory (MiB)", (min(sizes) / 1.25, max(sizes) * 1.25), ",.0f", grid=False)
     y = amount("value", "samples per second")
-    joined = alt.Chart(data(front, "mib", "value")).mark_line(
+    joined = alt.Chart(data(front, "loader", "mib", "value")).mark_line(
         color=colour("muted"), strokeDash=[3, 3], strokeWidth=1.25
     )
     left = front[-1]["mib"] < math.sqrt(min(sizes) * max(sizes))
