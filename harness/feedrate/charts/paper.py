@@ -5,7 +5,6 @@ They are made from a figure's Vega-Lite specification. What tells panels apart s
 
 from __future__ import annotations
 
-import copy
 import json
 import re
 from pathlib import Path
@@ -57,7 +56,7 @@ def fitted(specification: dict[str, Any], millimetres: float) -> str:
 
 def _plain(specification: dict[str, Any], columns: int) -> dict[str, Any]:
     """Without title, every text of one size, each legend once."""
-    spec = _small(copy.deepcopy(specification))
+    spec: dict[str, Any] = _small(specification)
     spec.pop("title", None)
     spec |= {"columns": columns, "spacing": 14}
     legend = {**spec["config"]["legend"], "columns": 2, "labelLimit": 0}
@@ -66,21 +65,17 @@ def _plain(specification: dict[str, Any], columns: int) -> dict[str, Any]:
     for letter, panel in zip(ascii_lowercase, spec["concat"], strict=False):
         if len(spec["concat"]) > 1:
             panel["title"]["text"] = f"{letter}  {panel['title']['text']}"
-        for layer in panel["layer"]:
-            for channel in _LEGENDS:
-                entry = layer.get("encoding", {}).get(channel, {})
-                names = json.dumps(entry.get("scale", {}).get("domain"))
-                if "field" in entry and names in seen:
-                    entry["legend"] = None
-        seen |= {
-            json.dumps(entry.get("scale", {}).get("domain"))
-            for layer in panel["layer"]
-            if "field" in (entry := layer.get("encoding", {}).get("color", {}))
-        }
+        channels = [layer.get("encoding", {}).get(channel, {}) for layer in panel["layer"] for channel in _LEGENDS]
+        told = [(json.dumps(each.get("scale", {}).get("domain")), each) for each in channels if "field" in each]
+        for names, each in told:
+            if names in seen:
+                each["legend"] = None
+        seen |= {names for names, _ in told}
     return spec
 
 
 def _small(value: Any) -> Any:
+    """Copy a specification, its texts of ``POINTS``."""
     if isinstance(value, dict):
         return {
             key: POINTS * _PX_A_POINT if key.lower().endswith("fontsize") else _small(inner)
