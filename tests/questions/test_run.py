@@ -71,17 +71,17 @@ def test_noise_that_intervals_do_not_hold_for_is_said(show: Show) -> None:
 @pytest.mark.slow
 def test_both_clocks_are_compared(show: Show) -> None:
     """The ratio is the device's span ÷ the waiting host's phase, and what overlap hides is told."""
-    body = runs_page.page(twice(show(device="cuda", fails="none"))).body
-    text = body.partition("### Two clocks")[2].partition("\n## ")[0]
+    text = part(twice(show(device="cuda", fails="none")), "Two clocks")
     assert ">forward<" in text
     assert ">0.50<" in text
     assert "50" in text.partition("What overlap hides of a step in which nothing overlaps: ")[2][:200]
 
 
 def part(view: RunView, title: str) -> str:
-    """What stands on the page of a run below a heading; nothing where it has no such heading."""
-    heading = rf"^#+ {re.escape(title)} \{{ #.*?\n"
-    found = re.search(rf"{heading}(.*?)(?=^#)", runs_page.page(view).body, re.DOTALL | re.MULTILINE)
+    """What stands on the page of a run below a heading, or in a fold; nothing where it has neither of that title."""
+    body, name = runs_page.page(view).body, re.escape(title)
+    below = rf"^#+ {name} \{{ #.*?\n(.*?)(?=^#)", rf"<summary>{name}</summary>(.*?)</details>"
+    found = next(filter(None, (re.search(each, body, re.DOTALL | re.MULTILINE) for each in below)), None)
     return found[1] if found else ""
 
 
@@ -125,7 +125,8 @@ def test_contrasts_add_up(busy: RunView) -> None:
     html = part(busy, "Why it stopped")
     assert f"Of {len(contrasts)} comparisons, {narrow} became narrow enough" in plain(html)
     assert "the time that it was given was used up" in html
-    counted = [sum(int(row[at]) for row in table_rows(html) if row) for at in (1, 2, 3, 4)]
+    rows = table_rows(part(busy, "Comparisons by axis"))
+    counted = [sum(int(row[at]) for row in rows if row) for at in (1, 2, 3, 4)]
     assert counted == [len(contrasts), narrow, len(contrasts) - narrow, 0]
 
 
