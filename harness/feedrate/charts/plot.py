@@ -62,9 +62,9 @@ def names(key: str, order: Iterable[Any], **axis: Any) -> Side:
     return Side(key, None, {}, {"ticks": False, "domain": False, **axis}, tuple(dict.fromkeys(order)))
 
 
-def amount(key: str, title: str, form: str = ",.3~s", *, count: int = 5, **scale: Any) -> Side:
+def amount(key: str, title: str, form: str = ",.3~s") -> Side:
     """A quantity from zero on; ``form`` is the d3 format of its labels."""
-    return Side(key, title, {"zero": True, "nice": 5} | scale, {"format": form, "tickCount": count, "domain": False})
+    return Side(key, title, {"zero": True, "nice": 5}, {"format": form, "tickCount": 5, "domain": False})
 
 
 def log(key: str, title: str, ends: tuple[float, float], form: str = ",.3~s", *, grid: bool = True) -> Side:
@@ -78,9 +78,9 @@ def log_of(rows: Iterable[Row], title: str, key: str = "value", ends: Sequence[s
     return log(key, title, extent(rows, (key, *ends)), **more)
 
 
-def counts(key: str, title: str, values: Collection[int], room: float = 1.1) -> Side:
+def counts(key: str, title: str, values: Collection[int]) -> Side:
     """Small whole numbers, zero among them: far ones stand closer together."""
-    scale = {"type": "symlog", "constant": 1, "domain": [min(values) - 0.15, max(values) * room + 0.1], "nice": False}
+    scale = {"type": "symlog", "constant": 1, "domain": [min(values) - 0.15, 1.1 * max(values) + 0.1], "nice": False}
     return Side(key, title, scale, {"values": sorted(set(values)), "format": "d", "grid": False})
 
 
