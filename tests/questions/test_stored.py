@@ -128,7 +128,7 @@ def test_the_page_has_its_parts_once(compared: RunView) -> None:
     """On the suite's page the section stands before and after the charts, and the usual answer makes room for it."""
     body = suites_page.page("storage", "suites/storage.md", Suite("Which?", ()), [compared]).body
     assert body.count("fr-answer") >= 1
-    assert body.index("What to use") < body.index("Size, CPU and start-up") < body.index("What is missing")
+    assert body.index("What to use") < body.index("Size, CPU and") < body.index("What is missing")
     assert "PyTorch’s default loader" not in unescape(body)
 
 

@@ -59,8 +59,9 @@ class Panel:
     chart: alt.LayerChart
     wide: bool = False
     """Whether it takes two columns where there is room, as one that stands alone does."""
-    facets: Mapping[str, str] = field(default_factory=dict)
-    """What readers choose it by, where one of a figure's panels is shown at a time, the first at first."""
+    facets: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
+    """What readers choose it by, where one of a figure's panels is shown at a time, the first at first; and what they
+    choose among its lines, by the field that tells these apart."""
 
     @classmethod
     def draw(
@@ -99,6 +100,16 @@ class Figure:
     def message(self) -> str:
         """The messages of all panels, or what is missing."""
         return " ".join(panel.message for panel in self.panels) or self.missing
+
+    @property
+    def facets(self) -> dict[str, list[str]]:
+        """What readers choose by: the values of a panel's facets, and ``all`` before those of several in one panel."""
+        found: dict[str, list[str]] = {}
+        for panel in self.panels:
+            for name, value in panel.facets.items():
+                values = found.setdefault(name, [] if isinstance(value, str) else ["all"])
+                values += [each for each in ([value] if isinstance(value, str) else value) if each not in values]
+        return {name: values for name, values in found.items() if len(set(values) - {"all"}) > 1}
 
 
 @dataclass(slots=True)

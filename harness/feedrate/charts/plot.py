@@ -145,11 +145,13 @@ class Plot:
         shaped = {} if self.curve else {"shape": shape(key, shapes)}
         marks = base.mark_point(filled=True, size=self.size, opacity=0 if self.curve else 1)
         second = base.transform_filter(f"isValid(datum.{self.tick})").mark_tick(thickness=2, size=self.row * 0.6)
+        spread = spread.encode(**value.along(other, low), **{f"{other}2": f"{high}:Q"})
+        known = any(row[low] is not None and row[high] is not None for row in self.rows)
         return [
             *self.behind,
             *([second.encode(**value.along(other, self.tick))] if self.tick else []),
             *([line] if self.joined or self.curve else []),
-            spread.encode(**value.along(other, low), **{f"{other}2": f"{high}:Q"}),
+            *([spread] if known else []),
             marks.encode(**value.along(other), **shaped, tooltip=hover(told)),
             *self.before,
         ]

@@ -1,30 +1,31 @@
 // Figures that show one of their pictures at a time: lists choose which one, and whose lines are in it. Without this script
-// the first is there, and the table has the numbers of all.
-import { make } from "../dom.js";
+// all are there.
 
 const EVERY = "all";
 
 function sift(figure) {
   const pictures = [...figure.querySelectorAll(".fr-panel[data-facets]")].map((panel) => (
     { panel, facets: JSON.parse(panel.dataset.facets), chart: panel.querySelector(".fr-chart") }));
-  const machines = [...figure.querySelectorAll(".fr-legend li")].map((item) => item.textContent.trim());
-  const lists = new Map();
-  let shown = pictures[0];
+  const lists = new Map([...figure.querySelectorAll("select[data-facet]")].map((list) => [list.dataset.facet, list]));
+  let [shown] = pictures;
 
-  const list = (name, values, change) => {
-    if (values.length < 2) return [];
-    const select = make("select", { change: () => change(select.value) }, values.map((value) => make("option", { value }, value)));
-    lists.set(name, select);
-    return [make("label", {}, name, select)];
-  };
+  const told = (facets) => Object.entries(facets).filter(([, value]) => typeof value === "string");
 
   // The picture that has what was chosen, and of those the one most like what was shown.
   const turn = (name, value) => {
-    const alike = ({ facets }) => Object.keys(facets).filter((key) => facets[key] === shown.facets[key]).length;
+    const alike = ({ facets }) => told(facets).filter(([key, own]) => own === shown.facets[key]).length;
     [shown] = pictures.filter(({ facets }) => facets[name] === value).sort((one, other) => alike(other) - alike(one));
     for (const { panel } of pictures) panel.hidden = panel !== shown.panel;
-    for (const [key, chosen] of Object.entries(shown.facets)) if (lists.has(key)) lists.get(key).value = chosen;
-    redraw().catch((error) => console.error("feedrate: this picture keeps all its lines:", error));
+    for (const [key, chosen] of told(shown.facets)) if (lists.has(key)) lists.get(key).value = chosen;
+    offer();
+  };
+
+  // Of the machines those that have a line in the picture.
+  const offer = () => {
+    const machines = lists.get("machine");
+    if (!machines) return;
+    for (const option of machines.options) option.disabled = option.value !== EVERY && !shown.facets.machine.includes(option.value);
+    if (machines.selectedOptions[0].disabled) machines.value = EVERY;
   };
 
   const redraw = async () => {
@@ -37,10 +38,13 @@ function sift(figure) {
     await window.feedrate.enliven(shown.chart, spec);
   };
 
-  const facets = Object.keys(shown.facets).flatMap((name) => (
-    list(name, [...new Set(pictures.map((picture) => picture.facets[name]))], (value) => turn(name, value))));
-  const whose = list("machine", machines.length > 1 ? [EVERY, ...machines] : [], () => redraw());
-  if (lists.size) figure.querySelector(".fr-panels").before(make("div", { class: "fr-facets" }, facets, whose));
+  for (const [name, list] of lists) {
+    list.addEventListener("change", () => {
+      if (name !== "machine") turn(name, list.value);
+      redraw().catch((error) => console.error("feedrate: this picture keeps all its lines:", error));
+    });
+  }
+  offer();
 }
 
-for (const figure of document.querySelectorAll(".fr-figure:has(.fr-panel[data-facets])")) sift(figure);
+for (const figure of document.querySelectorAll(".fr-figure:has(.fr-facets)")) sift(figure);

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import visits
 from dropping import give, made, ready, result
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, expect
 
 from feedrate.analysis import machines
 from feedrate.questions.compare.analysis import repeated
@@ -124,8 +124,7 @@ def test_numbers_are_given_on_hover(page: Page, other: Path) -> None:
     result(page)
     page.locator(DRAWN).nth(1).hover()
     tip = page.locator(".fr-explore-chart [aria-label=tip]")
-    tip.get_by_text("B ÷ A").wait_for()
-    assert re.search(r"B ÷ A [\d.]+× \([\d.]+–[\d.]+\)", tip.text_content() or "")
+    expect(tip).to_have_text(re.compile(r"B ÷ A [\d.]+× \([\d.]+–[\d.]+\)"))
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

@@ -90,7 +90,8 @@ def machine_workers(sheet: Sheet, trials: pd.DataFrame, machines: Machines | Non
     looks = unlike(row["machine"] for _, rows, _ in tasks for row in rows)
     for part, rows, still in tasks:
         panel = _lines(rows, looks).panel(part.title, part.subtitle, _workers_message(rows))
-        facets = {"images": part.title, "step": part.subtitle}
+        machines_here = list(dict.fromkeys(row["machine"] for row in rows))
+        facets = {"images": part.title, "step": part.subtitle, "machine": machines_here}
         sheet.add(replace(panel, wide=True, facets=facets), listed(rows, part.row(), _WORKERS), still)
     return sheet.figure(keys(looks), _NO_MACHINE)
 
