@@ -160,7 +160,7 @@ def _matched(comparison: Comparison, most: int | None) -> Section:
             such = "; ".join([*every[:2], *["…"] * (len(every) > 2)])
             rows.append(cells(str(reason), f"{len(group):,}", such))
     lines = [line, "Not compared:" if rows else "That is all of them."]
-    return Section("What is compared", lines, ("reason", "cells", "such as"), rows)
+    return Section("What is compared", lines, ("reason", "settings", "such as"), rows)
 
 
 def _overall(comparison: Comparison, reach: float) -> Section:
@@ -180,7 +180,7 @@ def _overall(comparison: Comparison, reach: float) -> Section:
         f"Bars here and below: B ÷ A from {1 / reach:.2g} to {reach:g}, one in the middle, with 95 % intervals; an "
         "arrow where the ratio lies beyond."
     )
-    columns = ("what ran", "B ÷ A (95 %)", "", "cells", "of these")
+    columns = ("what ran", "B ÷ A (95 %)", "", "settings", "of these")
     return Section("How many times as fast B is", lines, columns, rows, bars=bars)
 
 
@@ -260,7 +260,7 @@ def _held_back(comparison: Comparison) -> Iterator[Section]:
         items.append((f"{plural(len(group), 'training setting')}: {both}.", list(_ceilings(group))))
     if items:
         line = (
-            "A training setting is held back by its smallest ceiling, what a stage does alone; where ceilings were not "
+            "A training setting is held back by its smallest limit, what a stage does alone; where limits were not "
             "measured, by the phase that takes half of the time. In samples/s: geometric means over settings, with the "
             "least and the most; an emulated step's is declared."
         )

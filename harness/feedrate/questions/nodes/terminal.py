@@ -42,6 +42,6 @@ def show(sweep: Sweep, results: Path, console: Console) -> None:
         for row in every
     ]
     if rows:
-        titles = ("node", "throughput", "blocks")
+        titles = ("node", "throughput", "repetitions")
         sections.append(Section("Each node against the others, in all settings", (), titles, rows))
     report.show(sections, console)
