@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +32,11 @@ def figure(views: Sequence[RunView]) -> bytes:
     Raises:
         InputError: no run measured two numbers of workers.
     """
-    picture, of_runs = home_page.workers(views)
+    picture, of_runs = home_page.workers(views, most=1)
     if not picture.panels:
         raise InputError("results: no run measured two numbers of workers; expected one. Type make sweep first")
     origin = together(view.origin for view in of_runs)
-    first = replace(picture, panels=picture.panels[:1])
-    return render.picture(first, f"{'; '.join(origin.facts())}; 95 % intervals").encode()
+    return render.picture(picture, f"{'; '.join(origin.facts())}; 95 % intervals").encode()
 
 
 def block(views: Sequence[RunView]) -> str:

@@ -80,13 +80,15 @@ def _named(row: Mapping[Any, Any], machines: Machines) -> Named:
 
 
 @chart("Speed by workers", "When do more workers stop helping?")
-def machine_workers(sheet: Sheet, trials: pd.DataFrame, machines: Machines | None = None) -> Figure:
+def machine_workers(
+    sheet: Sheet, trials: pd.DataFrame, machines: Machines | None = None, most: int = MOST_PANELS
+) -> Figure:
     """Draw throughput against workers, a line a machine; tasks of which most numbers of workers were measured first."""
     if not len(trials):
         return sheet.figure((), _NO_MACHINE)
     scaled = scaled_cells(trials)
     tasks = [_task(part, machines or {}) for part in slices(scaled[scaled["num_workers"].notna()], _KINDS)]
-    tasks = sorted((task for task in tasks if task[1]), key=lambda task: -len(task[1]))[:MOST_PANELS]
+    tasks = sorted((task for task in tasks if task[1]), key=lambda task: -len(task[1]))[:most]
     looks = unlike(row["machine"] for _, rows, _ in tasks for row in rows)
     for part, rows, still in tasks:
         panel = _lines(rows, looks).panel(part.title, part.subtitle, _workers_message(rows))

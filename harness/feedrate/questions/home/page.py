@@ -115,10 +115,10 @@ def headline(runs: Sequence[RunView]) -> Headline | None:
     return None
 
 
-def workers(runs: Sequence[RunView]) -> tuple[Figure, list[RunView]]:
-    """Draw speed by workers, with the runs that it is of."""
+def workers(runs: Sequence[RunView], **most: int) -> tuple[Figure, list[RunView]]:
+    """Draw speed by workers of all tasks, or of the ``most``, with the runs that it is of."""
     asking = [view for view in runs if view.for_machines]
-    return _drawn(machine_workers, asking, [view.trials for view in asking])
+    return _drawn(machine_workers, asking, [view.trials for view in asking], **most)
 
 
 def gains(runs: Sequence[RunView]) -> tuple[Figure, list[RunView]]:
@@ -127,9 +127,11 @@ def gains(runs: Sequence[RunView]) -> tuple[Figure, list[RunView]]:
     return _drawn(machine_gains, speaking, [view.headlines for view in speaking])
 
 
-def _drawn(drawing: Chart, runs: Sequence[RunView], frames: Sequence[pd.DataFrame]) -> tuple[Figure, list[RunView]]:
+def _drawn(
+    drawing: Chart, runs: Sequence[RunView], frames: Sequence[pd.DataFrame], **more: int
+) -> tuple[Figure, list[RunView]]:
     machines: Machines = {view.where: Named(view.name, view.cores) for view in runs}
-    figure = drawing.draw(_joined(frames), machines=machines)
+    figure = drawing.draw(_joined(frames), machines=machines, **more)
     shown = {row["run"] for row in figure.rows}
     return figure, [view for view in runs if view.manifest.run_id in shown]
 
