@@ -141,6 +141,14 @@ def test_a_bench_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     assert runs.benches(tmp_path) == [early, late]
 
 
+def test_benches_that_began_in_one_second_are_both_kept(tmp_path: Path) -> None:
+    """Two that run beside each other: neither takes the other's file."""
+    one, other = bench_record(sections=["kills"]), bench_record(sections=["strikes"])
+    paths = [runs.write_bench(tmp_path, record) for record in (one, other)]
+    assert len(set(paths)) == 2
+    assert sorted(record.sections for record in runs.benches(tmp_path)) == [("kills",), ("strikes",)]
+
+
 def test_runs_and_benches_do_not_see_each_other(tmp_path: Path, fake_run: ModuleType) -> None:
     """A machine's folder holds both, and each is read as what it is."""
     record = bench_record()

@@ -426,12 +426,15 @@ def write_bench(results: Path, record: BenchRecord) -> Path:
     """Write what ``make bench`` found on a machine, whole or not at all.
 
     Returns:
-        The file: ``results/<machine_id>/bench/<time>.json``, or that of a store's outbox.
+        The file: ``results/<machine_id>/bench/<time>.json``, or that of a store's outbox; with the record's sections
+        in its name where another began in the same second.
 
     Raises:
         EnvironmentFault: the disk cannot be written.
     """
     path = outbox(results) / record.machine.machine_id / "bench" / f"{record.name}.json"
+    if path.exists():
+        path = path.with_stem("-".join((record.name, *record.sections)))
     make_folder(path.parent)
     write_whole(path, record.model_dump_json(indent=1).encode() + b"\n")
     return path
