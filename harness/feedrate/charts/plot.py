@@ -267,19 +267,13 @@ def core_marks(cores: Iterable[float | None], x: Side, end: float) -> list[alt.C
     ]
 
 
-def unlike(labels: Iterable[str]) -> Looks:
-    """Give each name a colour and a shape."""
+def unlike(labels: Iterable[str], every: Sequence[str] = ()) -> Looks:
+    """Give each name a colour and a shape; of ``every`` name that there is, it keeps its colour whichever are drawn."""
+    drawn = list(dict.fromkeys(labels))
+    places = every or drawn
     return {
-        name: (colour(f"name-{at % 7}"), SHAPES[(at + at // 7) % len(SHAPES)])
-        for at, name in enumerate(dict.fromkeys(labels))
-    }
-
-
-def steady(labels: Iterable[str], every: Sequence[str]) -> Looks:
-    """Give each name the colour of its place among all that there are, whichever were measured, and a shape."""
-    return {
-        name: (colour(f"name-{every.index(name) % 7}"), SHAPES[at % len(SHAPES)])
-        for at, name in enumerate(dict.fromkeys(labels))
+        name: (colour(f"name-{places.index(name) % 7}"), SHAPES[(at + at // 7) % len(SHAPES)])
+        for at, name in enumerate(drawn)
     }
 
 

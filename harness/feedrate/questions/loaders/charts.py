@@ -27,7 +27,7 @@ from feedrate.charts.figure import (
     listed,
     slices,
 )
-from feedrate.charts.plot import Looks, Plot, amount, keys, log, names, of_workers, steady, written
+from feedrate.charts.plot import Looks, Plot, amount, keys, log, names, of_workers, unlike, written
 from feedrate.charts.theme import SHAPES, colour
 from feedrate.schema import plugins, words
 from feedrate.schema.plugins import loader_traits
@@ -107,7 +107,7 @@ def loader_memory(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     tasks = compared(trials)
     costs = {row["cell_id"]: row["pss_peak_mib"] for row in rows_of(estimate_measures(trials))} if tasks else {}
     plugin = {row["loader"]: row["plugin"] for _, rows, _ in tasks for row in rows}
-    tones = steady(plugin.values(), plugins.names("feedrate.loaders"))
+    tones = unlike(plugin.values(), plugins.names("feedrate.loaders"))
     looks = {name: (tones[plugin[name]][0], SHAPES[at % len(SHAPES)]) for at, name in enumerate(sorted(plugin))}
     for part, rows, still in tasks:
         fastest = {row["loader"]: row for row in sorted(rows, key=itemgetter("value"))}.values()

@@ -45,7 +45,7 @@ from feedrate.charts.plot import (
     log_of,
     names,
     of_workers,
-    steady,
+    unlike,
 )
 from feedrate.charts.theme import SHAPES, colour
 from feedrate.schema import plugins, words
@@ -205,7 +205,7 @@ def _line_looks(lines: Sequence[str]) -> Looks:
     """Colour and shape of each line, the same in every panel: formats by name, batch sizes by their order."""
     batches = sorted((name for name in lines if name.startswith("batch ")), key=lambda name: int(name.split()[1]))
     ramp = zip(batches, of_workers(range(1, len(batches) + 1)).values(), strict=True)
-    looks = {**dict(ramp), **steady(sorted(set(lines) - set(batches)), plugins.names("feedrate.formats"))}
+    looks = {**dict(ramp), **unlike(sorted(set(lines) - set(batches)), plugins.names("feedrate.formats"))}
     return {name: (tint, SHAPES[at % len(SHAPES)]) for at, (name, (tint, _)) in enumerate(looks.items())}
 
 
