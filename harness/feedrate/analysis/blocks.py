@@ -91,6 +91,10 @@ class Blocks:
         """Log throughput of cells by block: float64, cells × blocks; NaN where no trial ended well."""
         return self._logs[self._rows(run_ids, cell_ids)]
 
+    def tried(self, run_ids: Sequence[str], cell_ids: Sequence[str]) -> npt.NDArray[np.bool_]:
+        """Whether a cell has a trial in a block, however that ended: cells × blocks."""
+        return self._tried[self._rows(run_ids, cell_ids)]
+
     def ratios(self, run_ids: Sequence[str], cells_a: Sequence[str], cells_b: Sequence[str]) -> pd.DataFrame:
         """Compare pairs of cells, each pair within one run.
 

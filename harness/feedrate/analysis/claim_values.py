@@ -129,6 +129,9 @@ def parts(claim: Claim) -> Iterator[tuple[tuple[str, int], Effect, Sequence[tupl
         yield ("aside", index), aside.effect, None
 
 
+_CHECKED = ["fact", "fact_value", "evidence"]
+
+
 class _Cells:
     """The blocks of a run by metric, and which cells it has."""
 
@@ -136,9 +139,8 @@ class _Cells:
         self._trials = trials
         self._run_id, self._device = (str(trials[name].iloc[0]) for name in ("run_id", "device"))
         self._ids = set(trials["cell_id"])
-        self._tried = trials[["cell_id", "block"]].drop_duplicates()
         ended = trials["outcome"].eq("ok") & (trials["fact"].notna() if "fact" in trials else False)
-        self._checks = trials[ended]
+        self._checks = trials.reindex(columns=["cell_id", *_CHECKED])[ended]
         self._blocks: dict[str, Blocks] = {}
         present = set(trials["workload"].dropna())
         self._photographs = [name for name in PHOTOGRAPHS if name in present] or [PHOTOGRAPHS[0]]
@@ -155,8 +157,8 @@ class _Cells:
         values: Floats = np.array([term.weight for term in wanted]) @ (logs := self._logs(effect.metric, ids))
         if effect.level and effect.figure:
             values -= np.log(effect.figure)
-        attempts = self._tried.loc[self._tried["cell_id"].isin(ids), "block"].value_counts()
-        dropped = int((attempts == len(ids)).sum()) - int(np.isfinite(values).sum())
+        attempts = self._blocks[effect.metric].tried([self._run_id] * len(ids), ids).all(axis=0)
+        dropped = int(attempts.sum()) - int(np.isfinite(values).sum())
         return Seen(photographs, values, dropped, (logs[0], logs[-1]), diagnose_effect(logs).reason)
 
     def _logs(self, metric: str, ids: Sequence[str]) -> Floats:
@@ -171,4 +173,4 @@ class _Cells:
     def checks(self, values: Values) -> list[Row]:
         """What the checks of a fact saw."""
         cell, _ = cell_on({"mode": "check", **values}, self._device)
-        return rows_of(self._checks[self._checks["cell_id"].eq(cell_id(cell))][["fact", "fact_value", "evidence"]])
+        return rows_of(self._checks.loc[self._checks["cell_id"].eq(cell_id(cell)), _CHECKED])

@@ -38,12 +38,12 @@ def _candidates(trials: pd.DataFrame, estimates: pd.DataFrame) -> pd.DataFrame:
     return estimates[asked & (estimates["replica"].fillna(0) == 0).to_numpy(dtype=bool)]
 
 
-def _questions(estimates: pd.DataFrame, *more: str) -> Iterator[pd.DataFrame]:
-    """Cells with an estimate, by run, device, conditions and further axes; what does not apply is at its default."""
+def _questions(estimates: pd.DataFrame, *more: str) -> Iterator[pd.Index]:
+    """Rows of the cells with an estimate, by run, device, conditions and further axes; idle axes at their default."""
     measured = estimates[estimates["samples_per_s"].notna()]
     by = grouping_keys(measured, ("run_id", "device", *CONDITIONS, *more))
-    for _, group in measured.groupby(by, sort=False, dropna=False):
-        yield group
+    for _, group in measured.index.to_series().groupby(by, sort=False, dropna=False):
+        yield pd.Index(group)
 
 
 def _off(estimates: pd.DataFrame, knobs: Sequence[str]) -> npt.NDArray[np.int64]:
@@ -90,8 +90,8 @@ def best_cells(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> p
     """
     estimates, blocks = cells_with_ceilings(trials) if estimates is None else estimates, blocks_of(trials)
     columns = [name for name in estimates if name not in _CEILINGS] + [*_IN_SET]
-    groups = _questions(_candidates(trials, estimates))
-    sets = [_best_set(group.reset_index(drop=True), blocks) for group in groups]
+    candidates = _candidates(trials, estimates)
+    sets = [_best_set(candidates.loc[rows].reset_index(drop=True), blocks) for rows in _questions(candidates)]
     return pd.concat(sets, ignore_index=True)[columns] if sets else estimates.iloc[:0].reindex(columns=columns)
 
 
@@ -115,14 +115,14 @@ def most_gained(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> 
     loaders = estimates[estimates["num_workers"].notna() & plain_steps].reset_index(drop=True)
     plain = _off(loaders, _LOADER_SETTINGS) == 0
     against = np.full(len(loaders), -1)
-    for group in _questions(loaders, "storage_format", "batch_size"):
-        against[group.index] = next(iter(group.index[plain[group.index]]), -1)
+    for rows in _questions(loaders, "storage_format", "batch_size"):
+        against[rows] = next(iter(rows[plain[rows]]), -1)
     ids, logs = loaders["cell_id"].to_numpy(dtype=object), blocks_of(trials).logs(loaders["run_id"], loaders["cell_id"])
     gains, best, ratios = logs - logs[against], [], []
-    for group in _questions(loaders[against >= 0]):
-        gain = cross_fitted(gains[group.index])
-        best.append(group.index[gain.chosen])
-        ratios.append(gain.ratio.row() | {"candidates": len(group)})
+    for rows in _questions(loaders[against >= 0]):
+        gain = cross_fitted(gains[rows])
+        best.append(rows[gain.chosen])
+        ratios.append(gain.ratio.row() | {"candidates": len(rows)})
     same = ["run_id", "device", *CONDITIONS, "storage_format", "batch_size"]
     result: pd.DataFrame = loaders.loc[best, [*same, *_LOADER_SETTINGS]].reset_index(drop=True)
     result.insert(len(same), "default_cell", ids[against[best]])
