@@ -104,12 +104,12 @@ def _with_stand_ins(suite_slice: SuiteSlice, host: Host) -> SuiteSlice:
 
 def _substitutions(slices: Iterable[SuiteSlice], host: Host) -> Iterator[str]:
     asked = {workload for suite_slice in slices for workload in suite_slice.axes.get("workload", ())}
-    how = {"div2k": "make div2k", "imagefolder": "--data DIR"}
+    how = {"div2k": "make div2k fetches", "imagefolder": "--data DIR reads"}
     for workload, stand_in in host.stand_ins.items():
         if workload in asked and workload != stand_in:
-            missing = f"procedural images of its geometry, as the real ones are not there ({how[workload]})"
-            why = missing if host.data is None else "the photographs that --data names"
-            yield f"workload {workload} is replaced by {stand_in}: {why}"
+            synthetic = f"synthetic images ({how[workload]} real ones)"
+            images = synthetic if host.data is None else "the photographs that --data names"
+            yield f"{stand_in} replaces {workload}: {images}"
 
 
 def _why_merged(suite_slice: SuiteSlice, reasons: Mapping[str, str]) -> str:

@@ -27,6 +27,10 @@ function sift() {
     }
     claim.hidden = found.every((each) => each.hidden) && boxes.length > 0;
   }
+  for (const more of document.querySelectorAll(".fr-more")) {
+    more.hidden = [...more.querySelectorAll(".fr-claim")].every((claim) => claim.hidden);
+    if (some && !more.hidden) more.open = true;
+  }
   for (const group of document.querySelectorAll(".fr-claims")) {
     group.hidden = [...group.querySelectorAll(".fr-claim")].every((claim) => claim.hidden);
     group.previousElementSibling.toggleAttribute("hidden", group.hidden);

@@ -55,9 +55,11 @@ def page(verdicts: Verdicts) -> Page:
         figure = forest(verdicts.frame(), verdicts.claims, names)
         title = figure.title
         figures["claims"] = place(figure, "claims", PATH, together(each.view.origin for each in verdicts.places))
-    by_suite: dict[str, list[tuple[Claim, Sequence[ClaimResult]]]] = {}
+    by_suite: dict[str, dict[str, list[tuple[Claim, Sequence[ClaimResult]]]]] = {}
     for name, (suite, claim) in verdicts.claims.items():
-        by_suite.setdefault(suite, []).append((claim, verdicts.results[name]))
+        results = verdicts.results[name]
+        group = "untestable" if results and all(each.verdict == NOT_TESTABLE for each in results) else "judged"
+        by_suite.setdefault(suite, {"judged": [], "untestable": []})[group].append((claim, results))
     key = Markup('<span id="source-{0}">{0}</span>')
     body = render(
         "claims/page.md",
