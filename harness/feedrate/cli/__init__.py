@@ -5,9 +5,9 @@ from __future__ import annotations
 import errno
 
 import typer
-from rich.console import Console
 
 from feedrate.cli import answers, scripts, submissions, sweeps
+from feedrate.cli.options import rich_console
 from feedrate.schema.errors import EnvironmentFault, FeedrateError
 
 app = typer.Typer(
@@ -56,5 +56,5 @@ def main() -> int:
         fault = EnvironmentFault(f"{error}; {_USED_UP[error.errno]}, then repeat the command")
     else:
         return 0
-    Console(stderr=True).print(f"feedrate: {fault}", style="red", markup=False, highlight=False, soft_wrap=True)
+    rich_console(stderr=True).print(f"feedrate: {fault}", style="red", markup=False, highlight=False, soft_wrap=True)
     return fault.exit_status

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from feedrate.cli.options import BUILD, RESULTS, Build, Results, path
+from feedrate.cli.options import BUILD, RESULTS, Build, Results, path, rich_console
 
 commands, of_results = typer.Typer(), typer.Typer()
 """Top-level commands, and those of the group ``results``."""
@@ -23,7 +22,7 @@ def claims(
     """Print what the stored runs say of the sources' claims. Each gets a verdict."""
     from feedrate.questions.claims import terminal as claims_terminal
 
-    claims_terminal.show_results(results, Console(), machine or (), whole=whole)
+    claims_terminal.show_results(results, rich_console(), machine or (), whole=whole)
 
 
 @commands.command()
@@ -42,7 +41,7 @@ def compare(
     if markdown:
         typer.echo(compare_terminal.markdown(compared, whole=whole), nl=False)
     else:
-        compare_terminal.show(compared, Console(), whole=whole)
+        compare_terminal.show(compared, rich_console(), whole=whole)
 
 
 @of_results.command()
@@ -57,9 +56,9 @@ def nodes(
 
     nodes_sweep = of_nodes.named(sweep, results)
     if nodes_sweep.together:
-        scaling_terminal.show(nodes_sweep, Console())
+        scaling_terminal.show(nodes_sweep, rich_console())
     else:
-        nodes_terminal.show(nodes_sweep, results, Console())
+        nodes_terminal.show(nodes_sweep, results, rich_console())
 
 
 @of_results.command()
@@ -68,7 +67,7 @@ def compact(results: Results = RESULTS) -> None:
     from feedrate.pages import compact as pages_compact
 
     added = pages_compact.update(results)
-    Console().print(f"{added.runs:,} runs are new, {added.left_out:,} were refused, {added.hidden:,} are hidden.")
+    rich_console().print(f"{added.runs:,} runs are new, {added.left_out:,} were refused, {added.hidden:,} are hidden.")
 
 
 @commands.command()
@@ -77,7 +76,7 @@ def site(results: Results = RESULTS, out: Build = BUILD) -> None:
     from feedrate.site import build as building
 
     index = building.build(results, out)
-    Console().print(f"The site is in {index}: make serve shows it.")
+    rich_console().print(f"The site is in {index}: make serve shows it.")
 
 
 @commands.command()
@@ -91,7 +90,7 @@ def figures(
     from feedrate.site import build as building
 
     count = len(building.write_figures(results, out))
-    Console().print(
+    rich_console().print(
         f"{count} figures are in {out}: for papers NAME-89mm and NAME-183mm, as SVG and PDF; as on the website as SVG, "
         "PNG, PDF, CSV and Vega-Lite. Cite them from figures.bib."
     )
@@ -110,4 +109,4 @@ def readme(results: Results = RESULTS) -> None:
     """Put the newest loader run's figure and table into README.md. And what all runs found."""
     from feedrate.site import readme as writing
 
-    Console().print(f"README.md shows run {writing.write(results).manifest.run_id}.")
+    rich_console().print(f"README.md shows run {writing.write(results).manifest.run_id}.")

@@ -7,11 +7,21 @@ from collections.abc import Callable
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
 from feedrate.plan.options import OPTIONS, SweepOptions, flag
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def rich_console(*, stderr: bool = False) -> Console:
+    """The terminal to print on. Loading rich takes a third of the time of ``--help``, which does without."""
+    from rich.console import Console
+
+    return Console(stderr=stderr)
 
 
 def path(text: str | Path) -> Path | None:

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
-from feedrate.cli.options import results_path
+from feedrate.cli.options import results_path, rich_console
 from feedrate.schema.errors import InputError
 
 commands = typer.Typer()
@@ -52,7 +51,7 @@ def run_script(
             raise InputError(f"run: {option} names no file; expected {option} FILE -- PROGRAM ARG...")
     options: dict[str, Any] = {"name": name, "steps": steps, "live": live, "headspace": headspace, "lines": lines}
     options |= {"as_json": as_json, "as_trace": as_trace, "as_html": as_html}
-    terminal.run(command, Console(stderr=True), results or runs.home(), **options)
+    terminal.run(command, rich_console(stderr=True), results or runs.home(), **options)
 
 
 @commands.command()
@@ -79,7 +78,7 @@ def tune(
 
     asked = space.asked(batch_size, start_method, max_workers)
     options: dict[str, Any] = {"within_pct": within, "budget": budget, "as_json": as_json, "python": python}
-    terminal.tune(command, Console(stderr=True), results or runs.home(), asked, name=name, **options)
+    terminal.tune(command, rich_console(stderr=True), results or runs.home(), asked, name=name, **options)
 
 
 @commands.command()
@@ -90,4 +89,4 @@ def top(
     """Say what holds back a training that already runs. It reads the stacks of its processes."""
     from feedrate.attach import terminal
 
-    terminal.top(pid, seconds, Console())
+    terminal.top(pid, seconds, rich_console())

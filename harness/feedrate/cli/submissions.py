@@ -10,18 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from feedrate import __version__
-from feedrate.cli.options import BUILD, RESULTS, Label, Note, Results, RunName, path, results_path
+from feedrate.cli.options import BUILD, RESULTS, Label, Note, Results, RunName, path, results_path, rich_console
 from feedrate.schema.errors import InputError
 from feedrate.schema.plugins import ROOT
-from feedrate.schema.redaction import one_line
 from feedrate.schema.words import plural
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from feedrate.share.findings import Validated
     from feedrate.share.submission import Submission
 
@@ -56,7 +54,7 @@ def validate(
     from feedrate.share import validator
     from feedrate.store import remote
 
-    console, validated = Console(), []
+    console, validated = rich_console(), []
     for result in validator.check_all(map(remote.copy, files), remote.copy(results)):
         validated.append(result)
         if not as_json:
@@ -99,7 +97,7 @@ def submit(
     results: Results = RESULTS,
 ) -> None:
     """Publish a run: shows what will be public, and asks first. Then it opens a pull request or makes one file."""
-    publish(run, Console(), results, label, note, out, ask=(lambda _: True) if yes else confirm)
+    publish(run, rich_console(), results, label, note, out, ask=(lambda _: True) if yes else confirm)
 
 
 def confirm(console: Console) -> bool:
@@ -163,6 +161,10 @@ def publish(
 
 def _show(prepared: Submission, console: Console) -> None:
     """Print everything that would be public."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from feedrate.schema.redaction import one_line
     from feedrate.share import submission
 
     _print(console, f"This would be public of run {prepared.run.manifest.run_id}:\n", "bold")
@@ -204,7 +206,7 @@ def withdraw(
 
     file = marks.withdraw(runs.find(run, results).folder, why)
     _print(
-        Console(),
+        rich_console(),
         f"{file} says so. make site leaves the run out of every chart and list; its page stays, with the reason. "
         "Where the run is published, open a pull request that adds this file.",
     )
@@ -217,7 +219,7 @@ def label(run: RunName, label: Label = "", note: Note = "", results: Results = R
 
     file = marks.label(runs.find(run, results).folder, label, note)
     _print(
-        Console(),
+        rich_console(),
         f"{file} holds it. make submit publishes it with the run. Where the run is published already, its maintainers "
         "alone change the label: ask them in an issue.",
     )
@@ -233,7 +235,7 @@ def tier(
     from feedrate.store import marks, runs
 
     file = marks.set_tier(runs.find(run, results).folder, name)
-    _print(Console(), f"{file}: the run is {name}.")
+    _print(rich_console(), f"{file}: the run is {name}.")
 
 
 @of_results.command("release")
@@ -248,4 +250,4 @@ def data_release(
     made = release.make(results, out)
     left = f"; {made.refused} that break a rule are left out" if made.refused else ""
     text = f"{made.archive}: {made.runs} runs{left}. SHA256SUMS is its checksum, zenodo.json what Zenodo asks for."
-    _print(Console(), text)
+    _print(rich_console(), text)

@@ -7,9 +7,18 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from feedrate.cli.options import BUILD, DATA_ROOT, RESULTS, DataRoot, Results, end_like_ctrl_c, path, takes
+from feedrate.cli.options import (
+    BUILD,
+    DATA_ROOT,
+    RESULTS,
+    DataRoot,
+    Results,
+    end_like_ctrl_c,
+    path,
+    rich_console,
+    takes,
+)
 from feedrate.plan.options import OPTIONS, SweepOptions
 
 commands, of_data = typer.Typer(), typer.Typer()
@@ -28,9 +37,9 @@ def plan(
     from feedrate.plan import request
 
     if axes:
-        request.show_axes(Console())
+        request.show_axes(rich_console())
     else:
-        request.show(request.make(options), Console())
+        request.show(request.make(options), rich_console())
 
 
 @commands.command()
@@ -44,7 +53,7 @@ def sweep(options: SweepOptions) -> None:
     from feedrate.sweep import sweep as sweeping
 
     packages.check(packages.SWEEPING, "type make sweep, which makes an environment of its own")
-    console = Console()
+    console = rich_console()
     end_like_ctrl_c(signal.SIGTERM)
     if options.on or options.together:
         from feedrate.cluster import sweep as cluster
@@ -83,7 +92,7 @@ def reference_of_gpu(
     from feedrate.cli import gpu_reference
 
     end_like_ctrl_c(signal.SIGTERM, signal.SIGHUP)
-    raise typer.Exit(gpu_reference.make(options, out, Console(), step))
+    raise typer.Exit(gpu_reference.make(options, out, rich_console(), step))
 
 
 @commands.command()
@@ -103,7 +112,7 @@ def bench(
     from feedrate.bench import runner
 
     end_like_ctrl_c(signal.SIGTERM)
-    console = Console()
+    console = rich_console()
     runner.show(runner.measure(console, only, results, kills), console)
 
 
@@ -119,7 +128,7 @@ def div2k(
     from feedrate.downloads import div2k as fetching
 
     end_like_ctrl_c(signal.SIGTERM)
-    fetching.fetch(split, data_root, Console(), archive)
+    fetching.fetch(split, data_root, rich_console(), archive)
 
 
 @of_data.command()
@@ -128,4 +137,4 @@ def pets(data_root: DataRoot = DATA_ROOT) -> None:
     from feedrate.downloads import pets as fetching
 
     end_like_ctrl_c(signal.SIGTERM)
-    fetching.fetch(data_root, Console())
+    fetching.fetch(data_root, rich_console())
