@@ -102,7 +102,7 @@ chromium:
 slurm:
 	@$(call INSTALL,slurmctld,slurm-wlm munge)
 
-test: .venv/ready chromium ## Run the tests (4 to 5 minutes on 2 cores)
+test: .venv/ready chromium ## Run the tests (3 minutes on 2 cores)
 	@$(PYTEST) -m "not slow"
 
 test-all: .venv/ready chromium slurm ## Run all tests: kills, fuzzing, full matrices too (REST=1: without those of make test)
