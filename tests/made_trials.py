@@ -72,6 +72,14 @@ def make_steps(trial: str, count: int, **columns: Any) -> pd.DataFrame:
     return frame.astype({column.name: {"int64": "Int64", "string": "string"}[column.dtype] for column in STEPS})
 
 
+STEADY = (100.0, 101.0, 99.0, 100.0)
+
+
+def times(factor: float, wobble: float = 0.0) -> list[float]:
+    """STEADY, faster by a factor, with alternating noise of its own."""
+    return [rate * factor * (1 + wobble * (-1) ** block) for block, rate in enumerate(STEADY)]
+
+
 WEATHER = (1.0, 0.93, 1.08, 1.02)
 """What every cell of a block is faster by: pairing must take it out."""
 BYTES = {"png": 600, "jpeg": 100, "lmdb_lz4": 900, "lmdb_png": 600, "hdf5_chunked": 700}

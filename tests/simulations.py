@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -36,6 +38,7 @@ Noise = Callable[[np.random.Generator, tuple[int, int]], Floats]
 
 
 def normal(random: np.random.Generator, shape: tuple[int, int]) -> Floats:
+    """Independent trials."""
     return random.standard_normal(shape)
 
 
@@ -174,7 +177,8 @@ def equal_cells(sequential: bool, spread: float = 0.06, drift: float = 0.05, rep
     return stopped(later * math.log1p(drift) / (2 * most) + noise, rule)
 
 
-class Judged(NamedTuple):
+@dataclass(frozen=True)
+class Judged:
     """The claims of a run that B has more."""
 
     verdict: npt.NDArray[np.str_]
@@ -182,11 +186,12 @@ class Judged(NamedTuple):
     logs: Floats
     """Log throughputs of what ran, sides (A, B) × claims × blocks; NaN after a claim has left."""
 
-    @property
+    @cached_property
     def withheld(self) -> bool:
         """Whether the run is: its noise is diagnosed."""
         return bool(diagnose_logs(self.logs.reshape(-1, self.logs.shape[-1])).reason)
 
+    @cached_property
     def claims_withheld(self) -> npt.NDArray[np.bool_]:
         """Which claims are, for their own cells."""
         return np.array([bool(diagnose_effect(cells).reason) for cells in self.logs.swapaxes(0, 1)])
@@ -194,7 +199,7 @@ class Judged(NamedTuple):
     @property
     def wrong_left(self) -> bool:
         """Whether a wrong verdict is left where neither the run nor the claim is withheld."""
-        return bool(self.wrong.any() and not self.withheld and (self.wrong & ~self.claims_withheld()).any())
+        return bool(self.wrong.any() and not self.withheld and (self.wrong & ~self.claims_withheld).any())
 
 
 def judged(truth: Floats, a: Floats, b: Floats) -> Judged:
@@ -245,18 +250,17 @@ def fault_worth(fault: Fault, blocks: int, replays: int = REPLAYS) -> list[float
     shape = (len(TRUTH), blocks)
     a, b = fault.draw(random, (10 * replays, blocks))
     mean, sd, n = moments(b - a)
-    found = []
+    shares = []
     for _ in range(replays):
         run = judged(TRUTH, *fault.draw(random, shape))
         has = random.random((shape[0], 1)) < 1 / 3
         sides = zip(fault.draw(random, shape), FAULTS["normal"].draw(random, shape), strict=True)
         few = judged(TRUTH, *(np.where(has, faulty, plain) for faulty, plain in sides))
-        withheld = run.claims_withheld().mean()
-        found.append((run.wrong.any(), run.withheld, withheld, run.wrong_left, few.wrong_left))
-    return [float((np.abs(mean) <= half_width(sd, n)).mean()), *np.mean(found, axis=0).tolist()]
+        shares.append((run.wrong.any(), run.withheld, run.claims_withheld.mean(), run.wrong_left, few.wrong_left))
+    return [float((np.abs(mean) <= half_width(sd, n)).mean()), *np.mean(shares, axis=0).tolist()]
 
 
-def nulls_held(spread: float = 0.04, blocks: int = 30, replays: int = 400) -> float:
+def nulls_held(spread: float = 0.04, blocks: int = 30, replays: int = 60) -> float:
     """Share of 5 true nulls among 26 obvious effects that are called no difference."""
     random = np.random.default_rng(0)
     truth = np.array([0.0] * 5 + [0.3] * 26)
@@ -328,12 +332,12 @@ def histories(between: float, replays: int = REPLAYS) -> Histories:
         off, verdict = judged(effects)
         found[0] += (off <= 1).sum(), len(off)
         found[1] += wrong_verdicts(verdict, TRUTH).any(), 1
-        for place, third in enumerate((5, 30), start=2):
-            effects = drawn((30, 30, third))
-            _, settled = judged([runs[:2] for runs in effects])
-            _, later = judged(effects)
-            decided = settled != "inconclusive"
+        effects = drawn((30, 30, 5, 30))
+        _, settled = judged([runs[:2] for runs in effects])
+        decided = settled != "inconclusive"
+        for third in (2, 3):
+            _, later = judged([[*runs[:2], runs[third]] for runs in effects])
             turned = decided & (settled != later)
-            found[place] += turned.sum(), decided.sum()
+            found[third] += turned.sum(), decided.sum()
             found[4] += (turned & (later != "inconclusive")).sum(), decided.sum()
     return Histories(*(found[:, 0] / found[:, 1]).tolist())

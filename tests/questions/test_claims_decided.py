@@ -125,10 +125,7 @@ def judged(name: str, frame: pd.DataFrame) -> Mapping[str, Any]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", EFFECTS)
 def test_records_decide(name: str) -> None:
-    """An effect as the claim has it confirms it, the contrary refutes it, none is no difference.
-
-    What the claim says besides is as it says. Half of a comparison says nothing.
-    """
+    """An effect as claimed confirms, its contrary refutes, none is no difference; scatter decides nothing."""
     claim, device = EFFECTS[name]
     effect = claim.on(device).effect
     assert effect is not None
@@ -152,7 +149,7 @@ def test_records_decide(name: str) -> None:
 
 @pytest.mark.parametrize("name", FACTS)
 def test_checks_decide(name: str) -> None:
-    """A fact is confirmed where the checks saw it and open where they disagree; unseen it is what its claim says."""
+    """A fact is confirmed if checks saw it, open if they disagree, else as its claim says."""
     claim = ALL[name][1]
     device = "cpu" if claim.needs == "cpu" else "cuda"
     for saw, wanted in (((True,) * 3, "confirmed"), ((False,) * 3, claim.unseen), ((True, False), "inconclusive")):
