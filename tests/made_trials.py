@@ -26,14 +26,9 @@ def make_trials(
     run_id: str = "run",
     **columns: Any,
 ) -> pd.DataFrame:
-    """Rows of the trials table.
+    """Rows of the trials table: each cell's axes and samples/s by block; None failed, NaN never began.
 
-    Args:
-        rates: for each cell its axes (others at their default) and its samples/s block by block; None is a failure,
-            NaN one that was never begun.
-        device: cpu or cuda.
-        run_id: the run.
-        **columns: further columns, the same in every trial that ended well.
+    ``columns`` are the same in every trial that ended well.
     """
     rows = []
     for axes, values in rates:

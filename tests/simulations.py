@@ -128,10 +128,7 @@ def stopped(logs: Floats, rule: Rule = PROTOCOL) -> Stopped:
 
 
 def certain(logs: Floats, claims: int) -> Stopped:
-    """Look at effects (claims × blocks) after every block, and stop where they are certain (``plan.claim_selection``).
-
-    ``claims`` is how many the run tests.
-    """
+    """Look at effects (claims × blocks) after every block, and stop where they are certain among so many claims."""
 
     def enough(log: Floats, sd: Floats, n: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         same = np.minimum(log - math.log(SAME[0]), math.log(SAME[1]) - log)
@@ -166,10 +163,7 @@ def ratios(effect: float, spread: float, rule: Rule = PROTOCOL, replays: int = 2
 
 
 def equal_cells(sequential: bool, spread: float = 0.06, drift: float = 0.05, replays: int = 20_000) -> Stopped:
-    """Compare a cell with itself on a machine that gets steadily faster, by ``drift`` over a run.
-
-    Each block runs both in a random order; or, ``sequential``, all repeats of A run before those of B.
-    """
+    """Compare a cell with itself while the machine gets faster: blocks of random order, or all of A before B."""
     random, most = np.random.default_rng(0), PROTOCOL.most
     later = np.full((replays, most), most) if sequential else 1 - 2 * random.integers(2, size=(replays, most))
     noise = spread * math.sqrt(2) * random.standard_normal((replays, most))
@@ -203,10 +197,7 @@ class Judged:
 
 
 def judged(truth: Floats, a: Floats, b: Floats) -> Judged:
-    """Stop the claims of a run as a sweep does, and judge them together.
-
-    ``truth`` is the log ratio of each claim's effect, ``a`` and ``b`` the noise of both sides, claims × blocks.
-    """
+    """Stop claims of true log ratios as a sweep does, and judge them; ``a`` and ``b`` are noise, claims × blocks."""
     effects = truth[:, None] + b - a
     ran = np.arange(effects.shape[1]) < certain(effects, len(truth)).n[:, None]
     mean, sd, n = moments(np.where(ran, effects, np.nan))
@@ -224,10 +215,7 @@ def wrong_verdicts(verdict: npt.NDArray[np.str_], truth: Floats) -> npt.NDArray[
 def worth(
     noise: Noise, blocks: int = PROTOCOL.most, replays: int = REPLAYS, odd: float = 1.0
 ) -> tuple[float, float, float, float]:
-    """Simulate contrasts and runs of claims; shares as in ``SIMULATED`` of the page.
-
-    Only a share ``odd`` of the claims has the noise; that of the others is normal, too.
-    """
+    """Simulate the page's ``SIMULATED``; only a share ``odd`` of the claims has the noise, the others' is normal."""
     random = np.random.default_rng(0)
 
     def spread(count: int) -> Floats:
@@ -272,10 +260,7 @@ def nulls_held(spread: float = 0.04, blocks: int = 30, replays: int = 60) -> flo
 
 
 def gain_covered(settings: int, differ: float, blocks: int, spread: float = 0.03, replays: int = REPLAYS) -> float:
-    """How often the cross-fitted gain's interval holds the mean gain of what was chosen.
-
-    ``differ`` is the standard deviation of the settings' true log throughputs, ``spread`` that of a trial's.
-    """
+    """How often the cross-fitted gain's interval holds the true gain; settings ``differ``, trials ``spread``."""
     random = np.random.default_rng(0)
     covered = 0
     for _ in range(replays):

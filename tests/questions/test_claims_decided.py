@@ -77,10 +77,7 @@ def contrary_to(effect: Effect) -> tuple[float, ...]:
 def trials(
     claim: Claim, device: str, ratio: float, scatter: Sequence[float] = SCATTER, blocks: int = BLOCKS
 ) -> pd.DataFrame:
-    """Trials of a claim's cells, in which B is so many times A; every block is faster or slower than the one before.
-
-    What the claim says besides is as it says.
-    """
+    """Trials in which B is so many times A, every block of its own pace; what the claim says besides is as it says."""
     claim = claim.on(device)
     effect = claim.effect
     assert effect is not None
