@@ -260,6 +260,17 @@ def test_a_line_through_logs_gives_what_a_doubling_does() -> None:
     assert beside["ratio"] == pytest.approx(math.sqrt(2), rel=0.02)
 
 
+def test_another_metric_is_judged() -> None:
+    """The workers' CPU time for a sample: 40 % of a core over 2 s and 100 samples against 10 %."""
+    formats, held = [{"storage_format": name} for name in ("png", "lmdb")], {**LOAD, "num_workers": 2}
+    trials = make_trials([({**held, **axes}, [1.0] * BLOCKS) for axes in formats])
+    trials = trials.assign(wall_ns=2_000_000_000, samples=100)
+    trials["workers_cpu_pct"] = np.repeat([40.0, 10.0], BLOCKS) * np.exp(np.tile(np.linspace(-0.01, 0.01, BLOCKS), 2))
+    found = judged(trials, of=claim(pair(*formats, held, metric="workers_cpu", says="less")))
+    assert first(found.claims)["verdict"] == "confirmed"
+    assert first(found.cases)["a_value"] == pytest.approx(0.8, rel=0.02)
+
+
 def test_a_run_without_the_cells_says_why() -> None:
     """What the claim needs, else the reason of the run's plan, else that the cells are not there."""
     trials = make_trials([(LOAD, [1.0, 1.0])])
