@@ -10,15 +10,7 @@ from scipy import stats
 
 
 def cross_fit(gains: pd.DataFrame, measured: pd.DataFrame | None = None) -> tuple[float, float, int]:
-    """Choose on one half of the blocks, measure on the other; all ways to halve them.
-
-    Args:
-        gains: logs, blocks × settings; a setting with fewer than four values is not chosen.
-        measured: what is measured, where that is something else than what is chosen by.
-
-    Returns:
-        Mean and half-width of the 95 % interval, in logs, and the number of blocks.
-    """
+    """Mean, half-width of the 95 % interval and blocks, from logs of blocks × settings; all ways to halve blocks."""
     what = (gains if measured is None else measured).where(gains.notna())
     gains = gains.loc[:, gains.count() >= 4]
     blocks, halvings = range(len(gains)), []

@@ -26,14 +26,9 @@ def make_trials(
     run_id: str = "run",
     **columns: Any,
 ) -> pd.DataFrame:
-    """Rows of the trials table.
+    """Rows of the trials table: each cell's axes and samples/s by block; None failed, NaN never began.
 
-    Args:
-        rates: for each cell its axes (others at their default) and its samples/s block by block; None is a failure,
-            NaN one that was never begun.
-        device: cpu or cuda.
-        run_id: the run.
-        **columns: further columns, the same in every trial that ended well.
+    ``columns`` are the same in every trial that ended well.
     """
     rows = []
     for axes, values in rates:
@@ -70,6 +65,14 @@ def make_steps(trial: str, count: int, **columns: Any) -> pd.DataFrame:
     given = {"run_id": "run", "trial_id": trial, "step": range(count)} | columns
     frame = pd.DataFrame(given).reindex(columns=[column.name for column in STEPS])
     return frame.astype({column.name: {"int64": "Int64", "string": "string"}[column.dtype] for column in STEPS})
+
+
+STEADY = (100.0, 101.0, 99.0, 100.0)
+
+
+def times(factor: float, wobble: float = 0.0) -> list[float]:
+    """STEADY, faster by a factor, with alternating noise of its own."""
+    return [rate * factor * (1 + wobble * (-1) ** block) for block, rate in enumerate(STEADY)]
 
 
 WEATHER = (1.0, 0.93, 1.08, 1.02)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -36,6 +38,7 @@ Noise = Callable[[np.random.Generator, tuple[int, int]], Floats]
 
 
 def normal(random: np.random.Generator, shape: tuple[int, int]) -> Floats:
+    """Independent trials."""
     return random.standard_normal(shape)
 
 
@@ -125,10 +128,7 @@ def stopped(logs: Floats, rule: Rule = PROTOCOL) -> Stopped:
 
 
 def certain(logs: Floats, claims: int) -> Stopped:
-    """Look at effects (claims × blocks) after every block, and stop where they are certain (``plan.claim_selection``).
-
-    ``claims`` is how many the run tests.
-    """
+    """Look at effects (claims × blocks) after every block, and stop where they are certain among so many claims."""
 
     def enough(log: Floats, sd: Floats, n: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         same = np.minimum(log - math.log(SAME[0]), math.log(SAME[1]) - log)
@@ -163,10 +163,7 @@ def ratios(effect: float, spread: float, rule: Rule = PROTOCOL, replays: int = 2
 
 
 def equal_cells(sequential: bool, spread: float = 0.06, drift: float = 0.05, replays: int = 20_000) -> Stopped:
-    """Compare a cell with itself on a machine that gets steadily faster, by ``drift`` over a run.
-
-    Each block runs both in a random order; or, ``sequential``, all repeats of A run before those of B.
-    """
+    """Compare a cell with itself while the machine gets faster: blocks of random order, or all of A before B."""
     random, most = np.random.default_rng(0), PROTOCOL.most
     later = np.full((replays, most), most) if sequential else 1 - 2 * random.integers(2, size=(replays, most))
     noise = spread * math.sqrt(2) * random.standard_normal((replays, most))
@@ -174,7 +171,8 @@ def equal_cells(sequential: bool, spread: float = 0.06, drift: float = 0.05, rep
     return stopped(later * math.log1p(drift) / (2 * most) + noise, rule)
 
 
-class Judged(NamedTuple):
+@dataclass(frozen=True)
+class Judged:
     """The claims of a run that B has more."""
 
     verdict: npt.NDArray[np.str_]
@@ -182,11 +180,12 @@ class Judged(NamedTuple):
     logs: Floats
     """Log throughputs of what ran, sides (A, B) × claims × blocks; NaN after a claim has left."""
 
-    @property
+    @cached_property
     def withheld(self) -> bool:
         """Whether the run is: its noise is diagnosed."""
         return bool(diagnose_logs(self.logs.reshape(-1, self.logs.shape[-1])).reason)
 
+    @cached_property
     def claims_withheld(self) -> npt.NDArray[np.bool_]:
         """Which claims are, for their own cells."""
         return np.array([bool(diagnose_effect(cells).reason) for cells in self.logs.swapaxes(0, 1)])
@@ -194,14 +193,11 @@ class Judged(NamedTuple):
     @property
     def wrong_left(self) -> bool:
         """Whether a wrong verdict is left where neither the run nor the claim is withheld."""
-        return bool(self.wrong.any() and not self.withheld and (self.wrong & ~self.claims_withheld()).any())
+        return bool(self.wrong.any() and not self.withheld and (self.wrong & ~self.claims_withheld).any())
 
 
 def judged(truth: Floats, a: Floats, b: Floats) -> Judged:
-    """Stop the claims of a run as a sweep does, and judge them together.
-
-    ``truth`` is the log ratio of each claim's effect, ``a`` and ``b`` the noise of both sides, claims × blocks.
-    """
+    """Stop claims of true log ratios as a sweep does, and judge them; ``a`` and ``b`` are noise, claims × blocks."""
     effects = truth[:, None] + b - a
     ran = np.arange(effects.shape[1]) < certain(effects, len(truth)).n[:, None]
     mean, sd, n = moments(np.where(ran, effects, np.nan))
@@ -219,10 +215,7 @@ def wrong_verdicts(verdict: npt.NDArray[np.str_], truth: Floats) -> npt.NDArray[
 def worth(
     noise: Noise, blocks: int = PROTOCOL.most, replays: int = REPLAYS, odd: float = 1.0
 ) -> tuple[float, float, float, float]:
-    """Simulate contrasts and runs of claims; shares as in ``SIMULATED`` of the page.
-
-    Only a share ``odd`` of the claims has the noise; that of the others is normal, too.
-    """
+    """Simulate the page's ``SIMULATED``; only a share ``odd`` of the claims has the noise, the others' is normal."""
     random = np.random.default_rng(0)
 
     def spread(count: int) -> Floats:
@@ -245,18 +238,17 @@ def fault_worth(fault: Fault, blocks: int, replays: int = REPLAYS) -> list[float
     shape = (len(TRUTH), blocks)
     a, b = fault.draw(random, (10 * replays, blocks))
     mean, sd, n = moments(b - a)
-    found = []
+    shares = []
     for _ in range(replays):
         run = judged(TRUTH, *fault.draw(random, shape))
         has = random.random((shape[0], 1)) < 1 / 3
         sides = zip(fault.draw(random, shape), FAULTS["normal"].draw(random, shape), strict=True)
         few = judged(TRUTH, *(np.where(has, faulty, plain) for faulty, plain in sides))
-        withheld = run.claims_withheld().mean()
-        found.append((run.wrong.any(), run.withheld, withheld, run.wrong_left, few.wrong_left))
-    return [float((np.abs(mean) <= half_width(sd, n)).mean()), *np.mean(found, axis=0).tolist()]
+        shares.append((run.wrong.any(), run.withheld, run.claims_withheld.mean(), run.wrong_left, few.wrong_left))
+    return [float((np.abs(mean) <= half_width(sd, n)).mean()), *np.mean(shares, axis=0).tolist()]
 
 
-def nulls_held(spread: float = 0.04, blocks: int = 30, replays: int = 400) -> float:
+def nulls_held(spread: float = 0.04, blocks: int = 30, replays: int = 60) -> float:
     """Share of 5 true nulls among 26 obvious effects that are called no difference."""
     random = np.random.default_rng(0)
     truth = np.array([0.0] * 5 + [0.3] * 26)
@@ -268,10 +260,7 @@ def nulls_held(spread: float = 0.04, blocks: int = 30, replays: int = 400) -> fl
 
 
 def gain_covered(settings: int, differ: float, blocks: int, spread: float = 0.03, replays: int = REPLAYS) -> float:
-    """How often the cross-fitted gain's interval holds the mean gain of what was chosen.
-
-    ``differ`` is the standard deviation of the settings' true log throughputs, ``spread`` that of a trial's.
-    """
+    """How often the cross-fitted gain's interval holds the true gain; settings ``differ``, trials ``spread``."""
     random = np.random.default_rng(0)
     covered = 0
     for _ in range(replays):
@@ -328,12 +317,12 @@ def histories(between: float, replays: int = REPLAYS) -> Histories:
         off, verdict = judged(effects)
         found[0] += (off <= 1).sum(), len(off)
         found[1] += wrong_verdicts(verdict, TRUTH).any(), 1
-        for place, third in enumerate((5, 30), start=2):
-            effects = drawn((30, 30, third))
-            _, settled = judged([runs[:2] for runs in effects])
-            _, later = judged(effects)
-            decided = settled != "inconclusive"
+        effects = drawn((30, 30, 5, 30))
+        _, settled = judged([runs[:2] for runs in effects])
+        decided = settled != "inconclusive"
+        for third in (2, 3):
+            _, later = judged([[*runs[:2], runs[third]] for runs in effects])
             turned = decided & (settled != later)
-            found[place] += turned.sum(), decided.sum()
+            found[third] += turned.sum(), decided.sum()
             found[4] += (turned & (later != "inconclusive")).sum(), decided.sum()
     return Histories(*(found[:, 0] / found[:, 1]).tolist())

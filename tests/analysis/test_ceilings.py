@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from made_trials import make_cell, make_trials, times
 from scipy import stats
 
 from feedrate.analysis.ceilings import WAITS, bottleneck, cells_with_ceilings
 from feedrate.schema.axes import cell_id
 
-Trials = Callable[..., pd.DataFrame]
-CellOf = Callable[..., dict[str, Any]]
-STEADY = [100.0, 101.0, 99.0, 100.0]
-
-
-def times(factor: float, wobble: float = 0.0) -> list[float]:
-    """STEADY, faster by a factor, with alternating noise of its own."""
-    return [rate * factor * (1 + wobble * (-1) ** block) for block, rate in enumerate(STEADY)]
-
 
 def training(frame: pd.DataFrame) -> pd.DataFrame:
     """The training cells of a run with their ceilings."""
-    found = cells_with_ceilings(frame)
-    return found[found["mode"].eq("train").fillna(False)].reset_index(drop=True)
+    return cells_with_ceilings(frame).query("mode == 'train'").reset_index(drop=True)
 
 
 def row_of(**columns: Any) -> dict[str, Any]:
@@ -124,58 +114,39 @@ def test_a_step_is_launch_bound_where_the_host_is_the_slower(
     assert bottleneck(row_of(**{**LAUNCHING, **ceilings, **columns})) == words
 
 
-def test_what_the_device_has_left_is_told_in_steps(trials_of: Trials) -> None:
-    """10 ms behind a window of 100 steps in 2 s is half a step; a trial that failed has no say."""
-    frame = trials_of([(CELL, rates(100))], device="cuda")
+def test_what_the_device_has_left_is_told_in_steps() -> None:
+    """10 ms of work after a window of 20 ms steps is half a step."""
+    frame = make_trials([(CELL, rates(100))], device="cuda")
     frame = frame.assign(wall_ns=2_000_000_000, steps=100, host_drain_ns=10_000_000)
     assert cells_with_ceilings(frame)["drained_steps"].tolist() == pytest.approx([0.5])
 
 
-def test_a_training_cell_finds_its_ceilings(trials_of: Trials, cell_of: CellOf) -> None:
+def test_a_training_cell_finds_its_ceilings() -> None:
     """Same loader, same batch: load and compute of another batch size or other workers are not its ceilings."""
-    frame = trials_of(
-        [
-            ({"num_workers": 2}, times(1.0)),
-            ({"mode": "load", "num_workers": 2}, times(2.0)),
-            ({"mode": "compute"}, times(1.25, 0.01)),
-            ({"mode": "load"}, times(0.1)),
-            ({"mode": "compute", "batch_size": 64}, times(0.1)),
-        ]
-    )
-    row = training(frame).set_index("cell_id").loc[cell_id(cell_of({"num_workers": 2}))]
+    workers = {"num_workers": 2}
+    own = [(workers, times(1.0)), ({"mode": "load", **workers}, times(2.0)), ({"mode": "compute"}, times(1.25, 0.01))]
+    others = [({"mode": "load"}, times(0.1)), ({"mode": "compute", "batch_size": 64}, times(0.1))]
+    row = training(make_trials([*own, *others])).set_index("cell_id").loc[cell_id(make_cell(workers))]
     assert row["load_ceiling"] == pytest.approx(200, rel=0.01)
-    assert row["limit"] == "compute"
+    assert (row["limit"], row["bottleneck"], row["efficiency_n"]) == ("compute", "compute-bound", 4)
     assert (row["efficiency"], row["au"]) == (pytest.approx(0.8, rel=0.01), pytest.approx(0.8, rel=0.01))
     assert 0 < row["efficiency_lo"] < row["efficiency"] < row["efficiency_hi"]
-    assert row["efficiency_n"] == 4
     assert np.isnan(row["copy_ceiling"])
-    assert row["bottleneck"] == "compute-bound"
 
 
-def test_on_cuda_the_copy_is_a_ceiling_too(trials_of: Trials) -> None:
+def test_on_cuda_the_copy_is_a_ceiling_too() -> None:
     """pin_memory and non_blocking pick the copy cell; compute knows neither."""
     axes = {"pin_memory": True, "non_blocking": True}
-    frame = trials_of(
-        [
-            (axes, times(1.0)),
-            ({"mode": "load", "pin_memory": True}, times(9.0)),
-            ({"mode": "copy", **axes}, times(1.1)),
-            ({"mode": "compute"}, times(5.0)),
-        ],
-        device="cuda",
-    )
+    rest = [({"mode": "load", "pin_memory": True}, times(9.0)), ({"mode": "compute"}, times(5.0))]
+    frame = make_trials([(axes, times(1.0)), ({"mode": "copy", **axes}, times(1.1)), *rest], device="cuda")
     assert training(frame).iloc[0]["limit"] == "copy"
 
 
-def test_shares_of_ceilings_are_paired_by_block(trials_of: Trials) -> None:
+def test_shares_of_ceilings_are_paired_by_block() -> None:
     """What was measured in other blocks than the cell has no say, in the efficiency nor in the utilization."""
     drifting = [100.0, 90.0, 80.0, 70.0]
-    frame = trials_of(
-        [
-            ({}, [rate * 0.9 for rate in drifting[:2]]),
-            ({"mode": "load"}, [1000.0] * 4),
-            ({"mode": "compute"}, drifting),
-        ]
+    frame = make_trials(
+        [({}, [rate * 0.9 for rate in drifting[:2]]), ({"mode": "load"}, [1000.0] * 4), ({"mode": "compute"}, drifting)]
     )
     (row,) = training(frame).to_dict("records")
     assert row["limit"] == "compute"
@@ -194,11 +165,11 @@ def rates(value: float, more: tuple[float, ...] = (1.0, 1.0, 1.0, 1.0)) -> list[
 
 
 @pytest.mark.parametrize("prefetcher", ["none", "next_batch"])
-def test_copies_and_step_on_one_stream_take_turns(trials_of: Trials, prefetcher: str) -> None:
-    """Copying 100 and computing 300 come to 75: 60 of them are 0.8 of what the device can, block by block."""
+def test_copies_and_step_on_one_stream_take_turns(prefetcher: str) -> None:
+    """Copying 100 and computing 300 a second in turn come to 75, paired by block."""
     own = (1.02, 0.99, 1.0, 0.97)
     copies = (1.0, 1.1, 0.9, 1.0)
-    trials = trials_of(
+    trials = make_trials(
         [
             (CELL | {"prefetcher": prefetcher}, rates(60, own)),
             *((LOAD, rates(900)), (COPY, rates(100, copies)), (COMPUTE, rates(300))),
@@ -216,12 +187,12 @@ def test_copies_and_step_on_one_stream_take_turns(trials_of: Trials, prefetcher:
     assert row["device_ceiling"] < row["copy_ceiling"]
 
 
-def test_a_sleep_hides_only_copies_that_the_host_does_not_wait_for(trials_of: Trials) -> None:
-    """An emulated step is no work of a stream: 10 ms for 32 samples, and copies as long: in turns where they block."""
+def test_a_sleep_hides_only_copies_that_the_host_does_not_wait_for() -> None:
+    """Copies take turns with an emulated step if they block, and overlap with it otherwise."""
     free = {"pin_memory": True, "non_blocking": True}
     turns, overlap = (
         training(
-            trials_of(
+            make_trials(
                 [(EMULATED | how, rates(1500)), (LOAD | pinned, rates(9000)), (COPY | how, rates(3200))], device="cuda"
             )
         )

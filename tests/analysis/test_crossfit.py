@@ -18,25 +18,12 @@ COVERED = 0.93
     [
         (20, 0.0, 8, 200),
         (2, 0.0, LEAST_BLOCKS, 200),
-        *(
-            pytest.param(settings, differ, blocks, 500, marks=pytest.mark.slow)
-            for settings in (5, 60)
-            for differ in (0.0, 0.1)
-            for blocks in (5, 20)
-        ),
+        *(pytest.param(60, differ, blocks, 500, marks=pytest.mark.slow) for differ in (0.0, 0.1) for blocks in (5, 20)),
     ],
 )
 def test_intervals_hold_the_true_gain(settings: int, differ: float, blocks: int, replays: int) -> None:
     """Equal settings and such that differ, few blocks and many: ``blocks`` of every run are drawn anew."""
     assert gain_covered(settings, differ, blocks, replays=replays) >= COVERED
-
-
-def test_equal_settings_gain_nothing() -> None:
-    """Where the best of 20 equal settings seems to gain 2 %, the mean over many runs is none."""
-    random = np.random.default_rng(1)
-    gains = 0.03 * random.standard_normal((200, 20, 8))
-    assert gains.mean(axis=2).max(axis=1).mean() == pytest.approx(0.02, abs=0.003)
-    assert abs(np.mean([np.log(cross_fitted(run).ratio.value) for run in gains])) < 0.003
 
 
 def test_a_block_never_measures_what_it_chose() -> None:
@@ -82,11 +69,7 @@ def test_failed_blocks_cost_a_setting_no_more_than_themselves() -> None:
 
 def test_a_search_says_what_its_setting_gains() -> None:
     """By the blocks in which both ran; a setting that missed one takes no part; the present one gains nothing."""
-    logs = {
-        "present": dict.fromkeys(range(6), 0.0),
-        "best": dict.fromkeys(range(1, 6), -0.7),
-        "lucky": {1: -9.0},
-    }
+    logs = {"present": dict.fromkeys(range(6), 0.0), "best": dict.fromkeys(range(1, 6), -0.7), "lucky": {1: -9.0}}
     gain = over(logs, "present", "best")
     assert gain is not None
     assert (gain.ratio.value, gain.ratio.n) == (pytest.approx(np.exp(0.7)), 5)
@@ -95,7 +78,7 @@ def test_a_search_says_what_its_setting_gains() -> None:
 
 
 def test_regret_is_not_what_chance_lent_the_best() -> None:
-    """Of 20 equal settings the best seems 3 % faster, and is not; one that is 10 % faster is so."""
+    """Among equal settings the luckiest shows no regret; one that is 10 % faster does."""
     random = np.random.default_rng(0)
     paces = {place: np.exp(random.normal(0, 0.04, 16)).tolist() for place in range(20)}
     best = max(paces.values(), key=np.mean)

@@ -6,14 +6,7 @@ import numpy as np
 import pytest
 from simulations import FAULTS, NOISES
 
-from feedrate.analysis.diagnosis import (
-    LEAST_BLOCKS,
-    LEAST_CELLS,
-    MOST_FAR,
-    diagnose,
-    diagnose_effect,
-    diagnose_logs,
-)
+from feedrate.analysis.diagnosis import LEAST_BLOCKS, LEAST_CELLS, MOST_FAR, diagnose, diagnose_effect, diagnose_logs
 from feedrate.analysis.estimate import Floats
 from feedrate.schema.plugins import ROOT
 from feedrate.store import runs
@@ -33,8 +26,8 @@ def diagnosed(noise: str, cells: int, blocks: int, replays: int) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cells", [LEAST_CELLS, 30, 60, 130])
-@pytest.mark.parametrize("blocks", [LEAST_BLOCKS, 8, 12, 30])
+@pytest.mark.parametrize("cells", [LEAST_CELLS, 60])
+@pytest.mark.parametrize("blocks", [LEAST_BLOCKS, 30])
 def test_normal_noise_is_diagnosed_in_less_than_one_run_of_a_hundred(cells: int, blocks: int) -> None:
     """Of 1,000 each, whatever the spreads of cells and the number of blocks."""
     assert diagnosed("normal", cells, blocks, 1000) < 0.01
@@ -51,7 +44,7 @@ def test_noise_that_intervals_do_not_hold_for_is_found(noise: str, blocks: int, 
 
 @pytest.mark.parametrize("blocks", [7, 12, 30])
 def test_a_few_trials_that_are_several_times_as_slow_are_found(blocks: int) -> None:
-    """In most runs of 60 cells of which half have them, though too few trials are far to count as tails."""
+    """They are found in most runs, though they are too few to count as tails."""
     random = np.random.default_rng(0)
     fault = FAULTS["5 % of B’s trials 3 times as slow"]
     found = [diagnose_logs(np.concatenate(fault.draw(random, (30, blocks)))) for _ in range(50)]
@@ -62,8 +55,8 @@ def test_a_few_trials_that_are_several_times_as_slow_are_found(blocks: int) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cells", [2, 3, 4, 8, 12])
-@pytest.mark.parametrize("blocks", [LEAST_BLOCKS, 7, 12, 30])
+@pytest.mark.parametrize("cells", [2, 12])
+@pytest.mark.parametrize("blocks", [LEAST_BLOCKS, 30])
 def test_normal_noise_withholds_less_than_one_claim_of_a_hundred(cells: int, blocks: int) -> None:
     """Of 2,000 each, whatever the spreads of its cells."""
     assert np.mean([bool(diagnose_effect(drawn("normal", cells, blocks, seed)).reason) for seed in range(2000)]) < 0.01
@@ -73,9 +66,8 @@ def test_normal_noise_withholds_less_than_one_claim_of_a_hundred(cells: int, blo
 @pytest.mark.parametrize(
     ("noise", "cells", "blocks", "share"),
     [
-        *((0.5, 2, 7, 0.02), (0.5, 2, 12, 0.10), (0.5, 2, 30, 0.50)),
-        *((0.8, 2, 7, 0.04), (0.8, 2, 12, 0.32), (0.8, 2, 30, 0.93)),
-        *((0.5, 12, 7, 0.50), (0.8, 12, 7, 0.89), (0.5, 12, 12, 0.95)),
+        *((0.5, 2, 7, 0.02), (0.5, 2, 30, 0.50), (0.8, 2, 12, 0.32), (0.8, 2, 30, 0.93)),
+        *((0.5, 12, 7, 0.50), (0.5, 12, 12, 0.95)),
     ],
 )
 def test_how_often_a_claim_is_found_to_depend(noise: float, cells: int, blocks: int, share: float) -> None:
@@ -86,7 +78,7 @@ def test_how_often_a_claim_is_found_to_depend(noise: float, cells: int, blocks: 
 
 
 def test_an_effect_is_asked_for_dependence_of_its_whole_blocks_alone() -> None:
-    """Neither slow trials nor what its cells share in a block withhold it; gaps are left out, and too little is NaN."""
+    """Slow trials and what cells of a block share withhold no effect; too few blocks say nothing."""
     logs = drawn(DEPENDENT, 12, 30)
     found = diagnose_effect(logs)
     assert "depend on one another" in found.reason
@@ -108,7 +100,7 @@ def test_an_effect_is_asked_for_dependence_of_its_whole_blocks_alone() -> None:
 @pytest.mark.parametrize("blocks", [6, 12, 30])
 @pytest.mark.parametrize("rho", [0.0, 0.5])
 def test_autocorrelation_is_told_nearly_without_bias(blocks: int, rho: float) -> None:
-    """Short series pull it down, from 0.5 to 0.1 at six blocks; what is said has most of that taken off."""
+    """Most of the bias of short series is taken off."""
     noise = DEPENDENT if rho else "normal"
     found = [diagnose_logs(drawn(noise, 60, blocks, seed)).lag1 for seed in range(60)]
     assert np.mean(found) == pytest.approx(rho, abs=0.03 + 0.25 * rho)

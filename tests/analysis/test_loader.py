@@ -8,23 +8,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from made_trials import make_cell, make_trials
 from scipy import stats
 
-from feedrate.analysis.loader import (
-    growth,
-    overlap,
-    respawn,
-    shared_memory,
-    stages,
-    startup,
-    switches,
-    terminations,
-)
+from feedrate.analysis.loader import growth, overlap, respawn, shared_memory, stages, startup, switches, terminations
 from feedrate.schema.axes import Value, cell_id
 from feedrate.schema.columns import TRIALS
 
-Trials = Callable[..., pd.DataFrame]
-CellOf = Callable[..., dict[str, Any]]
 MS = 1e6
 STEPS = 10
 STEADY = [1000.0, 1010.0, 990.0, 1000.0]
@@ -41,10 +31,10 @@ def stamped(frame: pd.DataFrame, **stage_ms: float) -> pd.DataFrame:
     return frame.assign(steps=STEPS, **{f"worker_{stage}_ns": STEPS * ms * MS for stage, ms in times.items()})
 
 
-def paced(trials_of: Trials, fetch_ms: float, load_ms: float, workers: int = 2, **columns: Any) -> pd.DataFrame:
+def paced(fetch_ms: float, load_ms: float, workers: int = 2, **columns: Any) -> pd.DataFrame:
     """A training cell that waits for its batches, and its loader alone, which takes so long for each."""
     axes = {"num_workers": workers, "batch_size": 8}
-    both = trials_of([(axes, STEADY), ({"mode": "load", **axes}, STEADY)], steps=STEPS, **columns)
+    both = make_trials([(axes, STEADY), ({"mode": "load", **axes}, STEADY)], steps=STEPS, **columns)
     train = (both["mode"] == "train").to_numpy()
     weather = 1 + 0.05 * both["block"].to_numpy(dtype=np.float64)
     wobble = 1 + 0.01 * (both["block"].to_numpy(dtype=np.float64) % 2)
@@ -54,19 +44,16 @@ def paced(trials_of: Trials, fetch_ms: float, load_ms: float, workers: int = 2, 
     )
 
 
-def test_a_samples_cost_is_a_batchs_divided(trials_of: Trials) -> None:
+def test_a_samples_cost_is_a_batchs_divided() -> None:
     """Microseconds a sample, shares of the workers' own time, and how busy two workers are."""
-    frame = stamped(trials_of([(LOAD, STEADY)]), read=8.0, decode=4.0, transform=3.0, collate=1.0)
+    frame = stamped(make_trials([(LOAD, STEADY)]), read=8.0, decode=4.0, transform=3.0, collate=1.0)
     (row,) = stages(frame.assign(wall_ns=STEPS * 10 * MS)).to_dict("records")
-    assert [row[f"{name}_us_per_sample"] for name in ("read", "decode", "transform", "collate")] == pytest.approx(
-        [1000, 500, 375, 125]
-    )
-    assert [row[f"{name}_share"] for name in ("read", "decode", "transform", "collate")] == pytest.approx(
-        [0.5, 0.25, 0.1875, 0.0625]
-    )
+    names = ("read", "decode", "transform", "collate")
+    assert [row[f"{name}_us_per_sample"] for name in names] == pytest.approx([1000, 500, 375, 125])
+    assert [row[f"{name}_share"] for name in names] == pytest.approx([0.5, 0.25, 0.1875, 0.0625])
     assert row["worker_busy_share"] == pytest.approx(16 / (2 * 10))
     assert (row["dominant"], row["n"]) == ("read", len(STEADY))
-    alone = stamped(trials_of([({"mode": "load"}, STEADY)]), read=8.0)
+    alone = stamped(make_trials([({"mode": "load"}, STEADY)]), read=8.0)
     assert stages(alone.assign(wall_ns=STEPS * 10 * MS))["worker_busy_share"].tolist() == pytest.approx([0.8])
 
 
@@ -77,11 +64,9 @@ def test_a_samples_cost_is_a_batchs_divided(trials_of: Trials) -> None:
         ({"read": 4.0, "decode": 3.0, "transform": 1.0, "collate": 1.0}, "preparation-bound"),
     ],
 )
-def test_a_loader_is_bound_by_fetching_or_by_preparing(
-    trials_of: Trials, stage_ms: dict[str, float], word: str
-) -> None:
+def test_a_loader_is_bound_by_fetching_or_by_preparing(stage_ms: dict[str, float], word: str) -> None:
     """Half of the workers' time decides, also when reading is the largest of four; a loader alone is always asked."""
-    frame = stamped(trials_of([(TRAIN, STEADY), (LOAD, STEADY)]), **stage_ms)
+    frame = stamped(make_trials([(TRAIN, STEADY), (LOAD, STEADY)]), **stage_ms)
     waiting = frame.assign(host_fetch_ns=0.9 * frame["wall_ns"], host_forward_ns=0.1 * frame["wall_ns"])
     assert stages(waiting)["bound"].tolist() == [word, word]
     computing = frame.assign(host_fetch_ns=0.1 * frame["wall_ns"], host_forward_ns=0.9 * frame["wall_ns"])
@@ -90,10 +75,10 @@ def test_a_loader_is_bound_by_fetching_or_by_preparing(
     assert found[1] == word
 
 
-def test_hidden_is_what_is_not_waited_for(trials_of: Trials, cell_of: CellOf) -> None:
+def test_hidden_is_what_is_not_waited_for() -> None:
     """Two milliseconds of a batch that takes eight: three quarters are hidden, by block, whatever the drift."""
-    (row,) = overlap(paced(trials_of, fetch_ms=2, load_ms=8)).to_dict("records")
-    assert row["cell_id"] == cell_id(cell_of(TRAIN))
+    (row,) = overlap(paced(fetch_ms=2, load_ms=8)).to_dict("records")
+    assert row["cell_id"] == cell_id(make_cell(TRAIN))
     assert row["fetch_hidden"] == pytest.approx(0.75, abs=0.002)
     assert row["fetch_hidden_lo"] < row["fetch_hidden"] < row["fetch_hidden_hi"]
     assert row["fetch_hidden_hi"] - row["fetch_hidden_lo"] < 0.01
@@ -102,45 +87,29 @@ def test_hidden_is_what_is_not_waited_for(trials_of: Trials, cell_of: CellOf) ->
     assert np.isnan(row["copy_hidden"])
 
 
-def test_a_copy_is_hidden_as_far_as_compute_does_not_wait(trials_of: Trials) -> None:
+def test_a_copy_is_hidden_as_far_as_compute_does_not_wait() -> None:
     """Of 3 ms of copying, compute waits for 1; on a CPU the share is null."""
-    frame = paced(trials_of, 2, 8).assign(device_h2d_ns=STEPS * 3 * MS, device_h2d_exposed_ns=STEPS * 1 * MS)
+    frame = paced(2, 8).assign(device_h2d_ns=STEPS * 3 * MS, device_h2d_exposed_ns=STEPS * 1 * MS)
     assert overlap(frame)["copy_hidden"][0] == pytest.approx(2 / 3)
     whole = frame.assign(device_h2d_exposed_ns=frame["device_h2d_ns"])
     assert overlap(whole)["copy_hidden"][0] == 0
 
 
-@pytest.fixture(scope="module")
-def measured(trials_of: Trials) -> Trials:
+def measured(*cells: tuple[Mapping[str, Value], Mapping[str, Sequence[Any]]]) -> pd.DataFrame:
     """Cells with columns by block: (axes, column to a value a block; None is a trial that failed)."""
-
-    def make(*cells: tuple[Mapping[str, Value], Mapping[str, Sequence[Any]]]) -> pd.DataFrame:
-        frames = []
-        for axes, columns in cells:
-            count = len(next(iter(columns.values())))
-            failed = [any(values[block] is None for values in columns.values()) for block in range(count)]
-            frame = trials_of([({**LOADS, **axes}, [None if bad else RATE for bad in failed])])
-            frames.append(frame.assign(**{name: list(values) for name, values in columns.items()}))
-        whole = pd.concat([frame.astype(object) for frame in frames], ignore_index=True)
-        return whole.astype({c.name: {"int64": "Int64", "bool": "boolean"}.get(c.dtype, c.dtype) for c in TRIALS})
-
-    return make
+    frames = []
+    for axes, columns in cells:
+        failed = [None in values for values in zip(*columns.values(), strict=True)]
+        frame = make_trials([({**LOADS, **axes}, [None if bad else RATE for bad in failed])])
+        frames.append(frame.assign(**{name: list(values) for name, values in columns.items()}))
+    whole = pd.concat([frame.astype(object) for frame in frames], ignore_index=True)
+    return whole.astype({c.name: {"int64": "Int64", "bool": "boolean"}.get(c.dtype, c.dtype) for c in TRIALS})
 
 
 def checked(ends_by: str, guarded: bool, seen: Sequence[tuple[bool, float]], outcome: str = "ok") -> pd.DataFrame:
-    rows = [
-        {
-            "mode": "check",
-            "check": "termination",
-            "ends_by": ends_by,
-            "guarded": guarded,
-            "outcome": outcome,
-            "fact": fact,
-            "fact_value": seconds,
-            "evidence": f"{ends_by} {seconds}",
-        }
-        for fact, seconds in seen
-    ]
+    """Checks of one way of ending: whether workers were left, and the seconds that they lived for."""
+    same = {"mode": "check", "check": "termination", "ends_by": ends_by, "guarded": guarded, "outcome": outcome}
+    rows = [{**same, "fact": fact, "fact_value": seconds, "evidence": f"{ends_by} {seconds}"} for fact, seconds in seen]
     return pd.DataFrame(rows, columns=[column.name for column in TRIALS])
 
 
@@ -161,17 +130,14 @@ def test_terminations_are_summed_up_by_how_they_ended() -> None:
         ignore_index=True,
     )
     found = terminations(trials)
-    assert [(row.ends_by, row.guarded) for row in found.itertuples()] == [
-        ("exception", False),
-        ("sigkill", False),
-        ("sigkill", True),
-    ]
+    assert found["ends_by"].tolist() == ["exception", "sigkill", "sigkill"]
+    assert found["guarded"].tolist() == [False, False, True]
     plain = found.iloc[1]
     assert [plain[name] for name in ("n", "left", "gone_s", "gone_least_s", "gone_most_s")] == [3, 2, 5.0, 0.3, 7.0]
     assert plain["evidence"] == "sigkill 7.0"
 
 
-def test_startup_compares_cells_that_differ_in_their_workers_only(measured: Trials) -> None:
+def test_startup_compares_cells_that_differ_in_their_workers_only() -> None:
     """The geometric mean over blocks with its interval; cells that stand alone are left out."""
     times = [40e6, 50e6, 60e6]
     trials = measured(
@@ -182,11 +148,8 @@ def test_startup_compares_cells_that_differ_in_their_workers_only(measured: Tria
     )
     found = startup(trials)
     assert found["setting"].nunique() == 1
-    assert [(row.num_workers, row.loader, row.start_method) for row in found.itertuples()] == [
-        (0, "torch", "fork"),
-        (2, "threads", "fork"),
-        (2, "torch", "spawn"),
-    ]
+    settings = found[["num_workers", "loader", "start_method"]].to_numpy().tolist()
+    assert settings == [[0, "torch", "fork"], [2, "threads", "fork"], [2, "torch", "spawn"]]
     mean, half = t_interval(list(np.log(np.array(times) / 1e6)))
     row = found.iloc[2]
     assert [row["startup_ms"], row["startup_ms_lo"], row["startup_ms_hi"]] == pytest.approx(
@@ -195,7 +158,7 @@ def test_startup_compares_cells_that_differ_in_their_workers_only(measured: Tria
     assert list(found["n"]) == [3, 2, 3]
 
 
-def test_switches_are_counted_a_sample(measured: Trials) -> None:
+def test_switches_are_counted_a_sample() -> None:
     """Switches of a trial ÷ its samples, none among them, so that a block without a switch counts."""
     trials = measured(
         *(
@@ -211,8 +174,8 @@ def test_switches_are_counted_a_sample(measured: Trials) -> None:
     assert found["voluntary_per_sample"].tolist() == pytest.approx([2, 2])
 
 
-def test_respawn_is_the_paired_difference_of_an_epoch(measured: Trials) -> None:
-    """Wall clock ÷ epochs, differences by block: what both sides share in a block falls out; a failed side drops it."""
+def test_respawn_is_the_paired_difference_of_an_epoch() -> None:
+    """Epochs are compared block by block; a block with a failed side is dropped."""
     weather = [0.0, 500.0, -300.0, 0.0]
     anew = [1000 + each for each in weather]
     kept = [1000 - cost + each for cost, each in zip((30, 40, 50, 0), weather, strict=True)]
@@ -246,7 +209,7 @@ def grown(start: Sequence[float | None], end: Sequence[float], pss: Sequence[flo
 
 
 @pytest.fixture
-def indexed(trials_of: Trials) -> pd.DataFrame:
+def indexed() -> pd.DataFrame:
     """A list that grows, arrays that do not, and a list that spawned workers hold from the start."""
     cells: list[tuple[dict[str, Value], dict[str, list[Any]]]] = [
         ({"index_kind": "list"}, grown([20, 20, None], [60, 70, 65], [400, 410, 405])),
@@ -254,7 +217,7 @@ def indexed(trials_of: Trials) -> pd.DataFrame:
         ({"index_kind": "list", "start_method": "spawn"}, grown([900] * 3, [800] * 3, [1200] * 3)),
     ]
     frames = [
-        trials_of([({**LOADS, "index_entries": 10_000, **axes}, [RATE] * 3)], steps=100, warmup_steps=25).assign(
+        make_trials([({**LOADS, "index_entries": 10_000, **axes}, [RATE] * 3)], steps=100, warmup_steps=25).assign(
             **sizes
         )
         for axes, sizes in cells
@@ -292,7 +255,7 @@ def test_an_index_is_as_large_as_what_is_shared_beyond_the_leanest(indexed: pd.D
     assert np.isnan(list(found.values())).all()
 
 
-def test_shared_memory_stands_against_its_limit(measured: Trials) -> None:
+def test_shared_memory_stands_against_its_limit() -> None:
     """Most first: median and most over trials, what may lie ready, and the share of the limit; processes only."""
     columns = {"shm_bytes": [1000, 3000, 8000], "batch_bytes": [100] * 3}
     trials = measured(
@@ -310,15 +273,13 @@ def test_shared_memory_stands_against_its_limit(measured: Trials) -> None:
 
 
 @pytest.mark.parametrize("cost", [terminations, startup, switches, respawn, growth, shared_memory])
-def test_nothing_is_said_of_what_was_not_measured(
-    cost: Callable[[pd.DataFrame], pd.DataFrame], trials_of: Trials
-) -> None:
+def test_nothing_is_said_of_what_was_not_measured(cost: Callable[[pd.DataFrame], pd.DataFrame]) -> None:
     """Without trials, with failures only, and with columns that are null, there is no row and no error."""
-    some = trials_of([({**LOADS, "index_kind": "list"}, [RATE, RATE])])
+    some = make_trials([({**LOADS, "index_kind": "list"}, [RATE, RATE])])
     for trials in (
         some.iloc[:0],
-        trials_of([(LOADS, [None, None])]),
+        make_trials([(LOADS, [None, None])]),
         some,
-        trials_of([({"mode": "compute"}, [RATE])]),
+        make_trials([({"mode": "compute"}, [RATE])]),
     ):
         assert len(cost(trials)) == 0

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pandas as pd
 import pytest
+from made_trials import make_trials
 from scipy import stats
 
 from feedrate.analysis.blocks import KEYS
@@ -14,14 +13,12 @@ from feedrate.analysis.estimates import cells
 from feedrate.analysis.measures import COLUMNS, MEASURES, estimate_measures
 from feedrate.schema.columns import PHASES, TRIALS
 
-Trials = Callable[..., pd.DataFrame]
 
-
-def test_throughput_is_the_estimate_of_all_other_pages(trials_of: Trials) -> None:
+def test_throughput_is_the_estimate_of_all_other_pages() -> None:
     """Mean, interval, n and failures are those of ``estimates.cells``; a control counts once a block."""
-    first = trials_of([({}, [100.0, 120.0, None, 90.0]), ({"batch_size": 64}, [50.0]), ({"batch_size": 8}, [None])])
+    first = make_trials([({}, [100.0, 120.0, None, 90.0]), ({"batch_size": 64}, [50.0]), ({"batch_size": 8}, [None])])
     first = pd.concat([first, first[first["block"].eq(0)].assign(samples_per_s=80.0)], ignore_index=True)
-    frame = pd.concat([first, trials_of([({}, [7.0, 8.0])], run_id="other")], ignore_index=True)
+    frame = pd.concat([first, make_trials([({}, [7.0, 8.0])], run_id="other")], ignore_index=True)
     known, found = cells(frame), estimate_measures(frame)
     assert found[KEYS].equals(known[KEYS])
     assert found[["n", "failed"]].equals(known[["n", "failed"]])
@@ -29,9 +26,9 @@ def test_throughput_is_the_estimate_of_all_other_pages(trials_of: Trials) -> Non
         np.testing.assert_allclose(found[ours], known[theirs])
 
 
-def test_phases_are_arithmetic_and_add_up(trials_of: Trials) -> None:
-    """A phase that took no time in a block counts as 0, so that phases sum to a sample's time; ends are Student's."""
-    frame = trials_of([({}, [100.0, 200.0, 400.0])], samples=1000)
+def test_phases_are_arithmetic_and_add_up() -> None:
+    """Phases sum to a sample's time, as one that took none counts as 0; ends are Student's."""
+    frame = make_trials([({}, [100.0, 200.0, 400.0])], samples=1000)
     times = {"fetch": [3e6, 0.0, 1e6], "forward": [2e6, 2e6, 2e6], "other": [1e6, 1e6, 1e6]}
     for phase, values in times.items():
         frame[f"host_{phase}_ns"] = values
@@ -45,17 +42,17 @@ def test_phases_are_arithmetic_and_add_up(trials_of: Trials) -> None:
     assert row["backward_us_n"] == 0
 
 
-def test_an_epoch_is_startup_and_all_samples(trials_of: Trials) -> None:
+def test_an_epoch_is_startup_and_all_samples() -> None:
     """Start-up plus the samples of the set at the trial's throughput; null where no set is read."""
-    frame = trials_of([({"n_samples": 512}, [100.0, 100.0]), ({"mode": "compute"}, [100.0])], startup_ns=2_000_000_000)
+    frame = make_trials([({"n_samples": 512}, [100.0] * 2), ({"mode": "compute"}, [100.0])], startup_ns=2_000_000_000)
     loads, computes = estimate_measures(frame).to_dict("records")
     assert loads["epoch_s"] == pytest.approx(2 + 5.12)
     assert np.isnan(computes["epoch_s"])
 
 
-def test_percentages_end_at_a_hundred_and_one_block_has_no_interval(trials_of: Trials) -> None:
+def test_percentages_end_at_a_hundred_and_one_block_has_no_interval() -> None:
     """The upper end of a utilization is cut off; what one block says has a mean and no ends."""
-    frame = trials_of([({}, [100.0, 100.0]), ({"batch_size": 8}, [100.0])])
+    frame = make_trials([({}, [100.0, 100.0]), ({"batch_size": 8}, [100.0])])
     frame["cpu_util_pct"] = [99.0, 95.0, 50.0]
     two, one = estimate_measures(frame).to_dict("records")
     assert (two["cpu_util_pct"], two["cpu_util_pct_hi"]) == (97.0, 100.0)
@@ -63,9 +60,9 @@ def test_percentages_end_at_a_hundred_and_one_block_has_no_interval(trials_of: T
     assert np.isnan([one["cpu_util_pct_lo"], one["cpu_util_pct_hi"], one["samples_per_s_lo"]]).all()
 
 
-def test_a_cold_trial_that_was_warm_does_not_count(trials_of: Trials) -> None:
-    """As on the pages of storage: what was not as its cell says is left out; a cell of nothing else has n = 0."""
-    frame = trials_of([({"page_cache": "cold"}, [100.0, 900.0, 110.0])])
+def test_a_cold_trial_that_was_warm_does_not_count() -> None:
+    """Trials that were not as cold as their cell says are left out; a cell may have none."""
+    frame = make_trials([({"page_cache": "cold"}, [100.0, 900.0, 110.0])])
     frame["cached_before_pct"] = [0.0, 100.0, 0.0]
     row = estimate_measures(frame).iloc[0]
     assert row["n"] == 2

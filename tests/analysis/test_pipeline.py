@@ -74,7 +74,7 @@ def test_with_free_cores_the_recurrences_hold(
 def test_no_pace_beats_the_cores_or_the_workers(
     compute: float, wait: float, receive: float, cores: float, workers: int
 ) -> None:
-    """A batch takes at least its CPU time ÷ cores, and at least its worker's time ÷ workers (1 %: what lies ready)."""
+    """A batch takes at least its CPU time ÷ cores and its worker's time ÷ workers."""
     pace = simulate(pipeline(wait, compute, receive_compute=receive, cores=cores), workers)
     least = max((compute + receive) / cores, (wait + compute) / workers, receive)
     assert pace.step_ns / MS >= 0.99 * least

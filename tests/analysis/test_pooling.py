@@ -25,7 +25,7 @@ def test_one_run_speaks_of_itself() -> None:
 
 
 def test_equal_runs_have_the_interval_of_their_means() -> None:
-    """With as much variance between runs as is known of it, and exact runs: Student's t of the mean of runs."""
+    """Exact runs with a known variance between them have Student's t of their means."""
     runs = [values(mean, 1e-9, 12) for mean in (0.10, 0.12, 0.14)]
     (mean, sd, n), blocks = pooled(runs, Between(0.02**2, 6))
     assert blocks == 36
@@ -57,13 +57,10 @@ def test_the_variance_between_runs_is_that_of_all_effects() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("between", [0.0, 0.01, 0.02, 0.04])
+@pytest.mark.parametrize("between", [0.0, 0.02, 0.04])
 def test_histories_of_runs_keep_their_promises(between: float) -> None:
-    """Coverage 93 to 97 %, 5 % of histories wrong, 1 % of verdicts turned by a short run, as 150 histories tell.
-
-    No verdict becomes another one; what a long run turns becomes inconclusive.
-    """
-    found = histories(between, 150)
+    """Over 40 histories: coverage 93 to 97 %, few wrong verdicts, hardly one turned by a short run."""
+    found = histories(between, 40)
     assert 0.93 - 0.005 <= found.covered <= 0.97 + 0.005
     assert found.wrong <= 0.05 + 0.025
     assert found.turned <= 0.01 + 0.005

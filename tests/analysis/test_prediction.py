@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from made_trials import make_trials
 
 from feedrate.analysis.pipeline import Pace, Pipeline, simulate
-from feedrate.analysis.prediction import COLUMNS, fit_parameters, group_cells, held_out
+from feedrate.analysis.prediction import COLUMNS, held_out
 from feedrate.schema.columns import STEPS
 
-Trials = Callable[..., pd.DataFrame]
 MS = 1e6
 CORES = 2.0
 KEPT = 50
@@ -68,7 +68,7 @@ class Truth:
 
 
 def run_of(
-    trials_of: Trials, truth: Truth, workers: Sequence[int], sizes: Sequence[int] = (16,), **axes: Any
+    truth: Truth, workers: Sequence[int], sizes: Sequence[int] = (16,), **axes: Any
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Trials and steps of a run in which such a loader was swept."""
     frames = []
@@ -77,7 +77,7 @@ def run_of(
             columns = truth.columns(size, count)
             rate = size * KEPT * 1e9 / columns["wall_ns"]
             rates = [rate * (1 + 0.01 * (-1) ** block) for block in range(BLOCKS)]
-            frames.append(trials_of([({**axes, "num_workers": count, "batch_size": size}, rates)]).assign(**columns))
+            frames.append(make_trials([({**axes, "num_workers": count, "batch_size": size}, rates)]).assign(**columns))
     trials = pd.concat(frames, ignore_index=True)
     trials["trial_id"] = [f"trial {place}" for place in range(len(trials))]
     stamps = [
@@ -105,9 +105,9 @@ def of_cells(found: pd.DataFrame, trials: pd.DataFrame) -> pd.DataFrame:
         (Truth(read_per_sample=0.1, receive_wait=0.4, step=10.0), EMULATED),
     ],
 )
-def test_more_workers_are_predicted_from_none_and_one(trials_of: Trials, truth: Truth, axes: dict[str, Any]) -> None:
+def test_more_workers_are_predicted_from_none_and_one(truth: Truth, axes: dict[str, Any]) -> None:
     """Waiting, computing and mixed loaders, alone and before a step: what is known comes back within 2 %."""
-    trials, steps = run_of(trials_of, truth, (0, 1, 2, 4, 8), **axes)
+    trials, steps = run_of(truth, (0, 1, 2, 4, 8), **axes)
     found = of_cells(held_out(trials, steps, CORES), trials)
     assert found["num_workers"].tolist() == [2, 4, 8]
     assert set(found["held_out"]) == {"num_workers"}
@@ -120,9 +120,9 @@ def test_more_workers_are_predicted_from_none_and_one(trials_of: Trials, truth: 
     assert found["wait_within"].all()
 
 
-def test_what_the_model_misses_is_said(trials_of: Trials) -> None:
-    """8 % too much or too little is out of the limit; a wait of 2 ms too much is, one of 1 ms is not."""
-    trials, steps = run_of(trials_of, Truth(step=10.0), (0, 1, 2, 4, 8), **EMULATED)
+def test_what_the_model_misses_is_said() -> None:
+    """Predictions 8 % off are outside the limit; so are waits that are 2 ms off."""
+    trials, steps = run_of(Truth(step=10.0), (0, 1, 2, 4, 8), **EMULATED)
     two, four, eight = (trials["num_workers"] == count for count in (2, 4, 8))
     trials.loc[two, "samples_per_s"] *= 0.92
     trials.loc[eight, "samples_per_s"] *= 1.08
@@ -135,10 +135,10 @@ def test_what_the_model_misses_is_said(trials_of: Trials) -> None:
     assert found["wait_error_ms"].tolist() == pytest.approx([-1, -2, 0], abs=0.1)
 
 
-def test_a_batch_size_is_predicted_from_smaller_and_larger_ones(trials_of: Trials) -> None:
+def test_a_batch_size_is_predicted_from_smaller_and_larger_ones() -> None:
     """Costs a batch and costs a sample are told apart; the smallest and the largest have nothing on one side."""
     truth = Truth(compute_per_batch=3.0, step=10.0)
-    trials, steps = run_of(trials_of, truth, (0, 1, 4), (8, 16, 32), **EMULATED)
+    trials, steps = run_of(truth, (0, 1, 4), (8, 16, 32), **EMULATED)
     found = of_cells(held_out(trials, steps, CORES), trials)
     between = found[found["held_out"] == "batch_size"]
     assert between[["batch_size", "num_workers"]].to_numpy().tolist() == [[16, 1], [16, 4]]
@@ -146,10 +146,10 @@ def test_a_batch_size_is_predicted_from_smaller_and_larger_ones(trials_of: Trial
     assert len(found[found["held_out"] == "num_workers"]) == 3
 
 
-def test_the_bottleneck_is_predicted_with_its_distance(trials_of: Trials) -> None:
-    """A batch of 16 ms before a step of 10 ms: two workers come near it, eight leave it far behind."""
-    trials, steps = run_of(trials_of, Truth(read_per_sample=2.0, step=10.0), (0, 1, 2, 8), **EMULATED)
-    loads, _ = run_of(trials_of, Truth(read_per_sample=2.0), (0, 1, 2, 8), mode="load")
+def test_the_bottleneck_is_predicted_with_its_distance() -> None:
+    """Two workers are predicted to hold the step back, eight are not."""
+    trials, steps = run_of(Truth(read_per_sample=2.0, step=10.0), (0, 1, 2, 8), **EMULATED)
+    loads, _ = run_of(Truth(read_per_sample=2.0), (0, 1, 2, 8), mode="load")
     found = held_out(pd.concat([trials, loads.assign(trial_id=loads["trial_id"] + " load")]), steps, CORES)
     train = found[found["predicted_bottleneck"].notna()]
     assert train["predicted_bottleneck"].tolist() == ["loader-bound", "emulated-step-bound"]
@@ -160,29 +160,18 @@ def test_the_bottleneck_is_predicted_with_its_distance(trials_of: Trials) -> Non
 
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [(0, 2), (0,), (2, 4)])
-def test_without_one_worker_nothing_is_predicted(trials_of: Trials, workers: tuple[int, ...]) -> None:
+def test_without_one_worker_nothing_is_predicted(workers: tuple[int, ...]) -> None:
     """What a worker's way to the training process costs cannot be seen there: empty tables, no error."""
-    trials, steps = run_of(trials_of, Truth(), workers, mode="load")
+    trials, steps = run_of(Truth(), workers, mode="load")
     for frame in (trials, trials.iloc[:0], trials.assign(outcome="error")):
         found = held_out(frame, steps, CORES)
         assert len(found) == 0
         assert list(found.columns) == list(COLUMNS)
 
 
-def test_parameters_come_back(trials_of: Trials) -> None:
-    """Waiting apart from computing by the CPU clock; the step; what is between two batches is the worker's."""
-    truth = Truth(step=10.0)
-    trials, _ = run_of(trials_of, truth, (0, 1), **EMULATED)
-    (row,) = fit_parameters(group_cells(trials), CORES).to_dict("records")
-    assert row["wait_ns"] / MS == pytest.approx(16, rel=0.01)
-    assert row["compute_ns"] / MS == pytest.approx(1 + 1.6 + 0.3, rel=0.01)
-    assert row["receive_compute_ns"] / MS == pytest.approx(0.5, rel=0.01)
-    assert (row["step_ns"] / MS, row["step_cores"]) == (pytest.approx(10, rel=0.01), 0)
-
-
-def test_single_steps_are_no_must_and_where_they_are_they_count(trials_of: Trials) -> None:
+def test_single_steps_are_no_must_and_where_they_are_they_count() -> None:
     """Heavy tails slow in-order workers down: the same means with a tail in the stamps predict less."""
-    trials, steps = run_of(trials_of, Truth(), (0, 1, 4), mode="load")
+    trials, steps = run_of(Truth(), (0, 1, 4), mode="load")
     even = held_out(trials, steps.iloc[:0], CORES)["predicted_samples_per_s"][0]
     assert held_out(trials, steps, CORES)["predicted_samples_per_s"][0] == pytest.approx(even, rel=0.001)
     slow = np.where(np.arange(len(steps)) % 3 == 0, 2.8, 0.1)

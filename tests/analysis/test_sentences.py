@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from made_trials import make_trials
 
 from feedrate.analysis.claim_values import observe
 from feedrate.analysis.claims import Findings, judge_claims
@@ -18,14 +19,17 @@ from feedrate.plan.claim import Claim, Effect, Part, pair, slope
 from feedrate.schema.axes import Value
 from feedrate.schema.columns import PROTOCOL_VERSION
 
-Trials = Callable[..., pd.DataFrame]
 LOAD: dict[str, Value] = {"mode": "load"}
 WORKERS = ({"num_workers": 0}, {"num_workers": 2})
 SD = 0.01
 
 
-def claim(effect: Effect | None, facts: Sequence[Mapping[str, Value]] = (), also: Sequence[Part] = ()) -> Claim:
-    return Claim("x", "Says so.", ("BOT",), "Tested so.", "Others.", effect, tuple(also), tuple(facts))
+def claim(effect: Effect | None, facts: Sequence[Mapping[str, Value]] = ()) -> Claim:
+    return Claim("x", "Says so.", ("BOT",), "Tested so.", "Others.", effect, (), tuple(facts))
+
+
+ASKED = claim(pair(*WORKERS, {**LOAD, "batch_size": 32}))
+"""Two workers against none, in batches of 32."""
 
 
 def rates(mean: float, sd: float = SD, blocks: int = 12) -> list[float]:
@@ -50,62 +54,54 @@ def rows(found: Findings) -> list[dict[Any, Any]]:
     return found.cases.to_dict("records")
 
 
-def loading(trials_of: Trials, ratios: Mapping[int, float], sd: float = SD, blocks: int = 12) -> pd.DataFrame:
+def loading(ratios: Mapping[int, float], sd: float = SD, blocks: int = 12) -> pd.DataFrame:
     """Two workers against none at several batch sizes, with a planted ratio at each."""
     given = []
     for batch, ratio in ratios.items():
         for workers, rate in ((0, 1000.0), (2, 1000.0 * ratio)):
             spread = sd if workers else 1e-4
             given.append(({**LOAD, "batch_size": batch, "num_workers": workers}, rates(rate, spread, blocks)))
-    return trials_of(given)
+    return make_trials(given)
 
 
-def test_a_pair_of_a_rate(trials_of: Trials) -> None:
+def test_a_pair_of_a_rate() -> None:
     """A rate is told as *as fast as*, with its interval, what is held fixed, and the verdict."""
-    asked = claim(pair(*WORKERS, {**LOAD, "batch_size": 32}))
-    frame = loading(trials_of, {32: 1.62})
-    low, high = (judged(frame, asked).claims[end].iloc[0] for end in ("lo", "hi"))
-    said = told(frame, asked)
-    ratio = f"1.62× ({low:.2f}–{high:.2f})"
-    assert said == (
-        f"On this machine num_workers=2 was {ratio} as fast as num_workers=0 at batch_size=32 (loading alone): "
-        "confirmed."
+    frame = loading({32: 1.62})
+    low, high = (judged(frame, ASKED).claims[end].iloc[0] for end in ("lo", "hi"))
+    assert told(frame, ASKED) == (
+        f"On this machine num_workers=2 was 1.62× ({low:.2f}–{high:.2f}) as fast as num_workers=0 "
+        "at batch_size=32 (loading alone): confirmed."
     )
 
 
-def test_a_stand_in_is_not_called_photographs(trials_of: Trials) -> None:
+def test_a_stand_in_is_not_called_photographs() -> None:
     """A sentence does not name div2k, since a stand-in may have been read."""
-    asked = claim(pair(*WORKERS, {**LOAD, "batch_size": 32, "workload": "div2k"}))
-    frame = trials_of(
-        [
-            ({**LOAD, "batch_size": 32, "workload": "div2k_standin", "num_workers": workers}, rates(1000.0 + workers))
-            for workers in (0, 2)
-        ]
-    )
-    said = told(frame, asked)
+    held = {**LOAD, "batch_size": 32, "workload": "div2k_standin"}
+    frame = make_trials([({**held, "num_workers": workers}, rates(1000.0 + workers)) for workers in (0, 2)])
+    said = told(frame, claim(pair(*WORKERS, {**held, "workload": "div2k"})))
     assert "no difference" in said
     assert "div2k" not in said
 
 
-def test_where_it_holds_and_where_not(trials_of: Trials) -> None:
-    """A mean of several settings says which is the worst, in which it holds, and in which there is no difference."""
+def test_where_it_holds_and_where_not() -> None:
+    """A mean of several settings names the worst, where it holds, and where there is no difference."""
     asked = claim(pair(*WORKERS, *({**LOAD, "batch_size": size} for size in (8, 32, 128))))
-    said = told(loading(trials_of, {8: 4.1, 32: 2.0, 128: 1.0}), asked)
+    said = told(loading({8: 4.1, 32: 2.0, 128: 1.0}), asked)
     assert ", averaged over 3 settings, at worst 1.00× (batch_size=128): " in said
     assert ": it depends: batch_size=128 (1.00×) against batch_size=8 (4.10×). " in said
     assert said.endswith("It holds at batch_size=8 (4.10×), 32 (2.00×); not at batch_size=128 (1.00×, no difference).")
-    said = told(loading(trials_of, {8: 4.1, 32: 2.0, 128: 1.5}), asked)
+    said = told(loading({8: 4.1, 32: 2.0, 128: 1.5}), asked)
     assert said.endswith(", at worst 1.50× (batch_size=128): confirmed. It holds in each of them (1.50× to 4.10×).")
-    said = told(loading(trials_of, {8: 0.5, 32: 0.5, 128: 0.5}), asked)
+    said = told(loading({8: 0.5, 32: 0.5, 128: 0.5}), asked)
     assert said.endswith(": refuted. It is refuted in each of them (0.50×).")
-    said = told(loading(trials_of, {8: 1.0, 32: 0.8, 128: 1.0}), asked)
+    said = told(loading({8: 1.0, 32: 0.8, 128: 1.0}), asked)
     assert "It does not hold at batch_size=8 (1.00×, no difference), " in said
 
 
-def test_a_metric_that_is_no_rate(trials_of: Trials) -> None:
+def test_a_metric_that_is_no_rate() -> None:
     """Another metric is told as what it was with B of what it was with A."""
     asked = claim(pair(*WORKERS, {**LOAD, "batch_size": 32}, metric="data_wait", says="less"))
-    frame = loading(trials_of, {32: 2.0})
+    frame = loading({32: 2.0})
     wait = np.where(frame["num_workers"].eq(2), 800.0, 1000.0) * frame["samples_per_s"] / 1000
     frame["host_fetch_ns"] = np.where(frame["num_workers"].eq(2), wait / 2, wait)
     said = told(frame, asked)
@@ -114,10 +110,10 @@ def test_a_metric_that_is_no_rate(trials_of: Trials) -> None:
     assert said.endswith(": confirmed.")
 
 
-def test_a_slope_tells_the_exponent(trials_of: Trials) -> None:
-    """A time a sample that falls by a tenth a doubling: a batch's time grows with the power 1 + log2 0.9."""
+def test_a_slope_tells_the_exponent() -> None:
+    """A time that falls by a tenth a doubling is told as factor and as power."""
     effect = slope("batch_size", (8, 16, 32), LOAD, metric="data_wait", says="less")
-    frame = trials_of([({**LOAD, "batch_size": size}, rates(1000.0)) for size in (8, 16, 32)])
+    frame = make_trials([({**LOAD, "batch_size": size}, rates(1000.0)) for size in (8, 16, 32)])
     doublings = np.log2(frame["batch_size"].astype(float))
     frame["host_fetch_ns"] = 1e6 * 0.9**doublings * frame["samples_per_s"] / 1000
     said = told(frame, claim(effect))
@@ -127,10 +123,10 @@ def test_a_slope_tells_the_exponent(trials_of: Trials) -> None:
     assert power({"ratio": 2.0, "lo": 1.0, "hi": 4.0}, effect).endswith("to the power of 2.00 (1.00–3.00)")
 
 
-def test_an_interaction_tells_both_sides(trials_of: Trials) -> None:
+def test_an_interaction_tells_both_sides() -> None:
     """A change that does more here than there: the ratio of the two factors, and each by itself."""
     effect = pair(*WORKERS, {**LOAD, "batch_size": 8}, against=({**LOAD, "batch_size": 32},))
-    said = told(loading(trials_of, {8: 3.0, 32: 1.5}), claim(effect))
+    said = told(loading({8: 3.0, 32: 1.5}), claim(effect))
     assert (
         "with batch_size=8 the factor by which going from num_workers=0 to num_workers=2 changes throughput was 2.00× ("
     ) in said
@@ -138,33 +134,22 @@ def test_an_interaction_tells_both_sides(trials_of: Trials) -> None:
     assert said.endswith("The factor by itself: 3.00 with batch_size=8, 1.50 with batch_size=32.")
 
 
-def test_a_sources_figure_is_named(trials_of: Trials) -> None:
-    """What an effect is compared with stands beside the verdict, where that is not 1."""
-    asked = claim(pair(*WORKERS, {**LOAD, "batch_size": 32}, figure=5.0))
-    assert told(loading(trials_of, {32: 1.5}), asked).endswith(": the source's figure is 5.00×; refuted.")
-
-
-def test_what_is_said_besides_has_its_own_number(trials_of: Trials) -> None:
-    """The effect's verdict, each part with its own, and what follows for the claim."""
+def test_what_a_verdict_stands_against_and_beside() -> None:
+    """The source's figure; each part with its own verdict, and what follows; why a verdict is withheld."""
+    figure = claim(pair(*WORKERS, {**LOAD, "batch_size": 32}, figure=5.0))
+    assert told(loading({32: 1.5}), figure).endswith(": the source's figure is 5.00×; refuted.")
     besides = Part("with small batches, too", pair(*WORKERS, {**LOAD, "batch_size": 8}))
-    asked = claim(pair(*WORKERS, {**LOAD, "batch_size": 32}), also=[besides])
-    said = told(loading(trials_of, {8: 0.5, 32: 1.5}), asked)
+    said = told(loading({8: 0.5, 32: 1.5}), replace(ASKED, also=(besides,)))
     assert "(loading alone): confirmed. It says besides: with small batches, too: 0.50× (" in said
     assert said.endswith("), refuted. Together: refuted.")
-
-
-def test_what_is_withheld_says_why(trials_of: Trials) -> None:
-    """The reason stands in the verdict's place, and no number of blocks would help."""
-    asked = claim(pair(*WORKERS, {**LOAD, "batch_size": 32}))
-    said = told(loading(trials_of, {32: 1.5}), asked, own="inconclusive", reason="its measurements have two modes")
+    said = told(loading({32: 1.5}), ASKED, own="inconclusive", reason="its measurements have two modes")
     assert said.endswith(": inconclusive, as the run's intervals do not hold: its measurements have two modes.")
 
 
-def test_remarks_say_what_a_verdict_rests_on(trials_of: Trials) -> None:
+def test_remarks_say_what_a_verdict_rests_on() -> None:
     """Several runs, few blocks, and how many runs do not count; one quiet run needs no remark."""
-    asked = claim(pair(*WORKERS, {**LOAD, "batch_size": 32}))
-    assert remarks(judged(loading(trials_of, {32: 1.5}), asked).claims.iloc[0].to_dict()) == []
-    row = judged(loading(trials_of, {32: 1.5}, blocks=7), asked).claims.iloc[0].to_dict()
+    assert remarks(judged(loading({32: 1.5}), ASKED).claims.iloc[0].to_dict()) == []
+    row = judged(loading({32: 1.5}, blocks=7), ASKED).claims.iloc[0].to_dict()
     assert remarks(row) == ["few repetitions (under 8)"]
     assert remarks({**row, "n": 9, "run_ids": ("a", "b"), "withheld": 1, "withdrawn": 2}) == [
         "2 runs",
@@ -173,30 +158,28 @@ def test_remarks_say_what_a_verdict_rests_on(trials_of: Trials) -> None:
     ]
 
 
-def test_inconclusive_says_what_it_would_take(trials_of: Trials) -> None:
+def test_inconclusive_says_what_it_would_take() -> None:
     """Few blocks more are counted; where a hundred would not do, what else might is named."""
-    asked = claim(pair(*WORKERS, {**LOAD, "batch_size": 32}))
-    frame = loading(trials_of, {32: 1.05}, sd=0.08)
-    row = judged(frame, asked).claims.iloc[0]
+    frame = loading({32: 1.05}, sd=0.08)
+    row = judged(frame, ASKED).claims.iloc[0]
     more = math.ceil(row["blocks_needed"] - row["n"])
     assert more > 1
-    assert f"inconclusive; about {more} more repetitions would decide it." in told(frame, asked)
-    assert "about 1 more repetition would decide it" in told(frame, asked, blocks_needed=row["n"] + 1)
-    assert "inconclusive; another run would tell more than longer ones." in told(frame, asked, run_ids=("a", "b"))
+    assert f"inconclusive; about {more} more repetitions would decide it." in told(frame, ASKED)
+    assert "about 1 more repetition would decide it" in told(frame, ASKED, blocks_needed=row["n"] + 1)
+    assert "inconclusive; another run would tell more than longer ones." in told(frame, ASKED, run_ids=("a", "b"))
     for needed in (math.inf, row["n"] + 101, math.nan):
         assert "inconclusive; more than 100 more repetitions would be needed: " in told(
-            frame, asked, blocks_needed=needed
+            frame, ASKED, blocks_needed=needed
         )
 
 
-def test_one_block_and_none(trials_of: Trials) -> None:
+def test_one_block_and_none() -> None:
     """One block gives no interval, and trials that all failed give no effect; both are said."""
-    asked = claim(pair(*WORKERS, {**LOAD, "batch_size": 32}))
-    said = told(loading(trials_of, {32: 1.5}, sd=0.0, blocks=1), asked)
+    said = told(loading({32: 1.5}, sd=0.0, blocks=1), ASKED)
     assert "1.50× (no interval)" in said
     assert "inconclusive, as nothing is decided from fewer than 6 repetitions." in said
     cells = [({**LOAD, "batch_size": 32, "num_workers": workers}, [None, None]) for workers in (0, 2)]
-    assert "ended well: inconclusive." in told(trials_of(cells), asked)
+    assert "ended well: inconclusive." in told(make_trials(cells), ASKED)
 
 
 def test_a_fact_shows_its_evidence() -> None:
@@ -218,14 +201,13 @@ def test_a_fact_shows_its_evidence() -> None:
         assert said == f"Seen on this machine in 1 check: Stale: {why}: inconclusive."
 
 
-def test_what_holds_by_construction_is_said_to(trials_of: Trials) -> None:
+def test_what_holds_by_construction_is_said_to() -> None:
     """Beside a verdict that could hardly be another, and in the tally of what holds, by who says it."""
-    plain = claim(pair(*WORKERS, {**LOAD, "batch_size": 32}))
-    built = replace(plain, by_construction=True)
-    for ratio, asked, said in ((1.62, built, True), (1.62, plain, False), (0.5, built, False)):
-        assert ("It holds by construction" in told(loading(trials_of, {32: ratio}), asked)) == said
-    advice = replace(plain, sources=("field",))
-    assert origins([plain, advice]) == "Of the 2 that hold, 1 come from a document and 1 from common advice."
+    built = replace(ASKED, by_construction=True)
+    for ratio, asked, said in ((1.62, built, True), (1.62, ASKED, False), (0.5, built, False)):
+        assert ("It holds by construction" in told(loading({32: ratio}), asked)) == said
+    advice = replace(ASKED, sources=("field",))
+    assert origins([ASKED, advice]) == "Of the 2 that hold, 1 come from a document and 1 from common advice."
     assert origins([built]).endswith("; 1 hold by construction.")
     assert origins([]) == ""
 

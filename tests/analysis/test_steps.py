@@ -2,35 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from made_trials import make_cell, make_trials
 
-from feedrate.analysis.steps import (
-    PHASES,
-    STEP_COLUMNS,
-    TRIAL_COLUMNS,
-    cross_check,
-    hidden_share,
-    join_steps,
-    select_trials,
-)
+from feedrate.analysis.steps import PHASES, cross_check, hidden_share, select_trials
 from feedrate.schema.axes import Value, cell_id
 
-Trials = Callable[..., pd.DataFrame]
-CellOf = Callable[..., dict[str, Any]]
 DEVICE_NS = {"h2d": 1e6, "forward": 4e6, "backward": 8e6, "optimizer": 1e6}
 SYNCHRONISING_NS = 0.5e6
 BLOCKS = 5
 
 
-def clocked(trials_of: Trials, shorter: float = 0.8, **axes: Any) -> pd.DataFrame:
+def clocked(shorter: float = 0.8, **axes: Any) -> pd.DataFrame:
     """A step on CUDA by both clocks: serialized, each phase costs a synchronisation more; the wall clock is shorter."""
     rates = [100.0 * (1 + 0.01 * (-1) ** block) for block in range(BLOCKS)]
-    frame = trials_of([(axes, rates), ({**axes, "timing": "serialized"}, rates)], device="cuda", steps=10)
+    frame = make_trials([(axes, rates), ({**axes, "timing": "serialized"}, rates)], device="cuda", steps=10)
     events = (frame["timing"] == "events").to_numpy()
     weather = 1 + 0.02 * frame["block"].to_numpy(dtype=np.float64)
     for phase, ns in DEVICE_NS.items():
@@ -40,27 +30,27 @@ def clocked(trials_of: Trials, shorter: float = 0.8, **axes: Any) -> pd.DataFram
     return frame.assign(wall_ns=10 * whole * weather * np.where(events, shorter, 1))
 
 
-def test_each_phase_is_compared_with_its_serialized_self(trials_of: Trials, cell_of: CellOf) -> None:
+def test_each_phase_is_compared_with_its_serialized_self() -> None:
     """Device span ÷ host phase, and not the host's launches, paired by block so that drift leaves the ratio alone."""
-    found = cross_check(clocked(trials_of)).set_index("phase")
+    found = cross_check(clocked()).set_index("phase")
     assert list(found.index) == list(PHASES)
     for phase, ns in DEVICE_NS.items():
         assert found.loc[phase, "ratio"] == pytest.approx(ns / (ns + SYNCHRONISING_NS))
     assert set(found["n"]) == {BLOCKS}
     assert (found["hi"] - found["lo"] < 1e-6).all()
-    assert set(found["cell_events"]) == {cell_id(cell_of({}, "cuda"))}
-    assert set(found["cell_serialized"]) == {cell_id(cell_of({"timing": "serialized"}, "cuda"))}
+    assert set(found["cell_events"]) == {cell_id(make_cell({}, "cuda"))}
+    assert set(found["cell_serialized"]) == {cell_id(make_cell({"timing": "serialized"}, "cuda"))}
 
 
-def test_overlap_hides_what_the_wall_clock_saves(trials_of: Trials) -> None:
+def test_overlap_hides_what_the_wall_clock_saves() -> None:
     """1 - events ÷ serialized, with its interval the right way round."""
-    frame = clocked(trials_of, shorter=0.8)
+    frame = clocked(shorter=0.8)
     frame["wall_ns"] *= 1 + 0.01 * (np.arange(len(frame)) % 3)
     (row,) = hidden_share(frame).to_dict("records")
     assert row["hidden"] == pytest.approx(0.2, abs=0.02)
     assert row["lo"] < row["hidden"] < row["hi"]
     assert row["n"] == BLOCKS
-    assert hidden_share(clocked(trials_of, shorter=1.1))["hidden"][0] == pytest.approx(-0.1)
+    assert hidden_share(clocked(shorter=1.1))["hidden"][0] == pytest.approx(-0.1)
 
 
 TRAIN: dict[str, Value] = {"mode": "train", "workload": "synthetic", "storage_format": "png"}
@@ -68,15 +58,10 @@ SLEEP: dict[str, Value] = {**TRAIN, "step": "emulated"}
 LOAD: dict[str, Value] = {**TRAIN, "mode": "load"}
 
 
-@pytest.fixture
-def run(trials_of: Trials) -> Callable[..., pd.DataFrame]:
+def run(*rates: Any, device: str = "cpu") -> pd.DataFrame:
     """Trials of cells, each with a name."""
-
-    def make(*rates: Any, device: str = "cpu") -> pd.DataFrame:
-        frame = trials_of(list(rates), device=device)
-        return frame.assign(trial_id=[f"t{place:03d}" for place in range(len(frame))])
-
-    return make
+    frame = make_trials(rates, device=device)
+    return frame.assign(trial_id=[f"t{number:03d}" for number in range(len(frame))])
 
 
 def chosen(frame: pd.DataFrame) -> list[tuple[Any, ...]]:
@@ -84,7 +69,7 @@ def chosen(frame: pd.DataFrame) -> list[tuple[Any, ...]]:
     return list(zip(told["mode"], told["step"], told["batch_size"], told["num_workers"], strict=True))
 
 
-def test_the_pair_that_is_farthest_apart_is_told(run: Trials) -> None:
+def test_the_pair_that_is_farthest_apart_is_told() -> None:
     """Fewest workers beside the fastest, at the batch at which workers give most; other axes never differ in a pair."""
     frame = run(
         ({**SLEEP, "batch_size": 8, "num_workers": 0}, [100, 110]),
@@ -97,8 +82,8 @@ def test_the_pair_that_is_farthest_apart_is_told(run: Trials) -> None:
     assert chosen(frame) == [("train", "emulated", 32, 0), ("train", "emulated", 32, 2)]
 
 
-def test_real_training_comes_before_an_emulated_step_and_loading_alone_is_the_last_resort(run: Trials) -> None:
-    """A pair of each kind of step; the loader alone, as a ceiling or asked for, only where nothing was trained."""
+def test_real_training_comes_before_an_emulated_step_and_loading_alone_is_the_last_resort() -> None:
+    """A pair of each kind of step is chosen; loading alone only if nothing was trained."""
     cells = [
         ({**kind, "num_workers": n}, [rate * (1 + n)])
         for kind, rate in ((LOAD, 900), (SLEEP, 80), (TRAIN, 60))
@@ -113,7 +98,7 @@ def test_real_training_comes_before_an_emulated_step_and_loading_alone_is_the_la
     assert [mode for mode, *_ in chosen(run(*cells[:2]))] == ["load", "load"]
 
 
-def test_the_median_trial_is_told(run: Trials) -> None:
+def test_the_median_trial_is_told() -> None:
     """Of trials that ended well, the one in the middle by throughput; the cell's own estimate stands beside it."""
     frame = run(({**TRAIN, "num_workers": 0}, [50, None, 90, 70, 10]), ({**TRAIN, "num_workers": 2}, [100, 100, 102]))
     first, second = select_trials(frame).to_dict("records")
@@ -121,17 +106,3 @@ def test_the_median_trial_is_told(run: Trials) -> None:
     assert first["trial_id"] == "t000"
     assert (second["trial_samples_per_s"], second["n"]) == (100, 3)
     assert second["lo"] < second["samples_per_s"] < second["hi"]
-
-
-def test_steps_stand_beside_their_trials(run: Trials, steps_of: Trials) -> None:
-    """In the order of the trials that were chosen; steps of others are left out."""
-    frame = run(({**SLEEP, "num_workers": 2}, [90.0]), ({**SLEEP, "num_workers": 0}, [50.0]), ({**LOAD}, [10.0]))
-    recorded_steps = pd.concat([steps_of(f"t{n:03d}", 3, fetch_ns=n) for n in range(3)])
-    told = select_trials(frame)
-    found = join_steps(told, recorded_steps)
-    assert list(found.columns) == [*TRIAL_COLUMNS, *STEP_COLUMNS]
-    assert found["trial_id"].tolist() == ["t001"] * 3 + ["t000"] * 3
-    assert found["place"].tolist() == [0, 1, 2] * 2
-    assert found["step"].eq("emulated").all()
-    assert found["fetch_ns"].tolist() == [1] * 3 + [0] * 3
-    assert not len(join_steps(told.iloc[:0], recorded_steps))

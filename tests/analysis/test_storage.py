@@ -14,10 +14,7 @@ from feedrate.analysis.storage import count_doubtful, credible, format_costs, pl
 
 
 def test_only_what_was_verified_is_cold() -> None:
-    """A cold trial that found the set cached, or counted nothing, is left out and counted; so is a warm one.
-
-    So is a cold one that read too little of its samples from storage.
-    """
+    """Cold trials that found data cached or read too little are left out and counted; so are warm ones."""
     frame = make_format_trials([*format_cells({"png": 100}, page_cache="cold"), *format_cells({"png": 200})])
     cold, warm = frame["page_cache"].eq("cold"), frame["page_cache"].eq("warm")
     frame.loc[cold & frame["block"].eq(0), "cached_before_pct"] = 40.0

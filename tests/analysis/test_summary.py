@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from made_trials import STEADY, make_cell, make_trials, times
 
 from feedrate.analysis.blocks import blocks_of
 from feedrate.analysis.summary import best_cells, most_gained
 from feedrate.schema.axes import cell_id
 
-Trials = Callable[..., pd.DataFrame]
-CellOf = Callable[..., dict[str, Any]]
-STEADY = [100.0, 101.0, 99.0, 100.0]
 
-
-def times(factor: float, wobble: float = 0.0) -> list[float]:
-    """STEADY, faster by a factor, with alternating noise of its own."""
-    return [rate * factor * (1 + wobble * (-1) ** block) for block, rate in enumerate(STEADY)]
-
-
-def test_the_best_is_a_set_cheapest_first(trials_of: Trials) -> None:
+def test_the_best_is_a_set_cheapest_first() -> None:
     """Cells not told from the best are in; clearly slower ones are not; fewest workers come first."""
     found = best_cells(
-        trials_of(
+        make_trials(
             [
                 ({}, times(0.5)),
                 ({"num_workers": 1}, times(0.99, 0.05)),
@@ -45,9 +36,9 @@ def test_the_best_is_a_set_cheapest_first(trials_of: Trials) -> None:
     assert (found["ratio_hi"] >= 1).all()
 
 
-def test_of_equal_workers_the_smaller_memory_and_then_the_defaults_come_first(trials_of: Trials) -> None:
+def test_of_equal_workers_the_smaller_memory_and_then_the_defaults_come_first() -> None:
     """A few kilobytes are no difference in memory."""
-    frame = trials_of(
+    frame = make_trials(
         [
             ({"num_workers": 2, "prefetch_factor": 4}, STEADY),
             ({"num_workers": 2}, STEADY),
@@ -59,7 +50,7 @@ def test_of_equal_workers_the_smaller_memory_and_then_the_defaults_come_first(tr
 
 
 @pytest.mark.slow
-def test_questions_are_never_mixed(trials_of: Trials) -> None:
+def test_questions_are_never_mixed() -> None:
     """Workload, mode, step, its length, sample size and run each make a question of their own, nulls included."""
     others: list[dict[str, Any]] = [
         {},
@@ -71,24 +62,24 @@ def test_questions_are_never_mixed(trials_of: Trials) -> None:
         {"patch_size": 16},
         {"read_us": 100},
     ]
-    frame = trials_of([(axes, times(2.0**place)) for place, axes in enumerate(others)])
+    frame = make_trials([(axes, times(2.0**place)) for place, axes in enumerate(others)])
     two = pd.concat([frame, frame.assign(run_id="second")])
     assert len(best_cells(frame)) == len(others)
     assert len(best_cells(two)) == 2 * len(others)
     assert best_cells(two)["is_best"].all()
 
 
-def test_one_block_tells_nothing_apart(trials_of: Trials) -> None:
+def test_one_block_tells_nothing_apart() -> None:
     """With one pair there is no interval: the set is the best alone, not everything."""
-    found = best_cells(trials_of([({}, [100.0]), ({"num_workers": 2}, [101.0])]))
+    found = best_cells(make_trials([({}, [100.0]), ({"num_workers": 2}, [101.0])]))
     assert list(found["num_workers"]) == [2]
     assert found["pairs"].tolist() == [1]
     assert np.isnan(found["ratio_hi"]).all()
 
 
-def test_cells_that_serve_others_answer_no_question(trials_of: Trials) -> None:
-    """Neither a ceiling that the plan added, nor a control or a replica, is best; a cell that is asked for too is."""
-    frame = trials_of(
+def test_cells_that_serve_others_answer_no_question() -> None:
+    """No ceiling, control or replica is best unless its cell was asked for, too."""
+    frame = make_trials(
         [
             ({"num_workers": 2}, STEADY),
             ({"num_workers": 4}, times(9.0)),
@@ -113,7 +104,7 @@ def noisy(factor: float, place: int, blocks: int = 8) -> list[float]:
     return list(100 * factor * np.exp(0.03 * np.random.default_rng(place).standard_normal(blocks)))
 
 
-def test_defaults_are_compared_with_settings_of_the_same_format_and_batch(trials_of: Trials, cell_of: CellOf) -> None:
+def test_defaults_are_compared_with_settings_of_the_same_format_and_batch() -> None:
     """A ratio with its interval; what no default has in common its format and batch with is left out."""
     cells: list[tuple[dict[str, Any], list[float]]] = [
         ({}, STEADY),
@@ -124,21 +115,21 @@ def test_defaults_are_compared_with_settings_of_the_same_format_and_batch(trials
         ({"batch_size": 8, "num_workers": 2}, times(9.0)),
         ({"mode": "compute"}, times(9.0)),
     ]
-    (found,) = most_gained(trials_of(cells)).to_dict("records")
+    (found,) = most_gained(make_trials(cells)).to_dict("records")
     assert (found["storage_format"], found["batch_size"], found["num_workers"]) == ("png", 32, 2)
-    assert found["default_cell"] == cell_id(cell_of({}))
-    assert found["best_cell"] == cell_id(cell_of({"num_workers": 2}))
+    assert found["default_cell"] == cell_id(make_cell({}))
+    assert found["best_cell"] == cell_id(make_cell({"num_workers": 2}))
     assert (found["ratio"], found["n"], found["verdict"]) == (pytest.approx(3, rel=0.01), 4, "faster")
     assert found["lo"] < 3 < found["hi"]
     assert found["candidates"] == 5
-    (default,) = most_gained(trials_of(cells[:1])).to_dict("records")
+    (default,) = most_gained(make_trials(cells[:1])).to_dict("records")
     assert (default["ratio"], default["verdict"]) == (1, "no difference")
 
 
-def test_the_gain_ranges_over_formats_and_batches(trials_of: Trials) -> None:
+def test_the_gain_ranges_over_formats_and_batches() -> None:
     """Of equal settings in many formats and batches one seems to gain; chosen and measured apart, none does."""
     places = [(name, size, count) for name in ("png", "lmdb") for size in (8, 16, 32, 64) for count in (0, 1, 2, 4)]
-    frame = trials_of(
+    frame = make_trials(
         [
             ({"storage_format": name, "batch_size": size, "num_workers": count}, noisy(1.0, 576 + place))
             for place, (name, size, count) in enumerate(places)
@@ -154,10 +145,10 @@ def test_the_gain_ranges_over_formats_and_batches(trials_of: Trials) -> None:
     assert found["candidates"] == len(places)
 
 
-def test_what_the_step_gains_is_no_merit_of_the_loader(trials_of: Trials, cell_of: CellOf) -> None:
+def test_what_the_step_gains_is_no_merit_of_the_loader() -> None:
     """A faster step is best of its task, and neither side of the comparison of loaders."""
     workers = {"num_workers": 2}
-    frame = trials_of(
+    frame = make_trials(
         [
             ({}, STEADY),
             (workers, times(1.5)),
@@ -166,6 +157,6 @@ def test_what_the_step_gains_is_no_merit_of_the_loader(trials_of: Trials, cell_o
         ]
     )
     (against,) = most_gained(frame).to_dict("records")
-    assert (against["default_cell"], against["best_cell"]) == (cell_id(cell_of({})), cell_id(cell_of(workers)))
+    assert (against["default_cell"], against["best_cell"]) == (cell_id(make_cell({})), cell_id(make_cell(workers)))
     assert against["ratio"] == pytest.approx(1.5)
     assert best_cells(frame)["amp"].tolist() == ["bf16"]

@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pandas as pd
 import pytest
+from made_trials import make_trials
 
 from feedrate.analysis.estimate import half_width
 from feedrate.analysis.variance import ADVICE, average_cell, split
 
-Trials = Callable[..., pd.DataFrame]
 START = pd.Timestamp("2026-01-01", tz="UTC")
 
 
 def planted(
-    trials_of: Trials,
-    *,
-    within: float = 0.0,
-    between: float = 0.0,
-    slope: float = 0.0,
-    cells: int = 12,
-    blocks: int = 30,
-    seed: int = 0,
+    *, within: float = 0.0, between: float = 0.0, slope: float = 0.0, cells: int = 12, blocks: int = 30, seed: int = 0
 ) -> pd.DataFrame:
     """Trials two minutes apart: halves that differ by what is within, trials by what is between, a trend per hour."""
     random = np.random.default_rng(seed)
-    frame = trials_of([({"batch_size": 1 + cell}, [1.0] * blocks) for cell in range(cells)])
+    frame = make_trials([({"batch_size": 1 + cell}, [1.0] * blocks) for cell in range(cells)])
     order = (
         frame["block"].to_numpy() * cells + random.permuted(np.tile(np.arange(cells), (blocks, 1)), axis=1).T.ravel()
     )
@@ -50,9 +41,9 @@ def planted(
         ({"within": 0.03, "between": 0.03, "slope": 0.01}, None),
     ],
 )
-def test_planted_parts_are_found_again(trials_of: Trials, parts: dict[str, float], largest: str | None) -> None:
+def test_planted_parts_are_found_again(parts: dict[str, float], largest: str | None) -> None:
     """In the average cell each variance to within 15 % of the total, and the largest is named."""
-    frame = planted(trials_of, **parts)
+    frame = planted(**parts)
     found = average_cell(split(frame)).iloc[0]
     hours = (pd.to_datetime(frame["started_at"], format="ISO8601") - START).dt.total_seconds() / 3600
     expected = {"within": 0.0, "between": 0.0, **parts}
@@ -63,10 +54,10 @@ def test_planted_parts_are_found_again(trials_of: Trials, parts: dict[str, float
     assert found["cells"] == 12
 
 
-def test_what_dominates_decides_the_advice(trials_of: Trials) -> None:
+def test_what_dominates_decides_the_advice() -> None:
     """Longer windows, more blocks, a quieter machine, or nothing, each with its number."""
     said = {
-        name: average_cell(split(planted(trials_of, blocks=10, **parts))).iloc[0]
+        name: average_cell(split(planted(blocks=10, **parts))).iloc[0]
         for name, parts in {
             "within": {"within": 0.06, "between": 0.004},
             "between": {"within": 0.01, "between": 0.06},
@@ -89,9 +80,9 @@ def test_what_dominates_decides_the_advice(trials_of: Trials) -> None:
     assert f"{now * factor:.1f} s instead of {now:.1f} s" in window["advice"]
 
 
-def test_what_is_advised_reaches_the_target(trials_of: Trials) -> None:
+def test_what_is_advised_reaches_the_target() -> None:
     """Blocks and windows as told make the interval of a contrast of two such cells as wide as was asked."""
-    found = split(planted(trials_of, within=0.05, between=0.01, blocks=12), ci_target_pct=2.0)
+    found = split(planted(within=0.05, between=0.01, blocks=12), ci_target_pct=2.0)
     target = np.log(1.02)
     for row in found.to_dict("records"):
         pair = np.sqrt(2 * (row["within_sd"] ** 2 + row["between_sd"] ** 2))
@@ -102,20 +93,18 @@ def test_what_is_advised_reaches_the_target(trials_of: Trials) -> None:
 
 
 @pytest.mark.slow
-def test_a_steady_machine_has_no_drift(trials_of: Trials) -> None:
-    """What a straight line explains by chance is not counted: over 120 runs the part is small."""
-    frames = [
-        planted(trials_of, between=0.05, cells=4, blocks=8, seed=seed).assign(run_id=f"r{seed}") for seed in range(120)
-    ]
+def test_a_steady_machine_has_no_drift() -> None:
+    """What a straight line explains by chance is not counted: over 60 runs the part is small."""
+    frames = [planted(between=0.05, cells=4, blocks=8, seed=seed).assign(run_id=f"r{seed}") for seed in range(60)]
     runs = pd.concat(frames, ignore_index=True)
     found = average_cell(split(runs))
-    assert len(found) == 120
+    assert len(found) == 60
     assert (found["drift_sd"] ** 2).mean() < 0.03 * (found["total_sd"] ** 2).mean()
 
 
-def test_what_is_not_known_is_not_said(trials_of: Trials) -> None:
+def test_what_is_not_known_is_not_said() -> None:
     """One trial, no halves, no times, no trials at all: NaN and no advice, never 0 for what nobody saw."""
-    frame = planted(trials_of, within=0.02, between=0.03, cells=2, blocks=5)
+    frame = planted(within=0.02, between=0.03, cells=2, blocks=5)
     single = split(frame[frame["block"] == 0])
     assert single[["total_sd", "within_sd", "between_sd", "drift_sd", "blocks"]].isna().all(axis=None)
     assert list(single["advice"]) == [None, None]
@@ -126,6 +115,6 @@ def test_what_is_not_known_is_not_said(trials_of: Trials) -> None:
     timeless = split(frame.assign(started_at=None))
     assert (timeless["drift_sd"] == 0).all()
     assert timeless["between_sd"].notna().all()
-    nothing = trials_of([])
+    nothing = make_trials([])
     assert len(split(nothing)) == 0
     assert list(average_cell(split(nothing)).columns)[:2] == ["run_id", "cells"]

@@ -12,13 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from feedrate.analysis.estimate import half_width
-from feedrate.analysis.verdicts import (
-    ALPHA,
-    ALPHA_SAME,
-    CERTAIN,
-    judge,
-    single_verdict,
-)
+from feedrate.analysis.verdicts import ALPHA, ALPHA_SAME, CERTAIN, judge, single_verdict
 
 EFFECT = st.tuples(st.floats(0.7, 1.4), st.floats(0.002, 0.2), st.integers(1, 30), st.sampled_from(["more", "less"]))
 EFFECTS = st.lists(EFFECT, min_size=1, max_size=12)
@@ -47,7 +41,7 @@ def rejected(p: Any, alpha: float) -> set[int]:
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.lists(st.floats(-0.1, 0.1), min_size=2, max_size=15), st.sampled_from(["more", "less"]))
 def test_p_is_that_of_t_tests(logs: list[float], says: str) -> None:
     """SciPy's one-sided tests: the larger of the two for no difference (TOST), twice the smaller for a difference."""
@@ -67,7 +61,7 @@ def test_p_is_that_of_t_tests(logs: list[float], says: str) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(EFFECTS)
 def test_the_correction_only_takes_verdicts_away(effects: list[Any]) -> None:
     """A verdict among many is the single interval's, granted by Holm within its family; else it is inconclusive."""
@@ -123,28 +117,3 @@ def test_what_is_said_of_an_effect_is_what_is_judged(ratio: float, says: str, fi
     """A source's figure is compared with, and a claim of no difference is confirmed by none."""
     row = {"ratio": ratio, "sd_log": 0.02, "n": 12, "says": says, "figure": figure}
     assert judge(pd.DataFrame([row]))["verdict"][0] == single_verdict(row) == verdict
-
-
-def test_true_nulls_are_called_so() -> None:
-    """Among 26 obvious effects, after 30 blocks at a spread of 4 %, at least 80 % of 5 nulls: 40 % before."""
-    random = np.random.default_rng(0)
-    truth = np.array([0.3] * 26 + [0.0] * 5)
-    told = [judge(of(truth[:, None] + 0.04 * random.standard_normal((31, 30))))["verdict"][26:] for _ in range(40)]
-    assert (pd.concat(told) == "no difference").mean() >= 0.8
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "truth", [[np.log(1.03)] * 10, [0.0] * 5 + [np.log(1.03)] * 5 + [np.log(1.01)] * 5 + [0.3] * 16]
-)
-def test_any_verdict_is_seldom_wrong(truth: list[float]) -> None:
-    """In at most 5 % of runs, also where effects lie at the margins, give or take what 1,000 runs can tell."""
-    random, effects = np.random.default_rng(0), np.array(truth)[:, None]
-    wrong = 0
-    for _ in range(1000):
-        verdict = judge(of(effects + 0.03 * random.standard_normal((len(truth), 30))))["verdict"].to_numpy()
-        same, more = np.abs(truth) < np.log(1.03) - 1e-9, np.array(truth) > np.log(1.01) + 1e-9
-        wrong += bool(
-            ((verdict == "confirmed") & ~more | (verdict == "refuted") | (verdict == "no difference") & ~same).any()
-        )
-    assert wrong / 1000 <= ALPHA + 0.015

@@ -52,10 +52,7 @@ def test_every_combination_is_a_cell_or_accounted_for(tmp_path: Path) -> None:
     ],
 )
 def test_replicas_are_shared_out_among_nodes_and_devices(tmp_path: Path, place: dict, kept: list) -> None:
-    """Each node has as many as any other, on CUDA a GPU for each; one process (dp) does not reach over nodes.
-
-    A stage alone is one replica's: several have no ceilings.
-    """
+    """Nodes have equally many replicas, on CUDA a GPU each; dp stays on one; none has ceilings."""
     plan = expand(tmp_path, "{parallel: [dp, ddp], world_size: [2, 3], nodes: [1, 2]}", nodes=2, **place)
     assert sorted((str(c.axes["parallel"]), c.axes["nodes"], c.axes["world_size"]) for c in plan.cells) == kept
     assert sum(each.count for each in plan.excluded) == 8 - len(kept)
@@ -177,21 +174,17 @@ def test_div2k_is_never_silently_something_else(tmp_path: Path) -> None:
     assert not real.substitutions
 
 
-def test_a_million_cells_need_a_word(tmp_path: Path) -> None:
-    """A huge matrix is refused with its count before it is expanded."""
+def test_too_many_cells_and_none_are_refused(tmp_path: Path) -> None:
+    """A huge matrix is refused with its count, one without a possible cell with the reason."""
     many = ", ".join(map(str, range(1, 1001)))
     with pytest.raises(InputError, match=r"1,000,000 combinations.*--yes"):
         expand(tmp_path, f"{{batch_size: [{many}], n_samples: [{many}]}}")
-
-
-def test_nothing_to_run_is_an_error(tmp_path: Path) -> None:
-    """A matrix without a cell that can run here says why."""
     with pytest.raises(InputError, match=r"no setting can run here: 1 × mode copy"):
         expand(tmp_path, "{mode: copy}")
 
 
 def test_time_comes_from_earlier_runs_and_cuts_make_room(tmp_path: Path) -> None:
-    """Known cells cost what they cost here before; when five blocks do not fit, what to cut would make them fit."""
+    """Cells cost what they took here before; cuts are advised if five blocks do not fit."""
     slices = "{mode: load, batch_size: [8, 16, 32, 64], num_workers: [0, 2]}"
     first = expand(tmp_path, slices)
     known = {cell.cell_id: 5.0 for cell in first.cells}

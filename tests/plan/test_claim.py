@@ -8,17 +8,7 @@ import pytest
 
 from feedrate.plan import cells as expanding
 from feedrate.plan import matrix, schedule, suite
-from feedrate.plan.claim import (
-    Aside,
-    Claim,
-    Effect,
-    Part,
-    cell_on,
-    change,
-    pair,
-    untestable,
-    validate,
-)
+from feedrate.plan.claim import Aside, Claim, Effect, Part, cell_on, change, pair, untestable, validate
 from feedrate.plan.suite import slices_of
 from feedrate.schema import plugins
 from feedrate.schema.axes import cell_id
@@ -116,13 +106,13 @@ def test_photographs_stand_in_for_div2k() -> None:
     ],
 )
 def test_why_a_claim_cannot_be_tested(one: Claim, device: str, reason: str | None) -> None:
-    """By what it needs, by an axis that does not apply; not because of a value that is the default anyway."""
+    """The reason is a missing device or an axis that does not apply, never a default value."""
     found = untestable(one, device)
     assert found is None if reason is None else reason in str(found)
 
 
 def test_a_cuda_device_may_have_effects_of_its_own() -> None:
-    """Small cells run on a CPU only, large ones and what only CUDA can tell there, and each decides where it runs."""
+    """Effects of CPU and CUDA are planned and judged where they belong."""
     large, pinned = pair(NONE, {"num_workers": 8}, LOAD), Part("pinning, too", PINNING, device="cuda")
     both = claim(on_cuda=large, also=(Part("it is slow", pair(NONE, TWO, LOAD)), pinned))
     validate(both, "suites/x.py")

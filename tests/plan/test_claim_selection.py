@@ -113,18 +113,11 @@ def ids(claims: list[PlannedClaim]) -> list[str]:
 
 
 def test_a_clear_effect_is_certain_after_six_blocks() -> None:
-    """One of 60 % at a spread of 2 % stops; the same with a spread of 30 % goes on, and so does one of 2 %.
-
-    After five blocks none is certain, however clear it is. The least certain come first.
-    """
+    """Only effects clear of 1, or of the source's figure, stop after six blocks, the least certain first."""
     tracker = told(clear=(0.47, 0.02, 6), wild=(0.47, 0.3, 6), small=(0.02, 0.02, 6), early=(0.47, 0.001, 5))
     assert ids(tracker.open(6)) == ["early", "small", "wild"]
     assert tracker.certainty(tracker.claims[0]) > 1
     assert tracker.certainty(tracker.claims[3]) == 0
-
-
-def test_a_sources_figure_is_what_certainty_is_about() -> None:
-    """A clear factor of 4 is certain against 1 and against 3; near four fifths of 5 nothing is."""
     tracker = ClaimTracker(RULE, [claim("plain"), claim("more", least=2.4), claim("near", least=4.0)])
     for one in tracker.claims:
         tell(tracker, one.id, math.log(4), 0.02)
@@ -171,10 +164,7 @@ def reach(tracker: ClaimTracker, before: int, left_s: float, **seconds: float) -
 
 
 def test_time_goes_to_what_it_can_decide_the_quickest_first() -> None:
-    """The claim "near" lacks a block, "next" a few; "far" needs more than the protocol's most blocks.
-
-    That runs along where all blocks that the protocol still gives it fit behind those that another claim needs.
-    """
+    """Claims that need the fewest blocks run first; hopeless ones only in time left over."""
     tracker = told(near=(0.1, 0.05, 8), next=(0.06, 0.05, 8), far=(0.015, 0.05, 8))
     assert reach(tracker, 8, 40.0) == ["near", "next"]
     assert reach(tracker, 8, 350.0, near=150.0) == ["next", "near"]
@@ -186,7 +176,7 @@ def test_time_goes_to_what_it_can_decide_the_quickest_first() -> None:
 
 
 def test_time_that_is_short_goes_to_what_can_have_enough_blocks() -> None:
-    """After one block: of claims that still need five, those that take least first, and no more than the time holds."""
+    """After one block the cheapest claims that can still have six run, within the time left."""
     tracker = told(cheap=(0.1, 0.05, 1), dear=(0.1, 0.05, 1))
     more = LEAST_BLOCKS - 1
     assert reach(tracker, 1, more * 23.0, dear=10.0) == ["cheap", "dear"]
@@ -206,10 +196,7 @@ def test_a_fact_is_checked_twice() -> None:
 
 
 def test_stopping_when_certain_is_seldom_wrong() -> None:
-    """Looked at after every block, runs of 30 claims whose truth lies right at the margin are wrong in 4 % at most.
-
-    That is the worst case, and less than the 5 % that verdicts allow for all of a run's claims.
-    """
+    """Runs of 30 claims right at the margin, looked at after every block, are wrong in at most 4 %."""
     random = np.random.default_rng(7)
     runs, claims, blocks, margin = 2000, 30, 30, math.log(1.01)
     logs = margin + 0.05 * random.standard_normal((runs * claims, blocks))

@@ -44,17 +44,7 @@ def played_s(workers: int, ahead: int, burst_s: float, step_s: float) -> float:
 
 @pytest.mark.parametrize(
     ("workers", "size", "read_us", "step_ms"),
-    [
-        (16, 256, 3000, 0),
-        (16, 128, 3000, 0),
-        (16, 256, 300, 0),
-        (8, 64, 2000, 0),
-        (4, 256, 3000, 0),
-        (2, 32, 1000, 0),
-        (16, 256, 1000, 200),
-        (8, 32, 1000, 10),
-        (1, 8, 4000, 10),
-    ],
+    [(16, 256, 3000, 0), (8, 64, 2000, 0), (2, 32, 1000, 0), (16, 256, 1000, 200), (1, 8, 4000, 10)],
 )
 def test_the_first_batches_and_the_stock_count(workers: int, size: int, read_us: int, step_ms: int) -> None:
     """Planned ÷ played lies within 0.8 and 1.25, of sixteen workers with batches of 256 files, too."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from feedrate.plan import matrix, request, schedule
+from feedrate.plan import matrix, request
 from feedrate.plan.options import SweepOptions
 from feedrate.schema import plugins
 from feedrate.schema.errors import InputError
@@ -121,12 +121,6 @@ def test_a_protocol_may_differ_by_device(tmp_path: Path) -> None:
     path = write(tmp_path, text.replace("min_steps: 3", "window_s: 1, cuda: {min_steps: 9}"))
     other = matrix.load(path, "other", device="cuda").protocol
     assert (other.window_s, other.min_steps) == (1, 9)
-
-
-def values(found: schedule.Plan, axis: str, **where: object) -> set[object]:
-    """The values of an axis among the cells that were asked for and have some others."""
-    cells = [cell.axes for cell in found.cells if where.items() <= cell.axes.items()]
-    return {cell[axis] for cell in cells if axis in cell}
 
 
 def test_a_run_is_not_resumed_where_tf32_was_forced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,7 +57,7 @@ def test_a_suite_that_cannot_run_is_refused(only: str, said: str) -> None:
 
 
 def test_nodes_that_sweep_together_decide_something() -> None:
-    """In the budget of the suite scaling four nodes measure 1, 2, 3 and 4 of them: loading alone, and training."""
+    """In the suite's budget four nodes measure 1 to 4 of them, loading alone and training."""
     alone, four = planned(only="scaling"), planned(only="scaling", nodes=4)
     assert four.blocks >= 6
     assert not four.cuts()

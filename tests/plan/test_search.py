@@ -60,7 +60,7 @@ def test_the_best_is_found_in_fewer_trials_than_there_are_settings() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("sd", "model"), [(0.005, True), (0.02, True), (0.01, False)])
+@pytest.mark.parametrize(("sd", "model"), [(0.02, True), (0.01, False)])
 def test_the_stated_bound_holds(sd: float, model: bool) -> None:
     """In 95 of 100 searches the best setting is no farther from the recommended one than was stated."""
     chance, held, near = random.Random(1), 0, 0
@@ -77,14 +77,14 @@ def test_the_stated_bound_holds(sd: float, model: bool) -> None:
 
 
 def test_what_the_leader_leaves_to_gain_needs_no_quiet_machine() -> None:
-    """Trials vary by 10 %, but each says that it does not wait for data: so nothing can be faster, soon known."""
+    """If no trial waits for data the search ends soon, though trials vary by 10 %."""
     search, trials = searched(times(best=range(24)), sd=0.1, present=NAMES[0], room=-0.01)
     assert search.outcome().settled
     assert trials < len(NAMES)
 
 
 def test_two_settings_that_share_trials_are_told_apart_by_none() -> None:
-    """Workers that live on save 1 % of the time: as the trials are the same ones, what these vary by says nothing."""
+    """Settings that share trials differ by what the model says, not by what these trials vary by."""
     search = Search(("short", "lasting"), within=WITHIN, seed=0, trial_of=lambda _: "short")
     for block, took in enumerate((0.0, 0.4)):
         search.add(block, "short", took)

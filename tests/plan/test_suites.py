@@ -119,7 +119,7 @@ def test_every_claim_is_asked_or_its_reason_is_known(device: str) -> None:
 
 
 def test_a_block_of_claims_is_short() -> None:
-    """Seven in half an hour of two cores: few cells, shared between claims, nearly all of them done in 1.4 s."""
+    """Seven blocks of all claims fit into half an hour of two cores."""
     found = expanded("cpu", suite.CLAIMS)
     assert len(found.cells) <= 190
     assert not found.ceilings

@@ -64,7 +64,7 @@ def search(plan: schedule.Plan, seed: int, fails: Callable[[schedule.PlannedCell
 
 
 def test_cells_that_differ_in_knobs_alone_form_a_task(tmp_path: Path) -> None:
-    """Batch sizes and modes are tasks of their own; what has nothing to choose from is left out, and that is said."""
+    """Batch sizes and modes are tasks of their own; what has nothing to choose from is left out or refused."""
     plan = planned(
         tmp_path,
         "{mode: [load, train], storage_format: [png, webdataset], access: sequential, num_workers: [2, 0], "
@@ -81,16 +81,12 @@ def test_cells_that_differ_in_knobs_alone_form_a_task(tmp_path: Path) -> None:
     reasons = {counted.reason: counted.count for counted in plan.excluded}
     assert reasons["--tune: no other setting of the same task"] == 1
     assert reasons["--tune: neither training nor loading"] == 1
-
-
-def test_a_profile_without_settings_is_refused(tmp_path: Path) -> None:
-    """The user learns what was missing."""
     with pytest.raises(InputError, match="no two settings of mode train or load differ in loader"):
         planned(tmp_path, "{mode: load, batch_size: [8, 32]}")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_the_best_is_found_in_few_trials(tmp_path: Path, seed: int) -> None:
     """Within the tolerance and its bound, by fewer trials than a sixth of the grid."""
     plan = planned(tmp_path, GRID)
@@ -112,7 +108,7 @@ def test_a_resumed_search_goes_on_in_the_same_order(tmp_path: Path) -> None:
     """Whenever it was interrupted, also amid a block: decisions come from the seed and earlier blocks alone."""
     plan = planned(tmp_path, GRID)
     _, trials, orders = search(plan, 3)
-    for ended in range(1, len(trials), 3):
+    for ended in range(1, len(trials), 6):
         block = trials[ended - 1]["block"]
         again = tuning.Searches(plan, 3)
         assert [cell.cell_id for cell in again.order(block, trials[:ended])] == orders[block]

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ET
-from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
+import fake_run
 import pytest
 
 from feedrate.analysis import estimators
 from feedrate.charts import render
-from feedrate.charts.figure import Figure
 from feedrate.questions.accuracy import page as accuracy_page
 from feedrate.store.bench_record import (
     SECTIONS,
@@ -22,27 +20,16 @@ from feedrate.store.bench_record import (
     Told,
     TunedWorkload,
     WatchedScript,
-    WitnessedTrial,
 )
 
 OTHERS = {"mean_of_rates": 2500.0, "from_iterator": 600.0, "reset_at_epoch_end": 90.0}
 HOSTILE = "<script>alert(1)</script> [a](javascript:x) `x` |"
 
 
-@pytest.fixture(scope="module")
-def make(fake_run: ModuleType) -> Callable[..., BenchRecord]:
-    """The builder of bench records: two trials, whose other estimators are off."""
-
-    def make(**what: Any) -> BenchRecord:
-        trials = fake_run.witnessed(**OTHERS), fake_run.witnessed(1_002_000_000, "b", **OTHERS)
-        built: BenchRecord = fake_run.bench(**{"witnessed": trials, **what})
-        return built
-
-    return make
-
-
-def figure(*trials: WitnessedTrial) -> Figure:
-    return accuracy_page.draw(estimators.summary(estimators.frame(trials)))
+def make(**what: Any) -> BenchRecord:
+    """A bench record of two trials, whose other estimators are off."""
+    trials = fake_run.witnessed(**OTHERS), fake_run.witnessed(1_002_000_000, "b", **OTHERS)
+    return fake_run.bench(**{"witnessed": trials, **what})
 
 
 def test_without_a_bench_the_page_says_what_to_type() -> None:
@@ -52,7 +39,7 @@ def test_without_a_bench_the_page_says_what_to_type() -> None:
     assert not page.figures
 
 
-def test_the_answer_is_made_from_the_errors(make: Any) -> None:
+def test_the_answer_is_made_from_the_errors() -> None:
     """Worst and median error of ours, the nearest and the farthest of the others, each held against its own stretch."""
     said = accuracy_page.answer(estimators.summary(estimators.frame(make().witnessed)))
     assert said == (
@@ -64,7 +51,7 @@ def test_the_answer_is_made_from_the_errors(make: Any) -> None:
     assert said in accuracy_page.page([make()]).body.replace("&#160;", "\u00a0")
 
 
-def test_every_estimator_is_in_the_table(make: Any) -> None:
+def test_every_estimator_is_in_the_table() -> None:
     """Errors with n, what is wrong, who does so; what was not computed is there too, and says why."""
     body = accuracy_page.page([make()]).body
     for estimator in estimators.ESTIMATORS:
@@ -74,7 +61,7 @@ def test_every_estimator_is_in_the_table(make: Any) -> None:
     assert "Not applicable on a CPU" in body
 
 
-def test_a_missed_target_is_said(make: Any) -> None:
+def test_a_missed_target_is_said() -> None:
     """The verdict of each promise stands beside its target and what was measured."""
     promises = [
         Promise(section="speed", what=f"figure {met}", target="≤ 1", measured="2", met=met)
@@ -90,7 +77,7 @@ def test_a_missed_target_is_said(make: Any) -> None:
     assert f"{counted} Measured on 2 January 2026." in body
 
 
-def test_every_section_of_bench_is_shown(make: Any) -> None:
+def test_every_section_of_bench_is_shown() -> None:
     """What any section measures stands on the page."""
     promises = tuple(
         Promise(section=name, what=f"figure of {name}", target="0", measured="0", met=True) for name in SECTIONS
@@ -99,33 +86,22 @@ def test_every_section_of_bench_is_shown(make: Any) -> None:
     assert [name for name in SECTIONS if f"figure of {name}" not in body] == []
 
 
-def test_every_script_and_every_prediction_is_shown(make: Any) -> None:
+def test_every_script_and_every_prediction_is_shown() -> None:
     """What feedrate said of a script stands beside the script's own clock; a prediction beside what came true."""
-    alike = {"start_method": "fork", "steps": 50, "wait_share": 0.5, "script_wait_share": 0.51}
+    alike = {"start_method": "fork", "steps": 50, "wait_share": 0.5, "script_wait_share": 0.51, "cause": "waiting"}
+    alike["predicted"] = {2: 110.0, 3: 1.0}
     hot = {"hot_first": False, "hot_share": 0.7, "script_hot_share": 0.75}
     scripts = [
         WatchedScript(
-            costs=HOSTILE,
-            num_workers=workers,
-            steps_per_s=1.01 * rate,
-            script_steps_per_s=rate,
-            predicted={2: 110.0, 3: 1.0},
-            cause="waiting",
-            **alike,
-            **hot,
+            costs=HOSTILE, num_workers=workers, steps_per_s=1.01 * rate, script_steps_per_s=rate, **alike, **hot
         )
         for workers, rate in ((1, 50.0), (2, 100.0))
     ]
     scripts += [script.model_copy(update={"costs": "another", "hot_first": True}) for script in scripts]
     page = accuracy_page.page([make(sections=("scripts",), promises=(), witnessed=(), scripts=scripts)])
     said = page.body.replace("&#160;", "\u00a0")
-    for text in (
-        "101.0 (100.0)",
-        "50.0\u00a0% (51.0\u00a0%)",
-        "70.0\u00a0% (75.0\u00a0%)",
-        "110.0 (100.0, +10\u00a0%)",
-        "100 (100–100)",
-    ):
+    shares = "50.0\u00a0% (51.0\u00a0%)", "70.0\u00a0% (75.0\u00a0%)"
+    for text in ("101.0 (100.0)", *shares, "110.0 (100.0, +10\u00a0%)", "100 (100–100)"):
         assert text in said
     assert said.count("<strong>no</strong>") == 2
     assert "<script>alert" not in said
@@ -133,8 +109,8 @@ def test_every_script_and_every_prediction_is_shown(make: Any) -> None:
     assert BenchRecord.model_validate(record).scripts == tuple(scripts)
 
 
-def test_every_tuned_workload_is_shown(make: Any) -> None:
-    """Each tuner's setting stands beside what the best is faster; one that was not to be had leaves its cells empty."""
+def test_every_tuned_workload_is_shown() -> None:
+    """Each tuner's setting stands beside the best one's gain; a tuner that was missing leaves empty cells."""
     alike = {"settings": 49, "trials": 21, "bound_pct": 2.0, "present": "num_workers=0", "blocks": 8}
     paces = {f"num_workers={workers}": (pace,) * 8 for workers, pace in ((0, 50.0), (2, 100.0), (4, 102.0))}
     ours, theirs = ({"setting": f"num_workers={workers}", "took_s": took} for workers, took in ((2, 31.4), (0, 47.0)))
@@ -151,7 +127,7 @@ def test_every_tuned_workload_is_shown(make: Any) -> None:
     assert BenchRecord.model_validate(record).tuned == tuple(tuned)
 
 
-def test_trials_stand_beside_those_of_the_record_before(make: Any) -> None:
+def test_trials_stand_beside_those_of_the_record_before() -> None:
     """What a change of the search costs in trials is seen workload by workload; of the newest record alone."""
     alike = {"costs": "some", "settings": 49, "bound_pct": None, "present": "num_workers=0", "blocks": 1}
     alike |= {"steps_per_s": {"num_workers=0": (50.0,)}, "feedrate": {"setting": "num_workers=0", "took_s": 1.0}}
@@ -163,7 +139,7 @@ def test_trials_stand_beside_those_of_the_record_before(make: Any) -> None:
     assert "before: –" in accuracy_page.page(records[:1]).body
 
 
-def test_the_newest_record_with_a_section_counts(make: Any) -> None:
+def test_the_newest_record_with_a_section_counts() -> None:
     """A later bench of one section replaces that section and leaves the others as they were, each with its date."""
 
     def promise(section: str, measured: str) -> Promise:
@@ -180,19 +156,14 @@ def test_the_newest_record_with_a_section_counts(make: Any) -> None:
     assert len(page.figures) == 1
 
 
-def test_the_figure_shows_and_says_the_errors(make: Any) -> None:
+def test_the_figure_shows_and_says_the_errors() -> None:
     """One panel with every estimator that was computed; message, marks and table hold the same numbers."""
-    found = figure(*make().witnessed)
+    found = accuracy_page.draw(estimators.summary(estimators.frame(make().witnessed)))
     (panel,) = found.panels
     assert "at worst feedrate is off by +0.20" in panel.message.replace("At", "at")
-    assert {row["estimator"]: row["worst error (%)"] for row in found.rows} == pytest.approx(
-        {
-            "feedrate: wall clock": 0.2,
-            "mean of rates": 150.5,
-            "clock reset each epoch": 50.0,
-            "no warm-up, from iter()": -40.0,
-        }
-    )
+    worst = {"feedrate: wall clock": 0.2, "mean of rates": 150.5, "clock reset each epoch": 50.0}
+    worst["no warm-up, from iter()"] = -40.0
+    assert {row["estimator"]: row["worst error (%)"] for row in found.rows} == pytest.approx(worst)
     picture = ET.fromstring(render.svg(panel, "p"))
     assert picture.get("width") == "320"
     words = "".join(picture.itertext())
@@ -200,20 +171,12 @@ def test_the_figure_shows_and_says_the_errors(make: Any) -> None:
     assert "−10" in words
 
 
-def test_planted_rows_stand_beside_the_scripts_clock(make: Any) -> None:
-    """Each script with its rows' shares and its lines', as feedrate and as the script say; a line that is not first."""
+def test_planted_rows_stand_beside_the_scripts_clock() -> None:
+    """Each script's rows and lines stand beside its own clock, also a line that is not first."""
     rows = {"sampler": Told(said=0.31, truth=0.3), "forward": Told(said=0.52, truth=0.5)}
     lines = {"sampler": Told(said=0.97, truth=0.99), "forward": Told(said=0.0, truth=0.9)}
-    script = AccountedScript(
-        planted={"sampler": 6, "forward": 9},
-        computes=True,
-        num_workers=2,
-        rest_share=0,
-        largest="forward",
-        cause="sampler",
-        rows=rows,
-        lines=lines,
-    )
+    alike = {"computes": True, "num_workers": 2, "rest_share": 0, "largest": "forward", "cause": "sampler"}
+    script = AccountedScript(planted={"sampler": 6, "forward": 9}, rows=rows, lines=lines, **alike)
     page = accuracy_page.page([make(sections=("account",), promises=(), witnessed=(), accounted=[script])])
     text = page.body.replace("\u00a0", " ")
     assert "drawing indices (sampler) + forward pass" in text

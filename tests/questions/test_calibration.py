@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from made_trials import make_trials
 
 from feedrate.questions.calibration.analysis import (
     BOTTLENECK_COLUMNS,
@@ -21,7 +22,6 @@ from feedrate.questions.calibration.analysis import (
     summary,
 )
 
-Trials = Callable[..., pd.DataFrame]
 STEPS = 50
 US, MS = 1e3, 1e6
 WEATHER = (1.0, 1.004, 0.996, 1.002)
@@ -62,9 +62,9 @@ def costs(row: Mapping[str, Any], late_us: float) -> dict[str, float]:
     }
 
 
-def ran(trials_of: Trials, cells: Sequence[Mapping[str, Any]], late_us: float = 0.0) -> pd.DataFrame:
+def ran(cells: Sequence[Mapping[str, Any]], late_us: float = 0.0) -> pd.DataFrame:
     """Trials of cells that cost what their axes plant, and what everything costs anyway."""
-    frame = trials_of([(cell, [1.0] * len(WEATHER)) for cell in cells]).astype(object)
+    frame = make_trials([(cell, [1.0] * len(WEATHER)) for cell in cells]).astype(object)
     found = pd.DataFrame([costs(row, late_us) for row in frame.to_dict("records")], index=frame.index)
     return frame.drop(columns=[name for name in found if name in frame]).join(found)
 
@@ -75,10 +75,10 @@ def one(frame: pd.DataFrame, **wanted: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("late_us", [0.0, 20.0])
-def test_stages_are_read_back(trials_of: Trials, late_us: float) -> None:
-    """What is planted comes back to the last bit, real costs taken off block by block; an error is what it is."""
+def test_stages_are_read_back(late_us: float) -> None:
+    """Planted costs come back exactly, real costs subtracted block by block; an error is told as such."""
     cell = {"read_us": 1000, "decode_us": 500, "collate_us": 4000}
-    found = planted(ran(trials_of, [LOAD, {**LOAD, **cell}], late_us))
+    found = planted(ran([LOAD, {**LOAD, **cell}], late_us))
     assert tuple(found.columns) == PLANTED_COLUMNS
     assert found["quantity"].tolist() == ["read", "decode", "collate", "batch"]
     expected = {"read": (1000, 1000 + late_us), "decode": (500, 500), "collate": (4000, 4000)}
@@ -91,22 +91,10 @@ def test_stages_are_read_back(trials_of: Trials, late_us: float) -> None:
         assert row["lo"] == pytest.approx(row["measured"], rel=1e-6)
 
 
-def test_an_interval_is_students_over_blocks(trials_of: Trials) -> None:
-    """Mean over blocks of the paired differences and its 95 % interval, as SciPy has it for four values."""
-    frame = ran(trials_of, [LOAD, {**LOAD, "read_us": 1000}])
-    off = np.array([10.0, -20.0, 30.0, 0.0])
-    slow = (frame["read_us"] == 1000).to_numpy()
-    frame.loc[slow, "worker_read_ns"] += STEPS * 8 * US * off[frame.loc[slow, "block"].astype(int)]
-    row = one(planted(frame), quantity="read")
-    half = 3.182446305 * off.std(ddof=1) / 2
-    assert [row["measured"], row["lo"], row["hi"]] == pytest.approx([1005, 1005 - half, 1005 + half], rel=1e-6)
-    assert [row["error_lo"], row["error_hi"]] == pytest.approx([0.5 - half / 10, 0.5 + half / 10], abs=1e-4)
-
-
-def test_the_truth_of_waits_is_what_was_dealt(trials_of: Trials) -> None:
+def test_the_truth_of_waits_is_what_was_dealt() -> None:
     """Where a window's reads were to wait longer than the mean, that is planted, and makes neither error nor spread."""
     shaped = {"read_us": 1000, "read_shape": "jittered"}
-    frame = ran(trials_of, [LOAD, {**LOAD, **shaped}])
+    frame = ran([LOAD, {**LOAD, **shaped}])
     slow = (frame["read_us"] == 1000).to_numpy()
     dealt = np.array([980.0, 1050.0, 1010.0, 1000.0])[frame.loc[slow, "block"].astype(int)]
     frame.loc[slow, "planted_read_ns"] = dealt * STEPS * 8 * US
@@ -119,33 +107,33 @@ def test_the_truth_of_waits_is_what_was_dealt(trials_of: Trials) -> None:
 
 
 @pytest.mark.slow
-def test_what_is_taken_off_comes_from_cells_that_compare(trials_of: Trials) -> None:
+def test_what_is_taken_off_comes_from_cells_that_compare() -> None:
     """Reading is taken off from any cell with a worker at most; collating only from the same batch and workers."""
-    busy = ran(trials_of, [{**LOAD, "num_workers": 4}, {**LOAD, "read_us": 1000, "num_workers": 2}])
+    busy = ran([{**LOAD, "num_workers": 4}, {**LOAD, "read_us": 1000, "num_workers": 2}])
     assert planted(busy).empty
-    calm = ran(trials_of, [{**LOAD, "batch_size": 16}, {**LOAD, "read_us": 1000, "collate_us": 4000}])
+    calm = ran([{**LOAD, "batch_size": 16}, {**LOAD, "read_us": 1000, "collate_us": 4000}])
     assert planted(calm)["quantity"].tolist() == ["read"]
     laden = {**LOAD, "payload_bytes": 1000}
-    collating = ran(trials_of, [laden, {**LOAD, "collate_us": 4000}])
+    collating = ran([laden, {**LOAD, "collate_us": 4000}])
     assert "collate" not in set(planted(collating)["quantity"])
 
 
-def test_workers_that_share_cores_are_not_read_back(trials_of: Trials) -> None:
+def test_workers_that_share_cores_are_not_read_back() -> None:
     """With several workers waits come back, but nothing of a cell that plants computing; with one, all do."""
     cells = [LOAD, {**LOAD, "num_workers": 1}]
     cells += [{**LOAD, "num_workers": workers, "read_us": 1000} for workers in (1, 2)]
     cells += [{**LOAD, "num_workers": workers, "read_us": 1000, "decode_us": 500} for workers in (1, 2)]
-    found = planted(ran(trials_of, cells))
+    found = planted(ran(cells))
     seen = sorted((row["quantity"], row["num_workers"], row["decode_us"]) for row in found.to_dict("records"))
     assert seen == [("decode", 1, 500), ("read", 1, 0), ("read", 1, 500), ("read", 2, 0)]
 
 
 @pytest.mark.slow
-def test_nothing_to_read_back(trials_of: Trials) -> None:
+def test_nothing_to_read_back() -> None:
     """A run without planted cells, or without any cell that ended well, gives empty tables with their columns."""
-    plain = ran(trials_of, [LOAD])
-    failed = trials_of([({**LOAD, "read_us": 1000, "replica": replica}, [None, None]) for replica in (0, 1)])
-    for frame in (plain, failed, plain.iloc[:0]):
+    plain = ran([LOAD])
+    failed = make_trials([({**LOAD, "read_us": 1000, "replica": replica}, [None, None]) for replica in (0, 1)])
+    for frame in (plain, failed):
         for found, columns in (
             (planted(frame), PLANTED_COLUMNS),
             (effects(frame), EFFECT_COLUMNS),
@@ -157,11 +145,11 @@ def test_nothing_to_read_back(trials_of: Trials) -> None:
         assert summary(planted(frame)).empty
 
 
-def test_effects_are_held_against_their_truth(trials_of: Trials) -> None:
-    """Steps of 20, 20.2 and 21 ms: 1 % is not called a difference, 5 % is, and ratios are those of whole batches."""
+def test_effects_are_held_against_their_truth() -> None:
+    """Of steps of 20, 20.2 and 21 ms 5 % is called different and 1 % is not."""
     cells = [LOAD, *({**STEP, "step_ms": ms} for ms in (20.0, 20.2, 21.0))]
     cells += [{**cell, "replica": 1} for cell in cells[:2]]
-    found = effects(ran(trials_of, cells))
+    found = effects(ran(cells))
     assert tuple(found.columns) == EFFECT_COLUMNS
     assert len(found) == 4
     small, large = one(found, a_value=20.0, b_value=20.2), one(found, a_value=20.0, b_value=21.0)
@@ -177,10 +165,10 @@ def test_effects_are_held_against_their_truth(trials_of: Trials) -> None:
 @pytest.mark.parametrize(
     ("ms", "factor", "right"), [(20.2, 0.95, False), (21.0, 1.05, False), (20.5, 1.0, True), (20.0, 0.95, False)]
 )
-def test_a_wrong_verdict_is_not_right(trials_of: Trials, ms: float, factor: float, right: bool) -> None:
-    """1 % or nothing that comes out as 5 %, and 5 % that comes out as none, are wrong; between, either may be said."""
+def test_a_wrong_verdict_is_not_right(ms: float, factor: float, right: bool) -> None:
+    """Verdicts that contradict a planted effect are wrong; effects between the margins allow either verdict."""
     other = {**STEP, "step_ms": ms, "replica": int(ms == 20.0)}
-    frame = ran(trials_of, [LOAD, {**STEP, "step_ms": 20.0}, other])
+    frame = ran([LOAD, {**STEP, "step_ms": 20.0}, other])
     second = (frame["step_ms"].eq(ms) & frame["replica"].eq(other["replica"])).to_numpy()
     frame.loc[second, "samples_per_s"] *= factor
     (row,) = effects(frame).to_dict("records")
@@ -190,10 +178,10 @@ def test_a_wrong_verdict_is_not_right(trials_of: Trials, ms: float, factor: floa
 
 
 @pytest.mark.parametrize("factor", [1.005, 0.995])
-def test_equal_pairs(trials_of: Trials, factor: float) -> None:
+def test_equal_pairs(factor: float) -> None:
     """Every two replicas of a cell are a pair; one whose interval leaves out 1 counts, however small it is."""
     cells = [{**LOAD, "replica": replica} for replica in (0, 1, 2)] + [{**LOAD, "batch_size": 16}]
-    frame = ran(trials_of, cells)
+    frame = ran(cells)
     assert len(same_pairs(frame)) == 3
     assert not same_pairs(frame)["different"].any()
     third = frame["replica"].eq(2)
@@ -202,8 +190,8 @@ def test_equal_pairs(trials_of: Trials, factor: float) -> None:
     assert set(found["verdict"]) == {"no difference"}
 
 
-def test_bottlenecks_are_as_planted(trials_of: Trials) -> None:
-    """16 ms a batch before 5 ms is the loader's, before 40 ms the step's; what is near is left out; workers divide."""
+def test_bottlenecks_are_as_planted() -> None:
+    """The slower of loader and step is named; those too near each other are left out."""
     slow = {"read_us": 2000}
     cells = [
         LOAD,
@@ -213,7 +201,7 @@ def test_bottlenecks_are_as_planted(trials_of: Trials) -> None:
     ]
     cells += [{**STEP, **slow, "step_ms": 15.0, "num_workers": 4}, {**STEP, "step_ms": 10.0}]
     loaders = [{**LOAD, **slow}, {**LOAD, **slow, "num_workers": 4}]
-    frame = ran(trials_of, [*cells, *loaders])
+    frame = ran([*cells, *loaders])
     found = bottlenecks(frame)
     assert tuple(found.columns) == BOTTLENECK_COLUMNS
     assert found["apart"].tolist() == pytest.approx([3.2, 2.5, 3.75, np.inf])

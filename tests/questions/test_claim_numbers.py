@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -52,14 +52,15 @@ CHANGED = (("effects", "ratio", 0), ("effects", "hi", 1), ("effects", "n", 2), (
 
 @pytest.mark.slow
 def test_a_number_that_is_not_the_runs_is_named(committed: Verdicts, tmp_path: Path) -> None:
-    """Some of them changed by a thousandth, or a count by one: the script says which, and fails."""
-    places: list[dict[str, Any]] = json.loads(numbers(committed))
+    """Of one machine, changed by a thousandth, or a count by one: the script says which, and fails."""
+    tested: list[dict[str, Any]] = [place for place in json.loads(numbers(committed)) if place["facts"]]
+    machine = min(tested, key=lambda place: len(place["effects"]))
     wrong = []
     for kind, key, place in CHANGED:
-        number = [number for number in places[0][kind] if key in number][place]
+        number = [number for number in machine[kind] if key in number][place]
         number[key] = number[key] + 1 if key == "n" else number[key] * 1.001
         wrong.append(f"{number['name']}: {key}")
-    done = recomputed(json.dumps(places), tmp_path)
+    done = recomputed(json.dumps([machine]), tmp_path)
     first, *rest = done.stdout.splitlines()
     assert done.returncode == 1
     assert first.endswith(f" {len(wrong)} differ")
@@ -69,19 +70,6 @@ def test_a_number_that_is_not_the_runs_is_named(committed: Verdicts, tmp_path: P
 def test_it_is_short_and_stands_alone() -> None:
     """At most 100 lines, and nothing is imported but the standard library, NumPy, pandas and SciPy."""
     text = RECOMPUTE.read_text(encoding="utf-8")
-    imports = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Import | ast.ImportFrom)]
-    names = {
-        name
-        for node in imports
-        for name in ([node.module] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names])
-    }
-    assert {str(name).split(".")[0] for name in names} <= {
-        "json",
-        "sys",
-        "pathlib",
-        "typing",
-        "numpy",
-        "pandas",
-        "scipy",
-    }
+    imported = re.findall(r"^(?:from|import) (\w+)", text, re.MULTILINE)
+    assert set(imported) <= {"json", "sys", "pathlib", "typing", "numpy", "pandas", "scipy"}
     assert len(text.splitlines()) <= 100

@@ -69,7 +69,7 @@ def test_every_claim_has_a_section(body: str) -> None:
 
 
 def test_a_tested_claim_shows_its_evidence(found: Verdicts, tested: RunView, body: str) -> None:
-    """Verdict, sentence, blocks, run and the command that repeats it stand in its section, with a line a case."""
+    """Verdict, sentence, blocks, run, command and a line a case; of a fact what every check saw."""
     (told,) = found.results["excess-workers"]
     assert told.tested
     html = section(body, "excess-workers")
@@ -80,14 +80,9 @@ def test_a_tested_claim_shows_its_evidence(found: Verdicts, tested: RunView, bod
     assert "make sweep SUITE=workers" in html
     for row in told.cases:
         assert estimate(row) in html
-
-
-def test_a_fact_shows_what_was_seen(found: Verdicts, body: str) -> None:
-    """A check of a fact has its evidence for every way in which it was checked."""
-    (told,) = found.results["clean-termination"]
-    html = plain(section(body, "clean-termination"))
-    assert told.verdict in ("confirmed", "refuted")
-    assert html.count("Made up: ") > len(told.cases)
+    (fact,) = found.results["clean-termination"]
+    assert fact.verdict in ("confirmed", "refuted")
+    assert plain(section(body, "clean-termination")).count("Made up: ") > len(fact.cases)
 
 
 def test_the_tally_counts_every_claim(found: Verdicts, body: str) -> None:

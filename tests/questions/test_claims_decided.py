@@ -77,10 +77,7 @@ def contrary_to(effect: Effect) -> tuple[float, ...]:
 def trials(
     claim: Claim, device: str, ratio: float, scatter: Sequence[float] = SCATTER, blocks: int = BLOCKS
 ) -> pd.DataFrame:
-    """Trials of a claim's cells, in which B is so many times A; every block is faster or slower than the one before.
-
-    What the claim says besides is as it says.
-    """
+    """Trials in which B is so many times A, every block of its own pace; what the claim says besides is as it says."""
     claim = claim.on(device)
     effect = claim.effect
     assert effect is not None
@@ -125,10 +122,7 @@ def judged(name: str, frame: pd.DataFrame) -> Mapping[str, Any]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", EFFECTS)
 def test_records_decide(name: str) -> None:
-    """An effect as the claim has it confirms it, the contrary refutes it, none is no difference.
-
-    What the claim says besides is as it says. Half of a comparison says nothing.
-    """
+    """An effect as claimed confirms, its contrary refutes, none is no difference; scatter decides nothing."""
     claim, device = EFFECTS[name]
     effect = claim.on(device).effect
     assert effect is not None
@@ -152,7 +146,7 @@ def test_records_decide(name: str) -> None:
 
 @pytest.mark.parametrize("name", FACTS)
 def test_checks_decide(name: str) -> None:
-    """A fact is confirmed where the checks saw it and open where they disagree; unseen it is what its claim says."""
+    """A fact is confirmed if checks saw it, open if they disagree, else as its claim says."""
     claim = ALL[name][1]
     device = "cpu" if claim.needs == "cpu" else "cuda"
     for saw, wanted in (((True,) * 3, "confirmed"), ((False,) * 3, claim.unseen), ((True, False), "inconclusive")):

@@ -42,10 +42,7 @@ def view(frame: pd.DataFrame) -> Any:
 
 
 def test_a_core_s_rate_is_that_of_busy_cores() -> None:
-    """The loader's ÷ its workers; no more of them than cores, files as they are, the fastest decoder first.
-
-    A loader whose batches the training process normalises in a GPU's place is left out.
-    """
+    """A core's rate is the loader's ÷ workers, up to as many as cores, fastest decoder first."""
     found = charts.per_core(trials(), CORES)
     assert [(core.decoder, core.workers, round(core.value)) for core in found] == [
         ("simplejpeg, scaled", 4, 300),
@@ -96,7 +93,7 @@ def test_the_chart_says_what_a_core_loads() -> None:
 
 
 def test_idleness_falls_with_every_core() -> None:
-    """A panel a GPU: from one vCPU to those that feed it; the sentence says both ends; without a rate there is none."""
+    """A panel a GPU shows its idle share falling with vCPUs; the sentence gives both ends."""
     figure = charts.gpu_idle.draw(trials(), cores=CORES)
     assert "<svg" in render.picture(figure, "caption")
     assert [panel.title for panel in figure.panels] == list(charts.DECLARED)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from html import unescape
 
 import pytest
 
 from feedrate.analysis.estimates import rows_of
-from feedrate.charts.figure import Figure
 from feedrate.pages.runs import RunView
 from feedrate.pages.verdicts import load_verdicts
 from feedrate.questions.home import page as home_page
@@ -24,13 +23,9 @@ def body(*runs: RunView) -> str:
     return re.sub(r"[ \n]+", " ", home_page.page(runs, suites_page.found(runs), load_verdicts(runs)).body)
 
 
-def drawn(name: str, runs: Sequence[RunView]) -> Figure:
-    return {"workers": home_page.workers, "gains": home_page.gains}[name](runs)[0]
-
-
 @pytest.mark.slow
 def test_the_main_suite_speaks_for_its_machine(show: Callable[..., RunView]) -> None:
-    """A later run of another suite does not take the main one's place; a machine without it shows what it has."""
+    """A later run of another suite does not replace the main suite's; without one, it is shown."""
     main, later = show(suites=("loader",)), show(suites=("storage",), run_id="20270102T030405Z-fake")
     other = show(suites=("storage",), run_id="20270102T030406Z-fake", cores=8)
     assert main.machine_id == later.machine_id != other.machine_id
@@ -56,7 +51,7 @@ def test_each_device_of_a_machine_speaks(show: Callable[..., RunView]) -> None:
 
 @pytest.mark.slow
 def test_the_first_number_is_the_best_gain_of_a_task(show: Callable[..., RunView]) -> None:
-    """With its interval, the run that it is of, and the call to copy, which has what the better side has otherwise."""
+    """The best gain comes with its interval, its run, and the DataLoader call to copy."""
     view = show(fails="none", blocks=8)
     first = home_page.headline([view])
     assert first is not None
@@ -84,7 +79,7 @@ def test_machines_lie_over_one_another(show: Callable[..., RunView]) -> None:
     """A line and a colour a machine; the message says who is fastest; a panel a task to choose from."""
     few = {"workers": (0, 1, 2), "fails": "none", "batches": (8,)}
     one, other = show(cores=2, **few), show(cores=8, run_id="20270102T030405Z-else", **few)
-    figure = drawn("workers", [one, other])
+    figure = home_page.workers([one, other])[0]
     assert [key.label for key in figure.keys] == [one.name, other.name]
     assert len({key.colour for key in figure.keys}) == 2
     tasks = [(panel.facets["images"], panel.facets["step"]) for panel in figure.panels]
@@ -95,7 +90,7 @@ def test_machines_lie_over_one_another(show: Callable[..., RunView]) -> None:
     assert figure.panels[0].message.count("Fastest on ") == 2
     assert {row["run"] for row in figure.rows} == {view.manifest.run_id for view in (one, other)}
     assert "2 cores" in str(figure.panels[0].chart.to_dict())
-    assert len({row["machine"] for row in drawn("gains", [one, other]).rows}) == 2
+    assert len({row["machine"] for row in home_page.gains([one, other])[0].rows}) == 2
 
 
 @pytest.mark.slow

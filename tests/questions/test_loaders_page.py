@@ -46,20 +46,20 @@ def sections(frame: pd.DataFrame) -> tuple[str, str]:
 
 
 def test_loaders_are_held_against_pytorchs_own() -> None:
-    """With as many workers, paired by block: which are faster or slower, and how many are neither."""
-    text, _ = sections(trials())
+    """With as many workers, paired by block; what each costs, and published figures, stand beside their speed."""
+    text, details = sections(trials())
     assert "Speed against DataLoader, with 2 workers each:" in text
     assert "Faster: SPDL " in text
     assert "slower: feedrate’s threads 0.5" in text
     assert "1 of 3 others show no clear difference" in text
-
-
-def test_costs_stand_beside_speed() -> None:
-    """CPU seconds of all processes for a thousand samples, their memory, the time to the first batch."""
-    _, text = sections(trials())
-    assert "10 s" in text  # two busy cores, 190 samples a second
-    assert "512 MiB" in text
-    assert "1.5 s" in text
+    assert "10 s" in details  # two busy cores, 190 samples a second
+    assert "512 MiB" in details
+    assert "1.5 s" in details
+    assert "SPDL against DataLoader" in details
+    assert "1.74×" in details
+    assert "; 0.50× the CPU" in details  # as busy, and twice as fast
+    assert "arXiv:2504.20067" in details
+    assert "LitData against WebDataset" not in details  # the run has neither
 
 
 def test_one_loader_is_no_comparison() -> None:
@@ -93,25 +93,12 @@ def test_memory_is_held_against_speed() -> None:
     assert not charts.loader_memory.draw(trials(("torch",))).panels
 
 
-def test_published_figures_stand_beside_the_runs() -> None:
-    """SPDL's 1.74× beside what this run measured of the same two; LitData's packing beside this run's."""
-    _, text = sections(trials())
-    assert "SPDL against DataLoader" in text
-    assert "1.74×" in text
-    assert "; 0.50× the CPU" in text  # as busy, and twice as fast
-    assert "arXiv:2504.20067" in text
-    assert "LitData against WebDataset" not in text  # the run has neither
-
-
 def test_packing_is_compared_on_the_same_samples() -> None:
     """Of two formats that the run packed: the seconds of both."""
     streamed: dict[str, Value] = {"access": "sequential", "shuffle_buffer": 1000, "num_workers": 2}
     more = make_trials(
         [
-            (
-                LOAD | streamed | {"loader": name, "storage_format": name},
-                [rate * weather for weather in WEATHER],
-            )
+            (LOAD | streamed | {"loader": name, "storage_format": name}, [rate * weather for weather in WEATHER])
             for name, rate in (("webdataset", 100.0), ("litdata", 150.0))
         ],
         **COSTS,

@@ -26,7 +26,7 @@ def table(*runs: RunView) -> str:
 
 @pytest.mark.slow
 def test_machines_are_compared_by_a_task_that_most_have(show: Show) -> None:
-    """The task of most machines is chosen and named; one without it is listed and not ranked; the fastest is first."""
+    """Machines are ranked by the task that most of them have; those without it are listed unranked."""
     gpu, cpu = show(device="cuda", run_id="20260103T030405Z-gpu"), show(cores=8)
     odd = show(formats=("png", "lmdb"), suites=("storage",), cores=4, run_id="20260104T030405Z-fake")
     text = table(odd, gpu, cpu)
@@ -71,7 +71,7 @@ def test_lists_name_the_device(both: tuple[RunView, RunView]) -> None:
 
 @pytest.mark.slow
 def test_the_faster_device_speaks_for_a_machine(both: tuple[RunView, RunView], show: Show) -> None:
-    """The list ranks a machine by the faster of its devices and names it; that another has one needs no word."""
+    """The list ranks a machine by its faster device, and names that device."""
     cpu, gpu = both
     other = show(cores=8, batches=(8,), workers=(0,), blocks=2, fails="none")
     tasks = machines_page.tasks_of(both)

@@ -64,7 +64,7 @@ def test_every_table_is_used() -> None:
 
 
 def test_every_rule_is_stated(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each limit of each flag, each limit of the grade, each margin stands on the page, and changes with the code."""
+    """Every limit of flags, grades and verdicts stands on the page, and changes with the code."""
     text = shown()
     for rule in probed.RULES:
         assert f'id="flag-{rule.flag}"' in text

@@ -18,18 +18,13 @@ from feedrate.suites import _cells
 
 
 def test_every_axis_and_column_is_there_once() -> None:
-    """Each has an entry of its own to link to; axes, which are columns too, stand among the axes alone."""
+    """Each axis and column has one entry to link to, and each heading its own entry below it."""
     body = reference_page.dictionary_page().body
     axes = {column.name for column in AXIS_COLUMNS}
     wanted = [f"axis-{axis.name}" for axis in AXES]
     for table, columns in TABLES.items():
         wanted += [f"{table}-{column.name}" for column in columns if table != "trials" or column.name not in axes]
     assert re.findall(r'<div id="([\w-]+)">', body) == wanted
-
-
-def test_every_group_has_its_heading() -> None:
-    """A heading stands above the entry that it is named for: one that is renamed takes it along, or this fails."""
-    body = reference_page.dictionary_page().body
     named = re.findall(r"### .+ \{ #(\w+)-from-(\w+) \}\s+<dl class=\"fr-dictionary\"><div id=\"([\w-]+)\">", body)
     assert len(named) == 20
     assert all(entry == f"{prefix}-{name}" for prefix, name, entry in named)
@@ -54,15 +49,11 @@ def test_every_command_exists() -> None:
     assert set(named) <= commands
 
 
-def test_every_profile_and_suite_exists() -> None:
-    """What PROFILE= and SUITE= are set to is there."""
+def test_every_profile_suite_and_file_exists() -> None:
+    """What PROFILE= and SUITE= are set to is there, and so are files and folders that are named in code."""
     text = (ROOT / "matrix.yaml").read_text(encoding="utf-8")
     assert set(re.findall(r"PROFILE=(\w+)", TO_RUN + README)) <= set(re.findall(r"^  (\w+):", text, re.MULTILINE))
     assert set(re.findall(r"SUITE=(\w+)", TO_RUN + README + CONTRIBUTING)) <= set(plugins.names("feedrate.suites"))
-
-
-def test_every_file_named_is_there() -> None:
-    """Files and folders of the repository that are named in code exist."""
     for path in re.findall(r"`((?:harness|tests|suites|site)/[\w/.-]*)`", CONTRIBUTING):
         assert (ROOT / path).exists(), path
 

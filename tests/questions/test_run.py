@@ -12,20 +12,37 @@ from reading import plain, table_rows
 
 from feedrate.analysis import noise
 from feedrate.analysis.blocks import successful
+from feedrate.pages.markup import Page
 from feedrate.pages.runs import RunView
 from feedrate.questions.runs import facts
 from feedrate.questions.runs import page as runs_page
 from feedrate.schema.axes import AXES, cell_id
 
 Show = Callable[..., RunView]
+pytestmark = pytest.mark.slow
 
 
-@pytest.mark.slow
-def test_a_run_has_its_pictures(show: Show) -> None:
+@pytest.fixture(scope="module")
+def busy(show: Show) -> RunView:
+    return show(busy=True)
+
+
+@pytest.fixture(scope="module")
+def page(busy: RunView) -> Page:
+    return runs_page.page(busy)
+
+
+def part(page: Page, title: str) -> str:
+    """What stands on the page of a run below a heading, or in a fold; nothing where it has neither of that title."""
+    name = re.escape(title)
+    below = rf"^#+ {name} \{{ #.*?\n(.*?)(?=^#)", rf"<summary>{name}</summary>(.*?)</details>"
+    matches = (re.search(pattern, page.body, re.DOTALL | re.MULTILINE) for pattern in below)
+    return next((match[1] for match in matches if match), "")
+
+
+def test_a_run_has_its_pictures(busy: RunView, page: Page) -> None:
     """Drift and telemetry have a heading, a place in the page, a figure with its table, and files to download."""
-    view = show(busy=True)
-    page = runs_page.page(view)
-    assert list(page.figures) == [f"drift-{view.slug}", f"telemetry-{view.slug}"]
+    assert list(page.figures) == [f"drift-{busy.slug}", f"telemetry-{busy.slug}"]
     for name, placed in page.figures.items():
         assert f'id="slot-{name}"' in page.body
         assert placed.html.count("<svg") > 1
@@ -52,11 +69,10 @@ def twice(view: RunView) -> RunView:
     return both
 
 
-@pytest.mark.slow
-def test_noise_that_intervals_do_not_hold_for_is_said(show: Show) -> None:
+def test_noise_that_intervals_do_not_hold_for_is_said(show: Show, page: Page) -> None:
     """Where trials resemble those of the block before, that comes first and with what follows; else nothing is said."""
     usual = show(fails="none")
-    assert "are withheld" not in runs_page.page(usual).body
+    assert "are withheld" not in page.body
     view = RunView(usual.run)
     cells, blocks = (pd.factorize(usual.trials[name], sort=True) for name in ("cell_id", "block"))
     walks = np.random.default_rng(0).normal(0, 0.2, (len(cells[1]), len(blocks[1]))).cumsum(axis=1)
@@ -68,33 +84,18 @@ def test_noise_that_intervals_do_not_hold_for_is_said(show: Show) -> None:
     assert view.grade.letter in ("C", "D")
 
 
-@pytest.mark.slow
 def test_both_clocks_are_compared(show: Show) -> None:
     """The ratio is the device's span ÷ the waiting host's phase, and what overlap hides is told."""
-    text = part(twice(show(device="cuda", fails="none")), "Two clocks")
+    text = part(runs_page.page(twice(show(device="cuda", fails="none"))), "Two clocks")
     assert ">forward<" in text
     assert ">0.50<" in text
     assert "50" in text.partition("What overlap hides of a step in which nothing overlaps: ")[2][:200]
 
 
-def part(view: RunView, title: str) -> str:
-    """What stands on the page of a run below a heading, or in a fold; nothing where it has neither of that title."""
-    body, name = runs_page.page(view).body, re.escape(title)
-    below = rf"^#+ {name} \{{ #.*?\n(.*?)(?=^#)", rf"<summary>{name}</summary>(.*?)</details>"
-    found = next(filter(None, (re.search(each, body, re.DOTALL | re.MULTILINE) for each in below)), None)
-    return found[1] if found else ""
-
-
-@pytest.fixture
-def busy(show: Show) -> RunView:
-    return show(busy=True)
-
-
-@pytest.mark.slow
-def test_the_letter_comes_with_its_reasons(busy: RunView, show: Show) -> None:
-    """A busy machine gets a worse letter than a quiet one, the letter is shown large, and every criterion is told."""
+def test_the_letter_comes_with_its_reasons(busy: RunView, page: Page, show: Show) -> None:
+    """A busy machine gets a worse grade than a quiet one, with a reason for every criterion."""
     assert busy.grade.letter > show().grade.letter
-    html = part(busy, "How far to trust it")
+    html = part(page, "How far to trust it")
     text = plain(html)
     assert text.lstrip().startswith(f"Grade {busy.grade.letter} ")
     assert len(busy.grade.reasons) == len(noise.CRITERIA)
@@ -105,35 +106,33 @@ def test_the_letter_comes_with_its_reasons(busy: RunView, show: Show) -> None:
     )
 
 
-@pytest.mark.slow
-def test_disturbed_trials_are_counted(busy: RunView) -> None:
-    """The table's count of each flag is that of the records; what the machine does not tell is named, not zero."""
+def test_disturbed_trials_are_counted(busy: RunView, page: Page) -> None:
+    """The table counts flags as the records do, and names what the machine does not tell."""
     flags = successful(busy.trials)["flags"].fillna("").str.split(",")
-    view = {row[0]: row[1] for row in table_rows(part(busy, "What disturbed measurements")) if row}
-    assert view["foreign_cpu"] == str(sum("foreign_cpu" in names for names in flags))
-    assert view["steal"] == str(sum("steal" in names for names in flags))
-    assert int(view["foreign_cpu"]) > int(view["steal"]) > 0
-    assert "pressure" not in view
-    assert "tells nothing of: pressure" in part(busy, "What disturbed measurements")
+    html = part(page, "What disturbed measurements")
+    counts = {row[0]: row[1] for row in table_rows(html) if row}
+    for name in ("foreign_cpu", "steal"):
+        assert counts[name] == str(sum(name in names for names in flags))
+    assert int(counts["foreign_cpu"]) > int(counts["steal"]) > 0
+    assert "pressure" not in counts
+    assert "tells nothing of: pressure" in html
 
 
-@pytest.mark.slow
-def test_contrasts_add_up(busy: RunView) -> None:
+def test_contrasts_add_up(busy: RunView, page: Page) -> None:
     """Narrow, wide and failed contrasts are all there are, in words and in the table by axis."""
     contrasts = busy.manifest.contrasts
     narrow = sum(one.reason == "target" for one in contrasts)
-    html = part(busy, "Why it stopped")
+    html = part(page, "Why it stopped")
     assert f"Of {len(contrasts)} comparisons, {narrow} became narrow enough" in plain(html)
     assert "the time that it was given was used up" in html
-    rows = table_rows(part(busy, "Comparisons by axis"))
+    rows = table_rows(part(page, "Comparisons by axis"))
     counted = [sum(int(row[at]) for row in rows if row) for at in (1, 2, 3, 4)]
     assert counted == [len(contrasts), narrow, len(contrasts) - narrow, 0]
 
 
-@pytest.mark.slow
-def test_spread_is_split_and_advice_given(busy: RunView) -> None:
+def test_spread_is_split_and_advice_given(busy: RunView, page: Page) -> None:
     """The shares of the variance add up to all of it, and what would help stands above them."""
-    found, html = busy.spread, part(busy, "Longer windows or more repetitions?")
+    found, html = busy.spread, part(page, "Longer windows or more repetitions?")
     assert found
     assert found["advice"] in html
     shares = [int(row[2].removesuffix(" %")) for row in table_rows(html) if row and row[2]]

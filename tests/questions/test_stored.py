@@ -5,15 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from html import unescape
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
 import pytest
+from made_trials import format_cells, make_format_trials
 from reading import plain, table_rows
 
 from feedrate.analysis.estimates import rows_of
 from feedrate.pages.runs import RunView
 from feedrate.plan.suite import Suite
+from feedrate.questions.storage import charts
 from feedrate.questions.storage import page as storage_page
 from feedrate.questions.storage.analysis import choices, larger
 from feedrate.questions.suites import page as suites_page
@@ -57,7 +60,7 @@ def test_the_answer_is_made_from_the_numbers(compared: RunView, answers: str) ->
 
 
 def test_what_to_use_is_what_the_analysis_chose(compared: RunView, answers: str) -> None:
-    """A row names the cheapest of the set that cannot be told from the best, its rate, its bytes, and its cache."""
+    """A row names the cheapest setting that ties with the best, its rate and its cache."""
     rows = [row for row in table_rows(answers) if len(row) > 4]
     chosen = choices(compared.trials)
     first = chosen[chosen["purpose"].eq("speed") & chosen["place"].eq(0) & chosen["mode"].eq("load")]
@@ -142,3 +145,17 @@ def test_knobs_of_single_formats_are_compared_with_their_default(compared: RunVi
     assert any(key[0] == "access random → sequential" for key in rows)
     assert knob_rows(compared.trials.iloc[:0]) == []
     assert knob_rows(compared.trials[compared.trials["access"].eq("random")].head(1)) == []
+
+
+def test_tokens_are_told_without_a_size() -> None:
+    """Answers, details and charts of a run of tokens name the workload alone."""
+    rates = {"memmap": 900.0, "lmdb": 600.0}
+    cells = [cell for workers in (0, 2) for cell in format_cells(rates, workload="tokens", num_workers=workers)]
+    frame = make_format_trials(cells)
+    manifest = SimpleNamespace(machine=SimpleNamespace(storage=None), excluded=(), datasets=())
+    view: Any = SimpleNamespace(trials_of=lambda _: frame, manifest=manifest, mark="m", suites=("storage",))
+    text = section(view).answers("suites/storage.md") + section(view).details()
+    assert "tokens" in text
+    assert not re.search(r"[ \u00a0]px", text)
+    (part,) = charts.parts(frame)
+    assert part.row()["patch_size"] is None

@@ -22,9 +22,14 @@ Show = Callable[..., RunView]
 PATH = "suites/loader.md"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def cuda(show: Show) -> RunView:
     return show(device="cuda")
+
+
+@pytest.fixture(scope="module")
+def section(cuda: RunView) -> loader_cells.Why:
+    return loader_cells.section(cuda, "loader", PATH)
 
 
 def said(section: loader_cells.Why) -> str:
@@ -32,11 +37,10 @@ def said(section: loader_cells.Why) -> str:
 
 
 @pytest.mark.slow
-def test_the_fastest_cell_is_told_as_it_was_measured(cuda: RunView, show: Show) -> None:
+def test_the_fastest_cell_is_told_as_it_was_measured(cuda: RunView, section: loader_cells.Why) -> None:
     """The first row is the fastest training cell's; the sentence has its setting and its rate."""
     judged = cuda.judged[cuda.judged["mode"].eq("train")]
     fastest = judged.sort_values("samples_per_s").iloc[-1]
-    section = loader_cells.section(cuda, "loader", PATH)
     first = re.findall(r"<tr.*?</tr>", section.html)[1]
     assert f"{100 * fastest['efficiency']:.0f}\u00a0%" in first
     assert f"{100 * fastest['efficiency_lo']:.0f}–{100 * fastest['efficiency_hi']:.0f}\u00a0%" in first
@@ -76,7 +80,7 @@ def test_what_a_bottleneck_means_is_no_more_than_what_is_known(
 
 
 def test_every_bottleneck_is_shown_and_few_cells_are(cuda: RunView) -> None:
-    """Every bottleneck of a task is told by a cell, the defaults are among them, and a task has a few rows alone."""
+    """Few rows a task: the defaults, and one row for every bottleneck."""
     cells = loader_cells.training_cells(cuda, "loader")
     (task,) = loader_cells.tasks(cells)
     assert {cell["bottleneck"] for _, cell in task.view} == set(cells["bottleneck"])
@@ -86,9 +90,8 @@ def test_every_bottleneck_is_shown_and_few_cells_are(cuda: RunView) -> None:
 
 
 @pytest.mark.slow
-def test_the_whole_list_is_a_file(cuda: RunView) -> None:
+def test_the_whole_list_is_a_file(cuda: RunView, section: loader_cells.Why) -> None:
     """All training cells come as CSV, linked from the section, and match the records."""
-    section = loader_cells.section(cuda, "loader", PATH)
     ((path, text),) = section.files.items()
     assert f'href="../{path}"' in section.html
     listed = list(csv.DictReader(io.StringIO(text)))
@@ -97,15 +100,15 @@ def test_the_whole_list_is_a_file(cuda: RunView) -> None:
     assert sorted(float(row["samples_per_s"]) for row in listed) == pytest.approx(sorted(judged["samples_per_s"]))
 
 
-def test_hidden_shares_and_stages_are_told(cuda: RunView) -> None:
+def test_hidden_shares_and_stages_are_told(section: loader_cells.Why) -> None:
     """Copies that return early hide three quarters here; the stage that dominates is named."""
-    text = said(loader_cells.section(cuda, "loader", PATH))
+    text = said(section)
     assert "copy 75 %" in text
     assert "transform 55 %" in text
 
 
 @pytest.mark.slow
-def test_predictions_stand_beside_what_they_predict(show: Show, cuda: RunView) -> None:
+def test_predictions_stand_beside_what_they_predict(show: Show, section: loader_cells.Why) -> None:
     """Where a run has cells with one worker others are predicted, with the error; else the column is not there."""
     view = show(workers=(0, 1, 2))
     text = said(loader_cells.section(view, "loader", PATH))
@@ -116,7 +119,7 @@ def test_predictions_stand_beside_what_they_predict(show: Show, cuda: RunView) -
     assert shown_errors
     assert shown_errors <= errors
     assert "it was not fitted to" in text
-    assert "Predicted" not in said(loader_cells.section(cuda, "loader", PATH))
+    assert "Predicted" not in said(section)
 
 
 @pytest.mark.slow

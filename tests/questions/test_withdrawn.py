@@ -70,17 +70,14 @@ def test_every_table_names_the_tier(results: Path) -> None:
     """Runs, their pages and machines say who vouches, or how many of each; what a submitter wrote is text there."""
     view = shown_of(results, STAYS)
     everyone = select(load_runs(results))
-    for body in (
-        data_page.page([view], [], [], [], []).body,
-        run_page.page(view).body,
-        machines_page.listing("compare.md", everyone.machines),
-    ):
+    listed, its_own = data_page.page([view], [], [], [], []).body, run_page.page(view).body
+    for body in (listed, its_own, machines_page.listing("compare.md", everyone.machines)):
         assert "run.html#tiers" in body
         assert ">reference</a>" in body
         assert "<b>Lab</b>" not in body
-    for body in (data_page.page([view], [], [], [], []).body, run_page.page(view).body):
+    for body in (listed, its_own):
         assert "&lt;b&gt;Lab&lt;/b&gt;" in body
-    assert "=cmd|&#39; /C calc&#39;!A0" in run_page.page(view).body
+    assert "=cmd|&#39; /C calc&#39;!A0" in its_own
     both = [view, shown_of(results, GONE)]
     assert "1 reference, 1 self-reported" in facts.tiers("compare.md", both)
     assert ">self-reported</a>" in facts.tiers("compare.md", both[1:])

@@ -14,7 +14,6 @@ from feedrate.analysis import loader as costs
 from feedrate.analysis.estimates import rows_of
 from feedrate.pages.runs import RunView
 from feedrate.pages.verdicts import load_verdicts
-from feedrate.plan import suite
 from feedrate.plan.suite import Suite
 from feedrate.questions.claims import page as claims_page
 from feedrate.questions.suites import page as suites_page
@@ -45,9 +44,10 @@ def varied(run: RunView, trials: pd.DataFrame, shm_bytes: int | None = 4 * GIB) 
     return view
 
 
-def measured(show: Show, name: str = "workers") -> RunView:
+@pytest.fixture(scope="module")
+def run(show: Show) -> RunView:
     """A run of the claims about workers, with what made-up runs leave out."""
-    made = show(suites=(name,), claims=("workers",), blocks=3, fails="none")
+    made = show(suites=("workers",), claims=("workers",), blocks=3, fails="none")
     trials = made.trials
     steps, epochs = trials["steps"].astype("Float64"), trials["epoch_steps"].astype("Float64")
     slow = 1.0 + has(trials, "start_method", "spawn") + trials["block"].astype(float) / 50
@@ -64,11 +64,6 @@ def measured(show: Show, name: str = "workers") -> RunView:
         fact_value=trials["fact_value"].astype(float).mask(checked, 0.001).mask(killed, 6.25),
     )
     return varied(made, more)
-
-
-@pytest.fixture(scope="module")
-def run(show: Show) -> RunView:
-    return measured(show)
 
 
 @pytest.fixture(scope="module")
@@ -140,15 +135,14 @@ def test_shared_memory_stands_against_its_size(run: RunView, body: str) -> None:
 
 
 @pytest.mark.slow
-def test_the_suite_s_page_and_the_claims_page_show_it(run: RunView, show: Show) -> None:
-    """The suite's page has the section once, pages of other suites do not; the Claims page has it for each machine."""
+def test_the_suite_s_page_and_the_claims_page_show_it(run: RunView) -> None:
+    """The suite's page and the Claims page show the section once, other suites' pages never."""
     timed = varied(run, run.trials[run.trials["mode"].ne("check")])
     page = suites_page.page("workers", "suites/workers.md", Suite("Which?", ()), [timed])
     assert page.body.count("### What workers cost") == 1
     other = suites_page.page("loader", "suites/loader.md", Suite("Which?", ()), [timed])
     assert "What workers cost" not in other.body
-    everything = measured(show, suite.CLAIMS)
-    told = claims_page.page(load_verdicts([everything])).body
+    told = claims_page.page(load_verdicts([run])).body
     assert told.count("### What workers cost") == 1
     assert told.index("{ #suite-workers }") < told.index("### What workers cost")
     assert "Starting workers anew every epoch" in plain(told)

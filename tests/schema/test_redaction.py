@@ -108,7 +108,7 @@ def evidence(sentence: str, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.mark.usefixtures("alice")
 def test_every_free_text_is_scrubbed_and_cut_where_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kind and message of an error and the evidence of a check name nobody, and are as short as the rules demand."""
+    """Error kinds, messages and evidence name nobody, and keep to the length limits."""
     said = "/home/bob/x by alice on node17"
     clean = "x by <user> on <host>"
     row = entry(said, said)

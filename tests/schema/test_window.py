@@ -36,7 +36,7 @@ def test_samples_once_is_exactly_enough(
     access=ACCESS,
 )
 def test_nothing_is_read_twice(samples: int, size: int, workers: int, ahead: int, access: str) -> None:
-    """Warm-up, window and what workers have prepared by its end stay within one pass, at random in a third of it."""
+    """Warm-up, window and prefetched batches stay within one pass, at random within a third of it."""
     steps = window.steps_once(window.batches_once(samples, size, workers, access, None), workers, ahead)
     used = window.consumed_samples(window.warm_up_steps(workers, ahead) + steps, size, workers, ahead)
     assert steps <= 0 or used <= samples / (3 if access == "random" else 1)
@@ -45,7 +45,7 @@ def test_nothing_is_read_twice(samples: int, size: int, workers: int, ahead: int
 
 @pytest.mark.parametrize(("workers", "expected"), [(0, 25), (1, 24), (2, 24), (3, 21), (5, 20)])
 def test_workers_with_unequal_shards(workers: int, expected: int) -> None:
-    """100 samples in 32 shards of 3 or 4, in batches of 4: what is sure to come while every worker still works."""
+    """Batches count that are sure to come while every worker still has samples."""
     assert window.batches_once(100, 4, workers, "sequential", 32) == expected
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -18,18 +17,36 @@ from feedrate.questions.runs import page as runs_page
 from feedrate.store import runs
 
 Show = Callable[..., RunView]
+pytestmark = pytest.mark.slow
 NOTHING = re.compile(r"\bNone\b|\bnan\b|<NA>|NaN")
 """What a value that is not there must not be shown as."""
 
 
-@pytest.fixture
-def show_script(fake_script: ModuleType, tmp_path: Path) -> Show:
+@pytest.fixture(scope="module")
+def show_script(fake_script: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Show:
     """Make up a run of a script and read it back as pages see it."""
 
     def make(**what: object) -> RunView:
-        return RunView(runs.find(str(fake_script.write(tmp_path, fake_script.Script(**what)))))
+        folder = fake_script.write(tmp_path_factory.mktemp("script"), fake_script.Script(**what))
+        return RunView(runs.find(str(folder)))
 
     return make
+
+
+@pytest.fixture(scope="module")
+def view(show_script: Show) -> RunView:
+    return show_script()
+
+
+@pytest.fixture(scope="module")
+def page(view: RunView) -> Page:
+    return runs_page.page(view)
+
+
+@pytest.fixture(scope="module")
+def with_ceilings(show_script: Show) -> str:
+    """What the page of a script says whose step and loader were measured alone."""
+    return text(runs_page.page(show_script(headspace=True, prepare_ms=40.0)))
 
 
 def text(page: Page) -> str:
@@ -37,11 +54,8 @@ def text(page: Page) -> str:
     return plain(page.body + "".join(placed.html for placed in page.figures.values()))
 
 
-@pytest.mark.slow
-def test_what_holds_the_script_back_comes_first(show_script: Show) -> None:
+def test_what_holds_the_script_back_comes_first(view: RunView, page: Page) -> None:
     """The answer, the lines, what would help, the timeline, the phases: in this order, and then the run's facts."""
-    view = show_script()
-    page = runs_page.page(view)
     parts = [
         *(
             'class="fr-answer">train.py is held back by waiting for a batch: ',
@@ -61,11 +75,9 @@ def test_what_holds_the_script_back_comes_first(show_script: Show) -> None:
     assert "worker 1" in page.figures[f"timeline-{view.slug}"].html
 
 
-@pytest.mark.slow
-def test_it_has_no_words_of_a_sweep(show_script: Show) -> None:
+def test_it_has_no_words_of_a_sweep(show_script: Show, page: Page, with_ceilings: str) -> None:
     """No control cell, protocol, seed, order or px; rows of its loop are stretches; nothing is shown as None."""
-    for what in ({}, {"workers": 0}, {"headspace": True}):
-        said = text(runs_page.page(show_script(**what)))
+    for said in (text(page), text(runs_page.page(show_script(workers=0))), with_ceilings):
         for word in (
             " px",
             "ontrol setting",
@@ -81,25 +93,20 @@ def test_it_has_no_words_of_a_sweep(show_script: Show) -> None:
         assert "its loop, in " in said
 
 
-@pytest.mark.slow
-def test_only_what_says_something_of_the_machine_grades_it(show_script: Show) -> None:
+def test_only_what_says_something_of_the_machine_grades_it(view: RunView) -> None:
     """Stretches that differ are the script's own: its grade knows flags, drift and their number alone."""
-    grade = show_script().grade
-    assert set(grade.letters) == set(OF_SCRIPTS)
-    assert "cell" not in " ".join(grade.reasons)
+    assert set(view.grade.letters) == set(OF_SCRIPTS)
+    assert "cell" not in " ".join(view.grade.reasons)
 
 
-@pytest.mark.slow
-def test_step_and_loader_alone_are_its_ceilings(show_script: Show) -> None:
+def test_step_and_loader_alone_are_its_ceilings(page: Page, with_ceilings: str) -> None:
     """With --headspace the page says what each does alone, what is the bottleneck, and that weights were spoiled."""
-    said = text(runs_page.page(show_script(headspace=True, prepare_ms=40.0)))
-    assert re.search(r"The step alone, without its loader [\d,.]+ [\d,.]+–[\d,.]+ 6 ", said)
-    assert re.search(r"By the rule of all runs the loop is loader-bound ?:", said)
-    assert "weights were spoiled" in said
-    assert "weights" not in text(runs_page.page(show_script(hour=5)))
+    assert re.search(r"The step alone, without its loader [\d,.]+ [\d,.]+–[\d,.]+ 6 ", with_ceilings)
+    assert re.search(r"By the rule of all runs the loop is loader-bound ?:", with_ceilings)
+    assert "weights were spoiled" in with_ceilings
+    assert "weights" not in text(page)
 
 
-@pytest.mark.slow
 def test_a_run_from_elsewhere_speaks_through_its_records(show_script: Show) -> None:
     """Without the report, which is never published, the page says how long the script waits and what holds it back."""
     view = show_script(prepare_ms=60.0)
@@ -113,11 +120,10 @@ def test_a_run_from_elsewhere_speaks_through_its_records(show_script: Show) -> N
     assert not NOTHING.search(text(page))
 
 
-@pytest.mark.slow
-def test_a_script_takes_no_best_setting_away(show: Show, show_script: Show) -> None:
+def test_a_script_takes_no_best_setting_away(show: Show, view: RunView) -> None:
     """Best settings of a machine are those of its sweeps; a script is no task."""
-    sweep, script = show(), show_script()
-    tasks = machines_page.tasks_of([script, sweep])
+    sweep = show()
+    tasks = machines_page.tasks_of([view, sweep])
     assert len(tasks)
     assert {best.view for best in tasks.values()} == {sweep}
-    assert not len(script.headlines)
+    assert not len(view.headlines)

@@ -46,25 +46,26 @@ def view(show_search: Callable[..., RunView]) -> RunView:
     return show_search(fails=4)
 
 
+@pytest.fixture(scope="module")
+def page(view: RunView) -> Page:
+    return runs_page.page(view)
+
+
 def text(page: Page) -> str:
     """What a page says, its figures included."""
     return plain(page.body + "".join(placed.html for placed in page.figures.values()))
 
 
-def test_what_to_paste_comes_first(view: RunView) -> None:
+def test_what_to_paste_comes_first(view: RunView, page: Page) -> None:
     """The answer with its gain, what to paste, the bound, the path, the settings: in this order; then the run."""
-    page, (found,) = runs_page.page(view), view.manifest.tuned
+    (found,) = view.manifest.tuned
     best = settings_of(view.trials)[found.recommended]
     parts = [
         *(
             f'class="fr-answer">Of the settings that were searched, <code>{best}</code> is the one for train.py. ',
             "<code>",
         ),
-        *(
-            "DataLoader(..., num_workers=",
-            "Compared with ",
-            "A grid of 25 settings × 8 repetitions",
-        ),
+        *("DataLoader(..., num_workers=", "Compared with ", "A grid of 25 settings × 8 repetitions"),
         *(f'id="slot-search-{view.slug}"', "## Settings that were tried", "## Settings that were not tried"),
         *("## Set aside, but measured all the same", "## The run", "feedrate tune -- train.py", "## What failed"),
     ]
@@ -76,10 +77,9 @@ def test_what_to_paste_comes_first(view: RunView) -> None:
     assert f"{found.trials} of {view.manifest.cells} settings" in said
 
 
-def test_every_setting_that_ran_has_a_row(view: RunView) -> None:
+def test_every_setting_that_ran_has_a_row(view: RunView, page: Page) -> None:
     """The table has each setting once, marks two of them, and says which only failed."""
-    body = runs_page.page(view).body
-    table = body[body.index("## Settings that were tried") : body.index("## Settings that were not tried")]
+    table = page.body.partition("## Settings that were tried")[2].partition("## Settings that were not tried")[0]
     assert table.count("<tr") == 1 + view.trials["cell_id"].nunique()
     assert table.count("<strong>recommended</strong>") == table.count("<strong>present</strong>") == 1
     assert table.count("failed") == view.trials.loc[view.trials["outcome"].ne("ok"), "cell_id"].nunique()

@@ -37,10 +37,7 @@ def samples(count: int = 4000, **columns: Any) -> pd.DataFrame:
 
 
 def test_every_sample_is_in_one_bin_and_no_peak_is_lost() -> None:
-    """Counts add up to all samples; the most of all bins is the most of all samples, the least likewise.
-
-    Bins are the same whatever the order of the rows, and of half a second at least.
-    """
+    """Bins count every sample once, keep all extremes, and do not depend on the order of rows."""
     load = np.random.default_rng(1).gamma(2, 1, 4000)
     frame = samples(load_1m=load)
     found = telemetry.binned(telemetry.in_order(frame))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import pandas as pd
-import pandas.testing
 import pytest
+from made_trials import make_steps, make_trials
 
 from feedrate.analysis.steps import join_steps, select_trials
 from feedrate.questions.runs.timeline import (
@@ -32,15 +31,10 @@ MS = 1_000_000
 SLEEP: dict[str, Value] = {"mode": "train", "workload": "synthetic", "storage_format": "png", "step": "emulated"}
 
 
-@pytest.fixture
-def trial(trials_of: Callable[..., pd.DataFrame], steps_of: Callable[..., pd.DataFrame]) -> Callable[..., Recorded]:
+def trial(count: int, axes: dict[str, Value], device: str = "cpu", **columns: Any) -> Recorded:
     """The recorded steps of one trial."""
-
-    def make(count: int, axes: dict[str, Value], device: str = "cpu", **columns: Any) -> Recorded:
-        trials = trials_of([({**SLEEP, **axes}, [50.0])], device=device).assign(trial_id="t000")
-        return recorded(join_steps(select_trials(trials), steps_of("t000", count, **columns)))
-
-    return make
+    trials = make_trials([({**SLEEP, **axes}, [50.0])], device=device).assign(trial_id="t000")
+    return recorded(join_steps(select_trials(trials), make_steps("t000", count, **columns)))
 
 
 def whole(found: Recorded) -> list[Bar]:
@@ -55,7 +49,7 @@ HOST = {"fetch_ns": 4 * MS, "forward_ns": 5 * MS, "other_ns": 1 * MS}
 STAGES = {"worker_read_ns": MS, "worker_decode_ns": 2 * MS, "worker_transform_ns": 0, "worker_collate_ns": MS}
 
 
-def test_phases_follow_one_another(trial: Callable[..., Recorded]) -> None:
+def test_phases_follow_one_another() -> None:
     """Each begins where the one before ended, from the first step on; phases that are null are not there."""
     found = lane(whole(trial(3, {}, **HOST)), MAIN)
     assert [bar.part for bar in found] == ["fetch", "forward", "other"] * 3
@@ -64,7 +58,7 @@ def test_phases_follow_one_another(trial: Callable[..., Recorded]) -> None:
     assert [bar.batch for bar in found] == [0] * 3 + [1] * 3 + [2] * 3
 
 
-def test_a_batch_that_is_moved_ahead_is_moved_behind_both_passes(trial: Callable[..., Recorded]) -> None:
+def test_a_batch_that_is_moved_ahead_is_moved_behind_both_passes() -> None:
     """With next_batch the copy stands between backward pass and optimizer, as the step runs it."""
     columns = {"h2d_ns": MS, "backward_ns": MS, "optimizer_ns": MS, **HOST}
     for prefetcher, order in (
@@ -76,18 +70,11 @@ def test_a_batch_that_is_moved_ahead_is_moved_behind_both_passes(trial: Callable
         assert [bar.part for bar in found] == order * 2
 
 
-def test_a_workers_batch_is_drawn_where_it_was_stamped(trial: Callable[..., Recorded]) -> None:
+def test_a_workers_batch_is_drawn_where_it_was_stamped() -> None:
     """From begin to end, stages in order and in proportion; one that took no time has no bar."""
     begun = [-6 * MS, 1 * MS, 3 * MS]
-    found = trial(
-        3,
-        {"num_workers": 2},
-        **HOST,
-        **STAGES,
-        worker=[0, 1, 0],
-        worker_begun_ns=begun,
-        worker_ended_ns=[at + 8 * MS for at in begun],
-    )
+    moments = {"worker_begun_ns": begun, "worker_ended_ns": [at + 8 * MS for at in begun]}
+    found = trial(3, {"num_workers": 2}, **HOST, **STAGES, worker=[0, 1, 0], **moments)
     drawn = whole(found)
     assert lane(drawn, OWN) == []
     (second,) = {tuple(bar[3:]) for bar in lane(drawn, "worker 1") if bar.part == "decode"}
@@ -109,7 +96,7 @@ SPANS = {
 ASKS = {"h2d_ns": 0, "backward_ns": 0, "optimizer_ns": 0}
 
 
-def test_no_device_works_before_it_is_asked_to(trial: Callable[..., Recorded]) -> None:
+def test_no_device_works_before_it_is_asked_to() -> None:
     """Spans keep their distances, and the clocks are set so that the step that waited least began when it could."""
     idle = [0, 3 * MS, 4 * MS]
     found = trial(3, {"step": "real"}, device="cuda", **(HOST | ASKS), **SPANS, device_idle_ns=idle)
@@ -125,7 +112,7 @@ def test_no_device_works_before_it_is_asked_to(trial: Callable[..., Recorded]) -
     assert account(found, within).idle == pytest.approx(7 / 20)
 
 
-def test_copies_of_a_stream_of_their_own_have_a_lane(trial: Callable[..., Recorded]) -> None:
+def test_copies_of_a_stream_of_their_own_have_a_lane() -> None:
     """The compute stream shows what it waited for them."""
     axes: dict[str, Value] = {"step": "real", "prefetcher": "stream"}
     given = HOST | ASKS | SPANS | {"device_h2d_ns": 5 * MS, "device_idle_ns": [0, 4 * MS]}
@@ -139,20 +126,17 @@ def test_copies_of_a_stream_of_their_own_have_a_lane(trial: Callable[..., Record
     assert min(np.subtract(firsts, [bar.begin for bar in lane(waiting, COPIES)])) == 3 * MS
 
 
-def test_the_steps_that_are_most_like_the_mean_are_looked_at(trial: Callable[..., Recorded]) -> None:
+def test_the_steps_that_are_most_like_the_mean_are_looked_at() -> None:
     """In wall clock and in waiting for data, not the first ones and not the fastest."""
     fetch = [40, *[10] * 6, 1, 1, 30, 1, 1, 30, 1, 10, 1, 1, 1]
-    found = trial(len(fetch), {}, fetch_ns=[ms * MS for ms in fetch], forward_ns=MS, other_ns=0)
-    (stretch,) = stretches([found])
-    mean = sum(fetch) / len(fetch)
-    shares = [abs(sum(fetch[at : at + 6]) - 6 * mean) for at in range(len(fetch) - 5)]
-    assert shares[stretch.first] == min(shares)
-    assert stretch.first == shares.index(min(shares))
+    (stretch,) = stretches([trial(len(fetch), {}, fetch_ns=[ms * MS for ms in fetch], forward_ns=MS, other_ns=0)])
+    off = [abs(np.mean(fetch[at : at + 6]) - np.mean(fetch)) for at in range(len(fetch) - 5)]
+    assert stretch.first == np.argmin(off)
 
 
 @pytest.mark.parametrize(("waits", "taking"), [((1, 9), False), ((4, 3), True)])
-def test_batches_in_bursts_are_waited_for(trial: Callable[..., Recorded], waits: tuple[int, int], taking: bool) -> None:
-    """Where every other batch lies ready, most of the time decides whether the fetching is a wait or a taking over."""
+def test_batches_in_bursts_are_waited_for(waits: tuple[int, int], taking: bool) -> None:
+    """If batches come in bursts, most of the time decides between waiting and taking over."""
     fetch = [waits[step % 2] * MS for step in range(8)]
     asked = [sum(fetch[:step]) + step * 2 * MS for step in range(8)]
     ended = [at + (fetch[step] - MS if step % 2 else -MS) for step, at in enumerate(asked)]
@@ -162,18 +146,11 @@ def test_batches_in_bursts_are_waited_for(trial: Callable[..., Recorded], waits:
     assert account(found, Stretch(0, 8, float(found.borders[-1]))).taking is taking
 
 
-def test_sums_say_what_the_bars_show(trial: Callable[..., Recorded]) -> None:
+def test_sums_say_what_the_bars_show() -> None:
     """The share of waiting, how long batches lay ready, and how much of the workers' work nobody waited for."""
     begun = [(10 * step - 2) * MS for step in range(8)]
-    found = trial(
-        8,
-        {"num_workers": 1},
-        **HOST,
-        **STAGES,
-        worker=0,
-        worker_begun_ns=begun,
-        worker_ended_ns=[at + 8 * MS for at in begun],
-    )
+    moments = {"worker_begun_ns": begun, "worker_ended_ns": [at + 8 * MS for at in begun]}
+    found = trial(8, {"num_workers": 1}, **HOST, **STAGES, worker=0, **moments)
     sums = account(found, Stretch(1, 6, 60.0 * MS))
     assert sums.step_ns == 10 * MS
     assert sums.waiting == pytest.approx(0.4)

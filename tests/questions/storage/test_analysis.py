@@ -6,18 +6,14 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from made_trials import BYTES, format_cells, make_format_trials
+from made_trials import format_cells, make_format_trials
 
 from feedrate.questions.storage.analysis import choices, effects, larger
 from feedrate.schema.plugins import traits
 
-ALL = ("png", "jpeg", "npy", "lmdb", "lmdb_lz4", "lmdb_png", "hdf5", "hdf5_chunked", "memmap")
-
 
 def test_the_two_effects_are_what_was_planted() -> None:
-    """A container that is 1.5 times as fast and pixels that are 8 times as fast are read back, whatever the weather."""
+    """Planted effects of container (1.5×) and pixels (8×) are read back, whatever all cells of a block share."""
     found = effects(make_format_trials(format_cells({"png": 100, "lmdb_png": 150, "npy": 800, "lmdb": 1200})))
     pairs = {(row["a_format"], row["b_format"]): row for row in found.to_dict("records")}
     assert set(pairs) == {("png", "lmdb_png"), ("npy", "lmdb"), ("png", "npy"), ("lmdb_png", "lmdb")}
@@ -48,8 +44,7 @@ def test_nothing_is_compared_across_states_and_orders() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=5)
-@given(pixels=st.floats(0.2, 30), container=st.floats(1.2, 5))
+@pytest.mark.parametrize(("pixels", "container"), [(0.2, 1.5), (30.0, 4.0), (2.0, 5.0)])
 def test_the_larger_effect_is_named(pixels: float, container: float) -> None:
     """Whatever is planted, the size of one effect ÷ the other's is read back, and the larger one is named."""
     size = max(pixels, 1 / pixels)
@@ -59,8 +54,7 @@ def test_the_larger_effect_is_named(pixels: float, container: float) -> None:
     assert row["pixels_ratio"] == pytest.approx(pixels)
     assert row["container_ratio"] == pytest.approx(container)
     assert row["times"] == pytest.approx(size / container)
-    if abs(math.log(size / container)) > 1e-6:
-        assert row["larger"] == ("pixels" if size > container else "container")
+    assert row["larger"] == ("pixels" if size > container else "container")
 
 
 def test_effects_that_cannot_be_told_apart_are_called_so() -> None:
@@ -76,7 +70,7 @@ def test_what_is_most_of_many_is_measured_on_other_blocks() -> None:
     """Among formats that are equally fast none gains by having looked best; its samples/s are its own, as anywhere."""
     random_ = np.random.default_rng(1)
     gains = []
-    for _ in range(20):
+    for _ in range(8):
         cells = [
             ({"mode": "load", "storage_format": name}, list(100 * np.exp(random_.normal(0, 0.1, 8))))
             for name in ("png", "lmdb_png", "recordio", "npy", "lmdb", "memmap", "arrow", "hdf5", "jpeg")
@@ -109,18 +103,10 @@ def test_the_cheapest_of_what_cannot_be_told_apart_comes_first() -> None:
 
 
 def test_what_loses_information_is_never_a_candidate() -> None:
-    """The fastest of all is JPEG: it is named with its ratio to the best without loss, under a purpose of its own."""
+    """JPEG, the fastest here, is listed as lossy with its ratio to the best lossless format."""
     chosen = choices(make_format_trials(format_cells({"jpeg": 2000, "png": 100, "lmdb": 1000, "lmdb_lz4": 500})))
     assert traits("jpeg").lossy
     by = {purpose: part["storage_format"].tolist() for purpose, part in chosen.groupby("purpose")}
     assert by == {"speed": ["lmdb"], "space": ["lmdb_lz4"], "lossy": ["jpeg"]}
     ratios = chosen.set_index("purpose")["ratio_to_best"]
     assert ratios.to_dict() == pytest.approx({"speed": 1.0, "space": 0.5, "lossy": 2.0})
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_the_formats_of_these_tests_are_what_they_are_taken_for(name: str) -> None:
-    """Every format that is compared here exists with the container and contents that the tests rely on."""
-    found = traits(name)
-    assert found.container == ("files" if name in ("png", "jpeg", "npy") else found.container)
-    assert (found.stores == "pixels") == (name not in BYTES)
