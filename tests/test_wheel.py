@@ -21,7 +21,7 @@ MATRIX = """
 version: 1
 protocol: {warmup_s: 0.1, window_s: 0.2, min_steps: 4, blocks: [1, 1], timeout_s: 60}
 suites:
-  loader: [{mode: load, workload: synthetic, patch_size: 16, n_samples: 64, storage_format: [png, lmdb], batch_size: 8}]
+  loader: [{mode: load, workload: synthetic, patch_size: 16, n_samples: 64, storage_format: lmdb, batch_size: 8}]
 profiles: {quick: {}}
 """
 SCRIPT = """

@@ -37,8 +37,7 @@ version: 1
 protocol: {warmup_s: 0.1, window_s: 0.2, min_steps: 4, blocks: [1, 1], timeout_s: 60}
 suites:
   loader:
-    - {mode: train, workload: div2k, patch_size: 16, n_samples: 64, storage_format: [png, hdf5], batch_size: 8,
-       num_workers: [0, 2]}
+    - {mode: train, workload: div2k, patch_size: 16, n_samples: 64, storage_format: [png, hdf5], batch_size: 8}
 profiles: {quick: {}, gpu: {}}
 """
 

@@ -19,7 +19,7 @@ from warm import ENDLESS_S, Runner
 from feedrate.machine.probes.procfs import semaphores
 from feedrate.schema.errors import TrialError
 from feedrate.sweep import launcher
-from feedrate.sweep.launcher import LOSSES, Template, TemplateLost, Templates
+from feedrate.sweep.launcher import LOSSES, Answer, Template, TemplateLost, Templates
 
 ENDS_OF_PIPES = ("EOFError", "ConnectionResetError", "ConnectionRefusedError", "BrokenPipeError")
 CELL = {
@@ -160,20 +160,10 @@ def test_semaphores_of_spawned_workers_are_removed(runner: Runner) -> None:
         if event == "result":
             seen.update(semaphores(pid))
 
-    answer = runner.run(watch=watch, start_method="forkserver", timeout_s=120)
+    answer = runner.run(watch=watch, start_method="forkserver", num_workers=1, timeout_s=120)
     assert (answer.outcome, answer.left_processes) == ("ok", 0)
     assert {path.name.rpartition("-")[0] for path in seen} == {f"sem.feedrate-{runner.template.pid}"}
     assert not any(path.exists() for path in seen)
-
-
-@pytest.mark.slow
-def test_folders_of_killed_workers_are_removed(tmp_path: Path) -> None:
-    """What a template's trials make among the temporary files is gone with it."""
-    with Template() as template:
-        runner, folder = Runner(template, tmp_path, CELL), Path(template.scratch)
-        assert runner.run().outcome == "ok"
-        assert list(folder.glob("pymp-*"))
-    assert not folder.exists()
 
 
 def test_noise_is_kept_from_the_terminal(runner: Runner, capfd: pytest.CaptureFixture[str]) -> None:
@@ -212,23 +202,33 @@ def test_a_parent_that_goes_away_in_the_middle_of_an_order(capfd: pytest.Capture
 
 @pytest.mark.slow
 def test_a_lost_template_is_started_anew(tmp_path: Path) -> None:
-    """A template that is killed while its trial runs leaves nothing, is said, and the work is done with another."""
-    said: list[str] = []
+    """One that is killed while its trial runs leaves nothing, is said, and the work is done with another.
+
+    What trials made among the temporary files, killed ones too, is gone with their templates.
+    """
+    messages: list[str] = []
     trials: list[int] = []
+    scratch: list[Path] = []
 
     def kill(event: str, pid: int, _: dict) -> None:
         if event == "first_batch" and not trials:
             trials.extend((pid, *(worker.pid for worker in workers(pid))))
             psutil.Process(psutil.Process(pid).ppid()).kill()
 
-    with Templates(said.append) as templates:
-        answer = templates.attempt(lambda template: Runner(template, tmp_path, CELL).run(watch=kill))
-    assert answer.outcome == "ok"
+    def work(template: Template) -> Answer:
+        scratch.append(Path(template.scratch))
+        answer = Runner(template, tmp_path, CELL).run(watch=kill)
+        assert list(scratch[-1].glob("pymp-*"))
+        return answer
+
+    with Templates(messages.append) as templates:
+        assert templates.attempt(work).outcome == "ok"
     assert len(trials) == 1 + CELL["num_workers"]
     assert not any(psutil.pid_exists(pid) for pid in trials)
-    assert [line.partition(":")[0] for line in said] == [
-        "The process that starts measurements was lost (killed by SIGKILL)"
-    ]
+    assert len(scratch) == 2
+    assert not any(folder.exists() for folder in scratch)
+    (message,) = messages
+    assert message.startswith("The process that starts measurements was lost (killed by SIGKILL):")
 
 
 @pytest.mark.parametrize("lives", [True, False])

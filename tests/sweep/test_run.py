@@ -23,8 +23,8 @@ from feedrate.schema.errors import InputError
 from feedrate.store import runs
 from feedrate.sweep.run import ActiveRun
 
-CERTAIN, PLAIN = "persistent-workers", "native-code"
-"""One that six blocks decide, and one that they decide in seconds."""
+CERTAIN, PLAIN = "persistent-workers", "hdf5-resizable"
+"""One that six blocks decide, and a fact, which two decide."""
 
 
 def asking(folder: Path, names: list[str], blocks: str, name: str = "workers") -> Place:
@@ -42,8 +42,8 @@ BEGUN = "2026-01-01T00:00:00+00:00"
 
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Place, str]:
-    """A real sweep of one claim whose truth is plain: a loop in Python over every value, or native code."""
-    place = asking(tmp_path_factory.mktemp("claims"), [PLAIN], "[4, 30]", "collate")
+    """A real sweep of one claim whose truth is plain."""
+    place = asking(tmp_path_factory.mktemp("claims"), [PLAIN], "[1, 30]", "storage")
     return place, printed_by(*place.command())
 
 
@@ -59,7 +59,7 @@ def test_a_plain_claim_is_confirmed(swept: tuple[Place, str]) -> None:
     assert (asked.claim, asked.reason) == (PLAIN, "done")
     assert run.manifest.stop_reason == "target"
     assert "every question is answered as well as wanted" in " ".join(output.split())
-    assert set(run.manifest.untestable) == {claim.id for claim in claims_of(["collate"])} - {PLAIN}
+    assert set(run.manifest.untestable) == {claim.id for claim in claims_of(["storage"])} - {PLAIN}
     line = next(line for line in output.splitlines() if PLAIN in line)
     assert "confirmed" in line
     assert "●" in line or "▶" in line

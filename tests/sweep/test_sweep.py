@@ -44,18 +44,18 @@ def test_every_cell_ran_once_a_block(run: runs.StoredRun, trials: pd.DataFrame) 
     per_block = [list(group["cell_id"]) for _, group in trials[trials["role"] != "control"].groupby("block")]
     assert sorted(per_block[0]) == sorted(per_block[1])
     assert len(set(per_block[0])) == len(per_block[0]) == run.manifest.cells + run.manifest.ceilings
-    assert (run.manifest.cells, run.manifest.ceilings) == (14, 2)
+    assert (run.manifest.cells, run.manifest.ceilings) == (6, 1)
     assert per_block[0] != per_block[1]
 
 
 def test_ceilings_are_added_and_the_control_cell_comes_back(run: runs.StoredRun, trials: pd.DataFrame) -> None:
-    """What a training cell is judged against runs though nobody asked for it; after every 8 trials the control runs."""
+    """What a training cell is judged against runs though nobody asked for it; after every 4 trials the control runs."""
     added = trials[trials["role"] == "ceiling"]
     assert set(added["mode"]) == {"load"}
     assert set(added["read_us"]) == {2000}
     controls = trials[trials["role"] == "control"]
     assert set(controls["cell_id"]) == {run.manifest.control}
-    assert list(controls["position"]) == [8, 17, 8, 17]
+    assert list(controls["position"]) == [4, 4]
 
 
 def test_the_manifest_says_why_it_stopped_and_what_else_used_the_machine(
