@@ -42,7 +42,7 @@ BEGUN = "2026-01-01T00:00:00+00:00"
 
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Place, str]:
-    """A real sweep of one claim whose truth is plain."""
+    """A real sweep of one claim whose truth is plain, of which no trial times a window."""
     place = asking(tmp_path_factory.mktemp("claims"), [PLAIN], "[1, 30]", "storage")
     return place, printed_by(*place.command())
 
