@@ -49,14 +49,14 @@ def test_no_mutation_is_accepted_whose_values_differ(
     """Each file is refused with where and what, or holds what it held; nothing beside it is written."""
     assert corpus.raw.closed(valid, corpus.raw.footer_of(valid)) == valid
     original, manifest = corpus.read(valid), json.loads((run / "run.json").read_text())
-    files = dict(placed(chosen(corpus, valid), run, tmp_path / "files"))
+    files = list(placed(chosen(corpus, valid), run, tmp_path / "files"))
     before = sorted(tmp_path.rglob("*"))
-    results = list(validator.judged([(folder, False) for folder in files.values()]))
+    results = list(validator.judged([(folder, False) for _, folder in files]))
     assert sorted(tmp_path.rglob("*")) == before
-    counts = Counter(name.partition("/")[0] for name in files)
+    counts = Counter(name.partition("/")[0] for name, _ in files)
     assert counts.keys() == corpus.KINDS.keys()
     assert min(counts[kind] for kind in counts.keys() - SHORT) == OF_A_KIND
-    for (name, folder), result in zip(files.items(), results, strict=True):
+    for (name, folder), result in zip(files, results, strict=True):
         kind = name.partition("/")[0]
         assert not result.valid or kind not in corpus.BROKEN, name
         for finding in result.findings:
