@@ -48,7 +48,9 @@ def test_nodes_measure_the_same_in_the_same_order(tmp_path: Path) -> None:
 
 def watched(folder: ClusterFolder, states: Iterable[str], late: set[int] | None = None) -> Watched:
     """Nodes whose jobs, named a, b, c …, are in given states; jobs without a state are gone."""
-    engine: Any = SimpleNamespace(states=lambda: {job: state for job, state in zip("abcde", states, strict=True) if state})
+    engine: Any = SimpleNamespace(
+        states=lambda: {job: state for job, state in zip("abcde", states, strict=True) if state}
+    )
     meets: Any = SimpleNamespace(behind=lambda: late, leave=lambda _: None)
     return Watched(folder, engine, dict(enumerate("abcde")), rendezvous=meets if late else None)
 

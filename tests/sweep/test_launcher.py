@@ -59,14 +59,6 @@ def workers(pid: int) -> list[psutil.Process]:
     return psutil.Process(pid).children(recursive=True)
 
 
-@pytest.mark.slow
-def test_batches_that_grain_never_handed_over_are_removed(runner: Runner) -> None:
-    """They lie in shared memory when the trial ends, which never asked for them; they are counted and taken away."""
-    answer = runner.run(loader="grain", num_workers=1)
-    assert answer.outcome == "ok", answer.message
-    assert answer.left_shm_segments > 0
-
-
 def test_a_trial_reports(runner: Runner) -> None:
     """A trial answers with its row, and its workers are gone."""
     answer = runner.run()
@@ -132,6 +124,14 @@ def alive(family: list[psutil.Process]) -> bool:
         return any(p.status() != psutil.STATUS_ZOMBIE for p in family)
     except psutil.NoSuchProcess:
         return False
+
+
+@pytest.mark.slow
+def test_batches_that_grain_never_handed_over_are_removed(runner: Runner) -> None:
+    """They lie in shared memory when the trial ends; they are counted and taken away."""
+    answer = runner.run(loader="grain", num_workers=1)
+    assert answer.outcome == "ok", answer.message
+    assert answer.left_shm_segments > 0
 
 
 @pytest.mark.slow
