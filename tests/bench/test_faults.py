@@ -14,7 +14,6 @@ from feedrate.bench.ground import MATRIX, Done, Ground
 from feedrate.store import runs
 
 SMALL = MATRIX.replace("[4, 8, 16]", "8")
-"""Four settings."""
 
 
 @pytest.mark.slow
