@@ -129,11 +129,7 @@ COMMANDS = (
 )
 FIELDS: list[tuple[str, dict[str, Any], str]] = [
     *[("sweep", {"command": command}, "manifest.command") for command in COMMANDS],
-    (
-        "sweep",
-        {"schema_version": SCHEMA_VERSION - 1},
-        "feedrate writes it. Leave that run out",
-    ),
+    ("sweep", {"schema_version": SCHEMA_VERSION - 1}, "feedrate writes it. Leave that run out"),
     ("sweep", {"schema_version": SCHEMA_VERSION + 1}, "feedrate writes it. Update feedrate"),
     ("sweep", {"protocol_version": 1}, "with protocol_version 1; this is feedrate"),
     ("sweep", {"cells": "25"}, "manifest"),

@@ -127,7 +127,7 @@ def test_what_a_trial_must_have_read(
 def limited(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
     """Trials of a real sweep whose cells differ in format and limit."""
     folder = tmp_path_factory.mktemp("limited")
-    place = Place(folder, folder / "data")
+    place = Place(folder)
     place.matrix.write_text(LIMITED)
     printed_by(*place.command())
     (run,) = runs.runs(place.results)

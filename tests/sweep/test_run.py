@@ -30,7 +30,7 @@ CERTAIN, PLAIN = "persistent-workers", "next-epoch-copies"
 
 def asking(folder: Path, names: list[str], blocks: str) -> Place:
     """A folder with a matrix that asks about some claims of the suite ``workers``."""
-    place = Place(folder, folder / "data")
+    place = Place(folder)
     slices = list(suite.slices_of(suite.claims()[claim][1] for claim in names))
     protocol = yaml.safe_load(f"{{warmup_s: 0.1, window_s: 0.2, min_steps: 4, timeout_s: 30, blocks: {blocks}}}")
     document = {"version": 1, "protocol": protocol, "suites": {"workers": slices}, "profiles": {"quick": {}}}

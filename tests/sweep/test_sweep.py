@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[runs.StoredRun, str]:
     """The run, and what the terminal said."""
     folder = tmp_path_factory.mktemp("swept")
-    place = Place(folder, folder / "data")
+    place = Place(folder)
     printed = printed_by(*place.command("--seed", "7"))
     return runs.runs(place.results)[-1], printed
 

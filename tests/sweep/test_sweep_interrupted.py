@@ -123,7 +123,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
     photographs.mkdir(parents=True)
     for name in ("astronaut.png", "coffee.png"):
         shutil.copy(Path(skimage.data.__file__).with_name(name), photographs)
-    place = Place(folder, folder / "data")
+    place = Place(folder)
     place.matrix.write_text(MATRIX)
     words = ("--data", str(photographs), "--seed", "3", "--archive", str(archive))
     printed = {"killed": kill(place, place.start(*words), 2)}
@@ -144,7 +144,7 @@ def ids(entries: Entries) -> list[str]:
 
 def test_ctrl_c_before_anything_was_measured(tmp_path: Path) -> None:
     """Ctrl-C while torch is imported ends at once, with one line and nothing written."""
-    place = Place(tmp_path, tmp_path / "data")
+    place = Place(tmp_path)
     process = place.start()
     assert process.stdout is not None
     while "Starting" not in (line := process.stdout.readline()):

@@ -30,7 +30,7 @@ def test_a_tuned_sweep_says_what_it_recommends(tmp_path: Path) -> None:
 
     Its first trial is that of the setting whose knobs are at their defaults: all others are held against it.
     """
-    place = Place(tmp_path, tmp_path / "data")
+    place = Place(tmp_path)
     place.matrix.write_text(MATRIX)
     printed = printed_by(*place.command("--tune", "--seed", "5"))
     (run,) = runs.runs(place.results)
