@@ -16,7 +16,7 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 
 Fault = Literal["error", "stall", "cut"]
 """500 for an answer; no answer for ``STALL_S``; an upload of which the server gets one half."""
-STALL_S = 3.0
+STALL_S = 4.0
 _S3: Any = DomainDispatcherApplication(create_backend_app)
 
 

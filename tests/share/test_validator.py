@@ -320,7 +320,7 @@ def test_the_command_says_what_is_wrong(results: list[Path], tmp_path: Path) -> 
     good = validate(results[0], marks.mark_file(results[0], "tier"))
     assert good.exit_code == 0
     assert results[0].name in good.output
-    assert "1 valid, 0 refused." in good.output
+    assert [line.split()[0] for line in good.output.splitlines()] == ["valid"]
     shutil.copytree(results[0], folder / "z-other-machine" / results[0].name)
     (tmp_path / "empty").mkdir()
     paths = (folder, tmp_path / "no", tmp_path / "empty")

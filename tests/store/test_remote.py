@@ -48,7 +48,7 @@ def results(server: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> I
     monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     monkeypatch.setattr(s3fs.S3FileSystem, "retries", 1)
-    monkeypatch.setattr(s3fs.S3FileSystem, "read_timeout", s3_server.STALL_S / 3)
+    monkeypatch.setattr(s3fs.S3FileSystem, "read_timeout", s3_server.STALL_S / 2)
     monkeypatch.setattr(runs, "home", lambda: tmp_path / "home")
     s3fs.S3FileSystem.clear_instance_cache()
     files = s3fs.S3FileSystem()
