@@ -51,7 +51,7 @@ def test_what_is_wrong_with_an_end_is_said() -> None:
     ("spread", "a_trial", "flat"), [(100, 0.0, True), (100, 0.1, False), (100, -0.1, True), (0, 0.0, True)]
 )
 def test_growth_is_seen(spread: float, a_trial: float, flat: bool) -> None:
-    """A tenth of a KiB in each trial is growth, beside noise of a hundred; what stays, noisy or not, or falls is not."""
+    """A tenth of a KiB in each trial is, beside noise of a hundred; what stays, noisy or not, or falls is not."""
     noise = np.random.default_rng(7).normal(50_000, spread, 9_000)
     figure = faults._slope("memory", ("KiB", 1.0), noise + a_trial * np.arange(9_000))
     assert figure.met is flat
