@@ -46,7 +46,7 @@ def test_good_settings_are_counted() -> None:
 @pytest.mark.slow
 def test_a_workload_is_tuned_and_its_truth_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The recommended settings, the present one and the fastest ones have a pace, and the better are told apart."""
-    monkeypatch.setattr(tuning, "BUDGET_S", 10.0)
+    monkeypatch.setattr(tuning, "BUDGET_S", 15.0)
     costs = scripts.Costs("some", {"sample-ms": 2, "step-ms": 2, "workers": 1})
     workload = tuning.tune(scripts.Planted(tmp_path), costs, None, blocks=1, seconds=(0.05, 0.05))
     assert {workload.present, workload.feedrate.setting} <= workload.steps_per_s.keys()
