@@ -14,14 +14,15 @@ from feedrate.store import runs
 from feedrate.store.clusters import ClusterFolder
 
 CELL = {"mode": "load", "workload": "synthetic", "storage_format": "memmap", "n_samples": 64, "patch_size": 8}
-PROTOCOL = {"warmup_s": 0.1, "window_s": 0.2, "min_steps": 5, "blocks": [3, 3]}
+PROTOCOL = {"warmup_s": 0.1, "min_steps": 5}
 
 
-def matrix(folder: Path, blocks: int = 3, window_s: float = 0.2, **axes: Any) -> Path:
-    """Write a matrix of a loader whose samples cost 5 ms each, asleep."""
+def matrix(folder: Path, *more: dict[str, Any], blocks: int = 1, window_s: float = 0.2, **axes: Any) -> Path:
+    """Write a matrix of a loader whose samples cost 5 ms each, asleep, and of more such cells."""
     cells = CELL | {"read_us": 5000, "batch_size": [2, 4], "num_workers": [0, 1]} | axes
     protocol = PROTOCOL | {"blocks": [blocks, blocks], "window_s": window_s}
-    text = {"version": 1, "protocol": protocol, "suites": {"loader": [cells]}, "profiles": {"quick": {}}}
+    slices = [cells, *(cells | axes for axes in more)]
+    text = {"version": 1, "protocol": protocol, "suites": {"loader": slices}, "profiles": {"quick": {}}}
     (folder / "matrix.yaml").write_text(json.dumps(text))
     return folder / "matrix.yaml"
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-import signal
 import socket
 import subprocess
 import time
-from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -99,27 +97,30 @@ class Slurm:
         for name in self.names:
             (self.folder / name).mkdir()
             self.ask("slurmd", "-N", name)
+        self.wait_for(str(len(self.names)), "sinfo", "-h", "-p", "main", "-t", "idle", "-o", "%D")
+
+    def wait_for(self, answer: str, *command: str) -> None:
+        """Ask until a command prints something."""
         until = time.monotonic() + _START_S
-        while self.ask("sinfo", "-h", "-p", "main", "-t", "idle", "-o", "%D").strip() != str(len(self.names)):
-            assert time.monotonic() < until, self.ask("sinfo")
+        while (printed := self.ask(*command).strip()) != answer:
+            assert time.monotonic() < until, printed
             time.sleep(0.2)
 
     def restart(self, name: str) -> None:
         """Take a node's job away and have it start anew soon; in the same second the node would refuse it."""
         (job,) = self.ask("squeue", "-h", "-w", name, "-o", "%i").split()
         self.ask("scontrol", "requeue", job)
-        until = time.monotonic() + _START_S
-        while self.ask("squeue", "-h", "-j", job, "-o", "%T").strip() != "PENDING":
-            assert time.monotonic() < until, self.ask("squeue")
-            time.sleep(0.2)
+        self.wait_for("PENDING", "squeue", "-h", "-j", job, "-o", "%T")
         self.ask("scontrol", "update", f"JobId={job}", "StartTime=now+3")
 
     def stop(self) -> None:
         """End everything."""
         with suppress(subprocess.CalledProcessError):
             self.ask("scancel", "-u", "root")
-        own = [p for p in psutil.process_iter() if _belongs(p, str(self.folder))]
-        _kill([each for process in own for each in (process, *process.children(recursive=True))])
+        daemons = [process for process in psutil.process_iter() if _belongs(process, str(self.folder))]
+        for process in [one for daemon in daemons for one in (daemon, *daemon.children(recursive=True))]:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
 
 
 def _belongs(process: psutil.Process, folder: str) -> bool:
@@ -129,15 +130,9 @@ def _belongs(process: psutil.Process, folder: str) -> bool:
     return False
 
 
-def _kill(processes: Sequence[psutil.Process]) -> None:
-    for process in processes:
-        with suppress(psutil.NoSuchProcess):
-            process.send_signal(signal.SIGKILL)
-
-
 def _free_ports(count: int) -> list[int]:
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]

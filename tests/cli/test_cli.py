@@ -74,24 +74,24 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ("--profile quik", ["unknown profile 'quik'", "did you mean 'quick'"]),
-        ("--suite loadr", ["--suite", "unknown suite 'loadr'", "did you mean 'loader'"]),
-        ("--budget soon", ["--budget", "'soon'", "such as 90s"]),
-        ("--budget 0", ["--budget", "above zero"]),
-        ("--data /dev/null/x", ["--data /dev/null/x", "no folder that can be read"]),
-        ("--matrix nowhere.yaml", ["nowhere.yaml", "cannot be read"]),
-        ("--data no/such/folder", ["--data no/such/folder", "expected one of photographs"]),
-        ("--data README.md", ["--data README.md", "expected one of photographs"]),
-        ("--data {folder}/texts", ["no image here"]),
-        ("--data {folder}/links", ["photograph.png: File name too long; expected files that can be read"]),
-        ("--profil quick", ["No such option"]),
+        ("--profile quik", "unknown profile 'quik'.*did you mean 'quick'"),
+        ("--suite loadr", "--suite.* unknown suite 'loadr'.*did you mean 'loader'"),
+        ("--budget soon", "--budget.*'soon'.* such as 90s"),
+        ("--budget 0", "--budget.* above zero"),
+        ("--data /dev/null/x", "--data /dev/null/x.* no folder that can be read"),
+        ("--matrix nowhere.yaml", "nowhere.yaml.* cannot be read"),
+        ("--data no/such/folder", "--data no/such/folder.* expected one of photographs"),
+        ("--data README.md", "--data README.md.* expected one of photographs"),
+        ("--data {folder}/texts", "no image here"),
+        ("--data {folder}/links", "photograph.png: File name too long; expected files that can be read"),
+        ("--profil quick", "No such option"),
     ],
 )
-def test_bad_options(command: str, arguments: str, words: list[str], feedrate: Feedrate, folder: Path) -> None:
+def test_bad_options(command: str, arguments: str, words: str, feedrate: Feedrate, folder: Path) -> None:
     """A name, a number or a folder that cannot be used is said in one message; nothing is started or written."""
     done = feedrate(command, "--results", str(folder / "results"), *arguments.format(folder=folder).split())
     assert (done.status, done.out) == (2, "")
-    assert [word for word in words if word not in " ".join(done.err.split())] == []
+    assert re.search(words, " ".join(done.err.split()))
     assert not list(folder.glob("results/*/*"))
 
 

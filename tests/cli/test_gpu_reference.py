@@ -37,21 +37,15 @@ version: 1
 protocol: {warmup_s: 0.1, window_s: 0.2, min_steps: 4, blocks: [1, 1], timeout_s: 60}
 suites:
   loader:
-    - {mode: train, workload: div2k, patch_size: 16, n_samples: 64, storage_format: [png, hdf5], batch_size: 8,
-       num_workers: [0, 2]}
+    - {mode: train, workload: div2k, patch_size: 16, n_samples: 64, storage_format: [png, hdf5], batch_size: 8}
 profiles: {quick: {}, gpu: {}}
 """
 
 
-@pytest.fixture(scope="module")
-def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Another environment's Python, whose packages are links to some of this one's."""
-    return bare.environment(tmp_path_factory.mktemp("other") / "venv", (*HAS, *packages.to_measure().values()))
-
-
 @pytest.mark.slow
-def test_it_runs_where_little_is_installed(python: Path, tmp_path: Path) -> None:
+def test_it_runs_where_little_is_installed(tmp_path: Path) -> None:
     """In another Python, without .venv and optional formats; a run is valid, and what is left out is said."""
+    python = bare.environment(tmp_path / "venv", (*HAS, *packages.to_measure().values()))
     (tmp_path / "matrix.yaml").write_text(MATRIX)
     out = tmp_path / "out"
     words = f"--step reference --out {out} --matrix {tmp_path / 'matrix.yaml'} --data-root {tmp_path / 'data'}"
@@ -93,17 +87,16 @@ def test_what_is_printed_is_kept_as_it_comes(status: int, tmp_path: Path, capfd:
     assert capfd.readouterr().out == printed.read_text() == "first\n"
 
 
-def planned(profile: str = "gpu") -> request.LocalPlan:
-    """A sweep's plan on a machine with a GPU; what it is of that machine is not asked."""
-    wanted = matrix.load(ROOT / "matrix.yaml", profile, device="cuda")
-    plan = cells.expand(wanted, schedule.Host("cuda", Path("no data here"), gpus=1, cores=16))
-    unasked: Any = None
-    return request.LocalPlan(SweepOptions(profile=profile), unasked, unasked, plan)
-
-
 def test_each_step_fits_nine_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Packing included; what all of them take is what README, CONTRIBUTING and Makefile say."""
-    monkeypatch.setattr(request, "make", lambda options: planned(options.profile))
+
+    def planned(options: SweepOptions) -> request.LocalPlan:
+        wanted = matrix.load(ROOT / "matrix.yaml", options.profile, device="cuda")
+        unasked: Any = None
+        host = schedule.Host("cuda", Path("no data here"), gpus=1, cores=16)
+        return request.LocalPlan(options, unasked, unasked, cells.expand(wanted, host))
+
+    monkeypatch.setattr(request, "make", planned)
     took = {step: gpu_reference.seconds(step, SweepOptions()) for step in gpu_reference.SECONDS}
     assert max(took.values()) <= 9 * 60
     minutes = round(sum(took.values()) / 60)

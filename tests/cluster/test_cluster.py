@@ -5,12 +5,14 @@ from __future__ import annotations
 import signal
 import subprocess
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from clustering import command, matrix, orders, started, sweep, until
+from clustering import command, matrix, orders, started, until
+from clustering import sweep as run_sweep
 from real_slurm import Slurm
 from rich.console import Console
 
@@ -26,37 +28,31 @@ from feedrate.store.clusters import ClusterFolder, NodeStatus, names
 @pytest.mark.slow
 def test_nodes_measure_the_same_in_the_same_order(tmp_path: Path) -> None:
     """Each node writes a run of its own, as a machine of its own; names stand in the cluster's folder alone."""
-    matrix(tmp_path, blocks=1)
-    done = sweep(tmp_path, "--on", "local", "--nodes", "2")
+    matrix(tmp_path, blocks=1, num_workers=0)
+    done = run_sweep(tmp_path, "--on", "local", "--nodes", "2")
     assert done.returncode == 0, done.stdout + done.stderr
     stored = runs.runs(tmp_path / "results")
-    members = [each.manifest.cluster for each in stored]
+    members = [run.manifest.cluster for run in stored]
     assert sorted((member.node, member.nodes) for member in members if member) == [(0, 2), (1, 2)]
     assert len({member.sweep for member in members if member}) == 1
-    assert len({each.manifest.machine.machine_id for each in stored}) == 2
+    assert len({run.manifest.machine.machine_id for run in stored}) == 2
     first, second = orders(tmp_path)
     assert first == second
-    assert len(first) == 4
+    assert len(first) == 2
     called = names(tmp_path / "results")
-    assert {called[each.manifest.machine.machine_id] for each in stored} == {"local0", "local1"}
-    assert not any("local0" in (each.folder / "run.json").read_text() for each in stored)
+    assert {called[run.manifest.machine.machine_id] for run in stored} == {"local0", "local1"}
+    assert not any("local0" in (run.folder / "run.json").read_text() for run in stored)
     (line,) = [line for line in done.stdout.splitlines() if line.split()[:2] == ["local0", "ended"]]
-    assert "4 measurements" in line
+    assert "2 measurements" in line
 
 
-PART: Any = None
-"""Of a node whose sweep is not made."""
-
-
-class Jobs:
-    """An engine whose jobs are in given states."""
-
-    def __init__(self, **states: str) -> None:
-        self.given = states
-
-    def states(self) -> dict[str, str]:
-        """Those states."""
-        return self.given
+def watched(folder: ClusterFolder, states: Iterable[str], late: set[int] | None = None) -> Watched:
+    """Nodes whose jobs, named a, b, c …, are in given states; jobs without a state are gone."""
+    engine: Any = SimpleNamespace(
+        states=lambda: {job: state for job, state in zip("abcde", states, strict=True) if state}
+    )
+    meets: Any = SimpleNamespace(behind=lambda: late, leave=lambda _: None)
+    return Watched(folder, engine, dict(enumerate("abcde")), rendezvous=meets if late else None)
 
 
 def test_what_became_of_a_job_is_seen(tmp_path: Path) -> None:
@@ -65,34 +61,28 @@ def test_what_became_of_a_job_is_seen(tmp_path: Path) -> None:
     folder.create()
     for number, state in enumerate(("measures", "measures", "ended", "waits", "measures")):
         folder.tell(NodeStatus(node=number, name=f"node{number}", state=state, block=2, blocks=9))
-    engine: Any = Jobs(a="PENDING", d="PENDING", e="RUNNING")
-    watched = Watched(folder, engine, dict(enumerate("abcde")))
-    assert [status.node for status in watched.look()] == [0, 1, 3, 4]
-    assert [status.node for status in watched.look()] == [0, 3, 4]
-    assert watched.remarks == {0: "waits to go on: its node was lost or taken away", 1: "lost"}
-    assert [watched.line(status) for status in watched.statuses[2:]] == [
-        "ended",
-        "waits",
-        "repetition 2 of ~9, 0.0 s left",
-    ]
+    sweep = watched(folder, ("PENDING", "", "", "PENDING", "RUNNING"))
+    assert [status.node for status in sweep.look()] == [0, 1, 3, 4]
+    assert [status.node for status in sweep.look()] == [0, 3, 4]
+    assert sweep.remarks == {0: "waits to go on: its node was lost or taken away", 1: "lost"}
+    lines = [sweep.line(status) for status in sweep.statuses[2:]]
+    assert lines == ["ended", "waits", "repetition 2 of ~9, 0.0 s left"]
 
 
 @pytest.mark.parametrize(
-    ("late", "said"),
+    ("late", "words"),
     [({2}, "waits for node2"), ({2, 3}, "waits for node2 and node3"), ({1, 2, 3, 4}, "waits for 4 nodes")],
 )
-def test_nodes_say_for_which_they_wait(late: set[int], said: str, tmp_path: Path) -> None:
+def test_nodes_say_for_which_they_wait(late: set[int], words: str, tmp_path: Path) -> None:
     """By name where there are few; those that are waited for say what they do."""
     folder = ClusterFolder(tmp_path, "sweep")
     folder.create()
     for number in range(5):
         folder.tell(NodeStatus(node=number, name=f"node{number}", state="prepares", note="packing"))
-    engine: Any = Jobs(a="RUNNING", b="RUNNING", c="RUNNING", d="RUNNING", e="RUNNING")
-    meets: Any = SimpleNamespace(behind=lambda: late)
-    watched = Watched(folder, engine, dict(enumerate("abcde")), rendezvous=meets)
-    watched.look()
-    assert {watched.line(status) for status in watched.statuses if status.node not in late} == {said}
-    assert {watched.line(status) for status in watched.statuses if status.node in late} == {"packing"}
+    sweep = watched(folder, ["RUNNING"] * 5, late)
+    sweep.look()
+    lines = {status.node: sweep.line(status) for status in sweep.statuses}
+    assert lines == {node: "packing" if node in late else words for node in range(5)}
 
 
 def test_nothing_is_written_while_a_trial_is_measured(tmp_path: Path) -> None:
@@ -117,7 +107,8 @@ def test_a_node_whose_run_no_store_took_has_failed(tmp_path: Path, monkeypatch: 
     folder.tell(NodeStatus(node=0, name="node0"))
     monkeypatch.setattr(node.request, "make", lambda *_: None)
     monkeypatch.setattr(node.sweep, "run", lambda *_: SimpleNamespace(folder=tmp_path / "machine" / "run"))
-    node.NodeSweep(SweepOptions(results=location.parse("memory://bucket/results")), PART, folder, "node0")()
+    part: Any = None  # the sweep is not made
+    node.NodeSweep(SweepOptions(results=location.parse("memory://bucket/results")), part, folder, "node0")()
     (status,) = folder.statuses()
     assert status.state == "failed"
     assert "the store did not take the run" in status.note
@@ -144,29 +135,19 @@ def test_what_cannot_be_used_is_refused_before_anything_starts(
 
 
 @pytest.mark.slow
-def test_slurm_sweeps_on_its_nodes(slurm: Slurm, tmp_path: Path) -> None:
-    """Several machines, one plan, one order, and no job is left.
-
-    More nodes than there are, by partition and feature, are refused, and nothing is submitted.
-    """
-    matrix(tmp_path, blocks=1)
-    for words, count in (((), 4), (("--partition", "small"), 1), (("--constraint", "fast"), 1)):
-        done = sweep(tmp_path, "--on", "slurm", "--nodes", "5", *words, environment=slurm.environment)
-        assert done.returncode == 2
-        assert f"Slurm has {count} such node" in done.stderr
-    assert slurm.ask("squeue", "-h") == ""
-    done = sweep(tmp_path, "--on", "slurm", "--nodes", "3", environment=slurm.environment)
-    assert done.returncode == 0, done.stdout + done.stderr
-    ran = orders(tmp_path)
-    assert ran == [ran[0]] * 3
-    assert len(ran[0]) == 4
-    assert sorted(names(tmp_path / "results").values()) == slurm.names[:3]
+@pytest.mark.parametrize(("words", "count"), [("", 4), ("--partition small", 1), ("--constraint fast", 1)])
+def test_more_nodes_than_slurm_has_are_refused(slurm: Slurm, tmp_path: Path, words: str, count: int) -> None:
+    """In all, of a partition or with a feature; nothing is submitted."""
+    matrix(tmp_path)
+    done = run_sweep(tmp_path, "--on", "slurm", "--nodes", "5", *words.split(), environment=slurm.environment)
+    assert done.returncode == 2
+    assert f"Slurm has {count} such node" in done.stderr
     assert slurm.ask("squeue", "-h") == ""
 
 
 @pytest.mark.slow
 def test_ctrl_c_cancels_all_and_keeps_what_was_measured(slurm: Slurm, tmp_path: Path) -> None:
-    """Every node writes a run of the trials that it had; no job is left."""
+    """Every node writes a run of the trials that it had, in one order; no job is left."""
     matrix(tmp_path, blocks=60)
     words = ("--on", "slurm", "--nodes", "2")
     with subprocess.Popen(command(tmp_path, *words), cwd=tmp_path, env=slurm.environment, text=True) as process:
@@ -174,7 +155,9 @@ def test_ctrl_c_cancels_all_and_keeps_what_was_measured(slurm: Slurm, tmp_path: 
         until(lambda: all(status.trials >= 2 for status in folder.statuses()))
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130
-    stored = runs.runs(tmp_path / "results")
-    assert [each.manifest.stop_reason for each in stored] == ["interrupted"] * 2
-    assert all(len(each.table("trials")) >= 2 for each in stored)
+    assert [run.manifest.stop_reason for run in runs.runs(tmp_path / "results")] == ["interrupted"] * 2
+    first, second = (order[:2] for order in orders(tmp_path))
+    assert len(first) == 2
+    assert first == second
+    assert set(names(tmp_path / "results").values()) < set(slurm.names)
     until(lambda: slurm.ask("squeue", "-h") == "")

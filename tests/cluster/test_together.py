@@ -6,8 +6,7 @@ import json
 import re
 import signal
 import subprocess
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,9 +14,10 @@ import numpy as np
 import pandas as pd
 import psutil
 import pytest
-from clustering import command, matrix, started, sweep, until
+from clustering import command, matrix, started, until
 from real_slurm import Slurm
 
+from feedrate.share import validator
 from feedrate.store import runs
 from feedrate.store.clusters import ClusterFolder
 
@@ -70,37 +70,12 @@ def require_together(trials: pd.DataFrame, nodes: int, blocks: range, within_s: 
     assert np.median(apart) < within_s
 
 
-def require_valid(results: Path) -> None:
-    """Runs of three nodes say that they swept together; others take them in."""
-    stored = runs.runs(results)
-    for each in stored:
-        assert each.manifest.cluster
-        assert each.manifest.cluster.together
-        assert " --nodes 3 " in each.manifest.command
-        assert each.manifest.command.endswith("--together")
-    told = [sys.executable, "-m", "feedrate", "validate", *(str(each.folder) for each in stored)]
-    done = subprocess.run(told, cwd=results, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "3 valid, 0 refused" in done.stdout
-
-
-def require_trained(trials: pd.DataFrame) -> None:
-    """Two blocks of two cells, of which both nodes tell the same."""
-    require_together(trials, 2, range(2), 0.25)
-    assert len(trials) == 8
-    assert set(trials["ddp_buckets"]) == {"many", "none"}
-    for _, rows in trials.groupby(["block", "position"]):
-        assert rows["steps"].nunique() == 1
-        assert (rows["samples"] == rows["steps"] * 4 * 2).all()
-        assert rows["samples_per_s"].max() / rows["samples_per_s"].min() < 1.05
-
-
 @contextmanager
 def sweeping(folder: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], ClusterFolder]]:
     """A sweep that has measured for a while; it is gone afterwards."""
     with (
-        (folder / "said.txt").open("w") as said,
-        subprocess.Popen(command(folder, *words), cwd=folder, stdout=said, stderr=said, text=True) as process,
+        (folder / "printed.txt").open("w") as printed,
+        subprocess.Popen(command(folder, *words), cwd=folder, stdout=printed, stderr=printed, text=True) as process,
     ):
         try:
             yield process, started(folder)
@@ -111,44 +86,49 @@ def sweeping(folder: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str],
 @pytest.mark.slow
 def test_a_node_that_dies_holds_nobody_up(tmp_path: Path) -> None:
     """Trials that need it fail at once and say so, all others run; the sweep ends and says that it is lost."""
-    matrix(tmp_path, blocks=4, batch_size=2, num_workers=0, nodes=NODES)
+    matrix(tmp_path, blocks=3, batch_size=2, num_workers=0, nodes=NODES)
     with sweeping(tmp_path, *LOCAL, "--nodes", "3") as (process, folder):
-        until(lambda: folder.statuses()[1].block == 2)
-        said = re.sub(r"\s+", " ", (tmp_path / "said.txt").read_text())
-        jobs = re.search(r"jobs ([\d, ]+)\.", said)
-        assert jobs, said
+        until(lambda: folder.statuses()[1].block == 1)
+        printed = re.sub(r"\s+", " ", (tmp_path / "printed.txt").read_text())
+        jobs = re.search(r"jobs ([\d, ]+)\.", printed)
+        assert jobs, printed
         kill_tree(int(jobs[1].split(", ")[1]))
         assert process.wait(240) == 1
-    assert re.search(r"local1 .* lost", (tmp_path / "said.txt").read_text())
+    assert re.search(r"local1 .* lost", (tmp_path / "printed.txt").read_text())
     trials = trials_of(tmp_path)
     assert set(trials["node"]) == {0, 2}
-    missed = trials[trials["outcome"] != "ok"]
-    assert missed["error_message"].str.contains("that of node 1 ended before").all(), missed["error_message"].to_list()
-    assert missed["trial_wall_ns"].max() / 1e9 < AT_ONCE_S
-    later = trials[trials["block"] >= 2]
-    alone = [node for block in (2, 3) for node in [block % 3] if node != 1]
-    assert later.loc[later["nodes"] == 1, "outcome"].to_list() == ["ok"] * len(alone)
-    assert later.loc[later["nodes"] == 3, "outcome"].to_list() == ["error"] * 4
-    pairs = {(block, "ok" if 1 not in (block % 3, (block + 1) % 3) else "error") for block in (2, 3)}
-    two = later[later["nodes"] == 2]
-    assert set(zip(two["block"], two["outcome"], strict=True)) == pairs == {(2, "ok"), (3, "error")}
+    failed = trials[trials["outcome"] != "ok"]
+    assert failed["error_message"].str.contains("that of node 1 ended before").all(), failed["error_message"].to_list()
+    assert failed["trial_wall_ns"].max() / 1e9 < AT_ONCE_S
+    later = trials[trials["block"] >= 1]
+    ended = {(row.block, row.nodes, row.node): row.outcome for row in later.itertuples()}
+    assert ended == {
+        (1, 2, 2): "error",
+        (1, 3, 0): "error",
+        (1, 3, 2): "error",
+        (2, 1, 2): "ok",
+        (2, 2, 0): "ok",
+        (2, 2, 2): "ok",
+        (2, 3, 0): "error",
+        (2, 3, 2): "error",
+    }
 
 
 def kill_tree(pid: int) -> None:
     """Kill a process and all below it, as if its machine had lost power."""
     root = psutil.Process(pid)
     tree = [root, *root.children(recursive=True)]
-    for each in tree:
-        each.send_signal(signal.SIGSTOP)
-    for each in tree:
-        each.kill()
+    for process in tree:
+        process.send_signal(signal.SIGSTOP)
+    for process in tree:
+        process.kill()
 
 
 @pytest.mark.slow
 def test_nodes_end_with_the_process_that_they_meet_in(tmp_path: Path) -> None:
     """It is killed outright: each node writes what it measured, and no process is left."""
-    matrix(tmp_path, blocks=60, batch_size=2, num_workers=0, nodes=NODES)
-    with sweeping(tmp_path, *LOCAL, "--nodes", "3") as (process, folder):
+    matrix(tmp_path, blocks=60, batch_size=2, num_workers=0, nodes=[1, 2])
+    with sweeping(tmp_path, *LOCAL, "--nodes", "2") as (process, folder):
         until(lambda: all(status.trials >= 2 for status in folder.statuses()))
         family = psutil.Process(process.pid).children(recursive=True)
         process.kill()
@@ -156,54 +136,47 @@ def test_nodes_end_with_the_process_that_they_meet_in(tmp_path: Path) -> None:
         _, alive = psutil.wait_procs(family, timeout=60)
         assert not alive
     stored = runs.runs(tmp_path / "results")
-    assert [each.manifest.stop_reason for each in stored] == ["interrupted"] * 3
-    assert all(len(each.table("trials")) >= 2 for each in stored)
-
-
-@pytest.mark.slow
-def test_slurm_s_nodes_train_one_model(slurm: Slurm, tmp_path: Path) -> None:
-    """Over two nodes that find each other by the address through which they reach the sweep; with and without exchange.
-
-    Both count the samples of both.
-    """
-    matrix(tmp_path, blocks=2, window_s=1, num_workers=0, **TRAINING)
-    done = sweep(tmp_path, *SLURM, "--nodes", "2", environment=slurm.environment)
-    assert done.returncode == 0, done.stdout + done.stderr
-    require_trained(trials_of(tmp_path))
+    assert [run.manifest.stop_reason for run in stored] == ["interrupted"] * 2
+    assert all(len(run.table("trials")) >= 2 for run in stored)
 
 
 @pytest.mark.slow
 def test_a_node_that_is_taken_away_comes_back(slurm: Slurm, tmp_path: Path) -> None:
     """The others wait for it, and it goes on with them; no trial that ended is lost or there twice, no job is left.
 
-    In whole blocks every trial runs on as many nodes as it says, on others in each block, and at the same moment.
+    In the block after it every trial runs on as many nodes as it says, on others than before, and at the same moment;
+    two that train one model count the samples of both. Others take the runs in.
     """
-    matrix(tmp_path, blocks=3, window_s=0.5, batch_size=2, num_workers=0, nodes=NODES)
+    matrix(tmp_path, TRAINING, blocks=2, window_s=0.5, batch_size=2, num_workers=0, nodes=NODES)
     words = (*SLURM, "--nodes", "3", "--partition", "main")
     with subprocess.Popen(command(tmp_path, *words), cwd=tmp_path, env=slurm.environment, text=True) as process:
         folder = started(tmp_path)
-        until(lambda: folder.statuses()[1].trials >= 4)
+        until(lambda: folder.statuses()[1].trials >= 2)
         (journal,) = tmp_path.glob(f"results/{folder.statuses()[1].machine_id}/*/journal.jsonl")
-        before = journal.read_bytes().splitlines()
+        before = [json.loads(line)["trial"] for line in journal.read_bytes().splitlines()]
         slurm.restart("node1")
         assert process.wait(300) == 0
-    trials = trials_of(tmp_path)
-    require_kept(trials, before)
-    assert not trials.duplicated(["block", "position", "node"]).any()
-    missed = trials[trials["outcome"] != "ok"]
-    assert missed.groupby(["block", "position"]).ngroups <= 1, missed["error_message"].to_list()
-    require_together(trials[trials["block"] == 0], 3, range(1), 0.5)
-    whole = trials[(trials["block"] == 2) & (trials["outcome"] == "ok")]
-    require_together(whole, 3, range(2, 3), 0.5)
-    assert len(whole) == sum(NODES)
-    require_valid(tmp_path / "results")
     assert slurm.ask("squeue", "-h") == ""
-
-
-def require_kept(trials: pd.DataFrame, journal: Sequence[bytes]) -> None:
-    """Whatever a journal held stands in the runs."""
-    assert len(journal) >= 4
+    trials = trials_of(tmp_path)
+    assert not trials.duplicated(["block", "position", "node"]).any()
     rates = trials.set_index("trial_id")["samples_per_s"]
-    for line in journal:
-        trial = json.loads(line)["trial"]
-        assert rates[trial["trial_id"]] == trial["samples_per_s"]
+    assert len(before) >= 2
+    assert {trial["trial_id"]: rates[trial["trial_id"]] for trial in before} == {
+        trial["trial_id"]: trial["samples_per_s"] for trial in before
+    }
+    failed = trials[trials["outcome"] != "ok"]
+    assert failed.groupby(["block", "position"]).ngroups <= 1, failed["error_message"].to_list()
+    whole = trials[trials["block"] == 1]
+    require_together(whole, 3, range(1, 2), 0.5)
+    assert len(whole) == sum(NODES) + 4
+    training = whole[whole["parallel"] == "ddp"]
+    assert set(training["ddp_buckets"]) == {"many", "none"}
+    for _, rows in training.groupby("position"):
+        assert rows["steps"].nunique() == 1
+        assert (rows["samples"] == rows["steps"] * 4 * 2).all()
+        assert rows["samples_per_s"].max() / rows["samples_per_s"].min() < 1.05
+    for run in runs.runs(tmp_path / "results"):
+        assert run.manifest.cluster
+        assert run.manifest.cluster.together
+        assert re.search(" --nodes 3 .*--together$", run.manifest.command)
+        assert validator.check(run.folder).valid

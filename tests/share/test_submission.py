@@ -5,29 +5,129 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from rich.console import Console
-from submitting import Place, make_faster, prepared
 
 from feedrate.cli import submissions
 from feedrate.schema import redaction
 from feedrate.schema.errors import InputError
-from feedrate.share import submission
+from feedrate.share import rules, submission, validator
 from feedrate.share.findings import FILES
 from feedrate.store import marks, runs
+
+GH = """#!/bin/sh
+printf '%s\\n' "$*" >> "$GH_LOG"
+case "$*" in
+"api user"*) echo ann ;;
+"repo view --json"*) echo '{"nameWithOwner":"lab/feedrate","parent":null}' ;;
+"repo view lab/feedrate --json url --jq .url") echo "$GH_BASE" ;;
+"repo view lab/feedrate"*) printf '{"url":"%s","defaultBranchRef":{"name":"main"},"viewerPermission":"%s"}' \\
+    "$GH_BASE" "$GH_RIGHT" ;;
+"repo fork lab/feedrate --clone=false") [ -d "$GH_FORK" ] || git clone -q --bare "$GH_BASE" "$GH_FORK" ;;
+"repo view ann/feedrate"*) echo "$GH_FORK" ;;
+"pr create"*)
+    if [ -f "$GH_DOWN" ]; then echo 'HTTP 502: try again' >&2; exit 1; fi
+    /bin/cat > "$GH_BODY"
+    echo https://github.com/lab/feedrate/pull/7 ;;
+*) echo "fake gh: $*" >&2; exit 1 ;;
+esac
+"""
+"""GitHub's command line, as far as it is asked: one repository, one account."""
+
+
+@dataclass
+class Place:
+    """A checkout with a remote, and an account on a made-up GitHub."""
+
+    root: Path
+    run: Path
+
+    @property
+    def checkout(self) -> Path:
+        return self.root / "checkout"
+
+    @property
+    def remote(self) -> Path:
+        return self.root / "lab.git"
+
+    @property
+    def fork(self) -> Path:
+        return self.root / "ann.git"
+
+    def git(self, *words: str, of: Path | None = None) -> str:
+        done = subprocess.run(["git", *words], cwd=of or self.checkout, capture_output=True, text=True, check=True)
+        return done.stdout
+
+    def submit(self, answer: bool = True, **more: Any) -> str:
+        """What is printed on a wide terminal."""
+        console = Console(file=(text := io.StringIO()), width=200)
+        ask = {"ask": lambda _: answer, "checkout": self.checkout, "out": self.root / "build"}
+        submissions.publish(str(self.run), console, **ask, **more)
+        return text.getvalue()
+
+    @property
+    def branch(self) -> str:
+        return f"run/{self.run.parent.name}/{self.run.name}"
+
+    @property
+    def files(self) -> list[Path]:
+        """What was made to be attached."""
+        return list((self.root / "build").glob("*"))
 
 
 @pytest.fixture
 def place(tmp_path: Path, fake_run: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
-    yield from prepared(tmp_path, fake_run, monkeypatch)
+    """A run that is not committed in a checkout of main, and ``git`` and ``gh`` alone on the path."""
+    run: Path = fake_run.write(tmp_path / "checkout" / "results", fake_run.Fake(blocks=3))
+    made = Place(tmp_path, run)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "git").symlink_to(shutil.which("git") or "")
+    (tmp_path / "bin" / "gh").write_text(GH)
+    (tmp_path / "bin" / "gh").chmod(0o755)
+    home = tmp_path / "home of zelda"
+    home.mkdir()
+    (home / ".gitconfig").write_text("[user]\n\tname = Real Name\n\temail = real.name@example.org\n")
+    for name, value in {
+        "PATH": tmp_path / "bin",
+        "HOME": home,
+        "GH_LOG": tmp_path / "gh.log",
+        "GH_BODY": tmp_path / "body.md",
+        "GH_BASE": made.remote,
+        "GH_FORK": made.fork,
+        "GH_DOWN": tmp_path / "down",
+        "GH_RIGHT": "WRITE",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "LOGNAME": "zelda",
+    }.items():
+        monkeypatch.setenv(name, str(value))
+    for name in [name for name in os.environ if name.startswith(("GIT_DIR", "GIT_INDEX", "GIT_WORK"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(socket, "gethostname", lambda: "workhorse.example.org")
+    # Files that were made up here harm no reader: no process of its own is started for each.
+    monkeypatch.setattr(validator, "check", lambda folder, _: rules.judge(folder, in_place=True))
+    redaction._own_names.cache_clear()
+    made.git("init", "-q", "--bare", "-b", "main", str(made.remote), of=tmp_path)
+    made.git("init", "-q", "-b", "main")
+    (made.checkout / "README.md").write_text("feedrate\n")
+    (made.checkout / "results" / "other").mkdir()
+    (made.checkout / "results" / "other" / "run.json").write_text("{}")
+    made.git("add", "README.md", "results/other")
+    made.git("commit", "-q", "-m", "First")
+    made.git("remote", "add", "origin", str(made.remote))
+    made.git("push", "-q", "origin", "main")
+    yield made
+    redaction._own_names.cache_clear()
 
 
 def state(place: Place) -> tuple[str, ...]:
@@ -183,25 +283,31 @@ def test_what_looks_like_a_name_of_this_machine_is_said(place: Place, monkeypatc
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("damage", ["withdrawn", "renamed", "long", "faster", "there"])
-def test_what_may_not_be_published_is_refused_before_anything_is_asked(place: Place, damage: str) -> None:
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        ("withdrawn", r"was withdrawn on .* \(wrong disk\)"),
+        ("renamed", r"(?s)is not valid and was not published:.*Move it there"),
+        ("faster", r"(?s)is not valid and was not published:.*samples_per_s"),
+        ("there", "-fake: was submitted already"),
+        ("long", r"--note: 501 characters"),
+    ],
+)
+def test_what_may_not_be_published_is_refused_before_anything_is_asked(
+    place: Place, corpus: ModuleType, damage: str, words: str
+) -> None:
     """A run that was withdrawn, renamed, changed or published, and a text that is too long: errors with a reason."""
-    more: dict[str, str] = {}
     if damage == "withdrawn":
         marks.withdraw(place.run, "wrong disk")
-        words = r"was withdrawn on .* \(wrong disk\)"
     elif damage == "renamed":
         place.run = place.run.rename(place.run.with_name("renamed"))
-        words = r"(?s)is not valid and was not published:.*Move it there"
     elif damage == "faster":
-        make_faster(place.run / "trials.parquet")
-        words = r"(?s)is not valid and was not published:.*samples_per_s"
+        table = corpus.read((place.run / "trials.parquet").read_bytes())
+        faster = [rate and 1.5 * rate for rate in table["samples_per_s"].to_pylist()]
+        (place.run / "trials.parquet").write_bytes(corpus.written(corpus.with_values(table, "samples_per_s", faster)))
     elif damage == "there":
         place.submit()
         place.git("push", "-q", "origin", f"{place.git('rev-parse', place.branch, of=place.remote).strip()}:main")
-        words = f"{place.run.name}: was submitted already"
-    else:
-        more, words = {"note": "x" * 501}, r"--note: 501 characters"
     with pytest.raises(InputError, match=words):
-        place.submit(**more)
+        place.submit(note="x" * 501 if damage == "long" else "")
     assert place.files == []

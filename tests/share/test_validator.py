@@ -17,6 +17,7 @@ import many_runs
 import pyarrow.parquet as pq
 import pytest
 from beside import times
+from click.testing import Result
 from typer.testing import CliRunner
 
 from feedrate.bench.session import Ended, run_command
@@ -128,11 +129,7 @@ COMMANDS = (
 )
 FIELDS: list[tuple[str, dict[str, Any], str]] = [
     *[("sweep", {"command": command}, "manifest.command") for command in COMMANDS],
-    (
-        "sweep",
-        {"schema_version": SCHEMA_VERSION - 1},
-        "feedrate writes it. Leave that run out",
-    ),
+    ("sweep", {"schema_version": SCHEMA_VERSION - 1}, "feedrate writes it. Leave that run out"),
     ("sweep", {"schema_version": SCHEMA_VERSION + 1}, "feedrate writes it. Update feedrate"),
     ("sweep", {"protocol_version": 1}, "with protocol_version 1; this is feedrate"),
     ("sweep", {"cells": "25"}, "manifest"),
@@ -293,92 +290,91 @@ def test_a_file_that_takes_too_much_is_refused(
 
 @pytest.mark.slow
 def test_memory_beyond_the_cap_refuses_the_file(run: Path, valid: bytes, corpus: ModuleType, tmp_path: Path) -> None:
-    """Small files that ask for gigabytes are refused, alone and among others, which are looked at all the same."""
-    good, bad = (tmp_path / name / run.parent.name / run.name for name in ("good", "bad"))
-    shutil.copytree(run, good)
-    shutil.copytree(run, bad)
-    bombs = {name: data for name, data in corpus.KINDS["bombs"](valid, random.Random(3)) if name in BOMBS}
-    assert set(bombs) == set(BOMBS)
-    for data in bombs.values():
-        (bad / "trials.parquet").write_bytes(data)
-        found = validator.admit([good, bad])
-        assert found.folders == (good,)
-        assert found.refused[0].findings
+    """Small files that ask for gigabytes are refused; what lies beside them is looked at all the same."""
+    bombs = [data for name, data in corpus.KINDS["bombs"](valid, random.Random(3)) if name in BOMBS]
+    assert len(bombs) == len(BOMBS)
+    folders = [tmp_path / str(at) / run.parent.name / run.name for at in range(1 + len(BOMBS))]
+    for folder in folders:
+        shutil.copytree(run, folder)
+    good, *bad = folders
+    for folder, data in zip(bad, bombs, strict=True):
+        (folder / "trials.parquet").write_bytes(data)
+    results = list(validator.judged([(folder, False) for folder in (*bad, good)]))
+    assert [result.valid for result in results] == [False, False, True]
 
 
 BOMBS = ("bombs/data_page/2032MB", "bombs/dictionary/1500MB")
 
 
 @pytest.mark.slow
-def test_the_command_says_what_it_found(results: list[Path], tmp_path: Path) -> None:
-    """Valid files leave with 0, refused ones and paths that name nothing with 2; --json says the same to machines."""
+def test_the_command_says_what_is_wrong(results: list[Path], tmp_path: Path) -> None:
+    """Valid files leave with 0, refused ones and paths that name nothing with 2; --json says the same to machines.
+
+    A mark stands for its run, and a copy below another machine is refused.
+    """
     folder = results[0].parents[1]
-    good = CliRunner().invoke(app, ["validate", str(results[0]), "--results", str(folder)])
+
+    def validate(*words: object) -> Result:
+        return CliRunner().invoke(app, ["validate", *map(str, words), "--results", str(folder)])
+
+    good = validate(results[0], marks.mark_file(results[0], "tier"))
     assert good.exit_code == 0
     assert results[0].name in good.output
-    both = [results[0], marks.mark_file(results[0], "tier")]
-    assert [result.path for result in validator.check_all(both, folder)] == [str(results[0])], "a mark is its run's"
+    assert [line.split()[0] for line in good.output.splitlines()] == ["valid"]
+    shutil.copytree(results[0], folder / "z-other-machine" / results[0].name)
     (tmp_path / "empty").mkdir()
-    command = ["validate", str(folder), str(tmp_path / "no"), str(tmp_path / "empty"), "--results", str(folder)]
-    both = CliRunner().invoke(app, [*command, "--json"])
-    assert both.exit_code == 2
-    told = json.loads(both.output)
-    assert (told["valid"], told["refused"]) == (2, 3)
-    assert [one["valid"] for one in told["files"]] == [True, False, True, False, False]
-    assert {"where", "got", "expected", "advice"} == set(told["files"][1]["findings"][0])
-    assert [one["findings"][0]["got"] for one in told["files"][3:]] == [
+    paths = (folder, tmp_path / "no", tmp_path / "empty")
+    printed = validate(*paths, "--json")
+    assert printed.exit_code == 2
+    report = json.loads(printed.output)
+    assert (report["valid"], report["refused"]) == (2, 4)
+    assert [file["valid"] for file in report["files"]] == [True, False, True, False, False, False]
+    assert {"where", "got", "expected", "advice"} == set(report["files"][1]["findings"][0])
+    assert report["files"][3]["findings"][0]["advice"] == "Move it there"
+    assert [file["findings"][0]["got"] for file in report["files"][4:]] == [
         "a link, a folder, a device or nothing",
         "no run.json",
     ]
-    text = CliRunner().invoke(app, command).output
-    assert "2 valid, 3 refused." in text
+    text = validate(*paths).output
+    assert "2 valid, 4 refused." in text
     assert findings.UNCHANGED in text
 
 
 @pytest.mark.slow
-def test_a_run_that_breaks_a_rule_or_lies_elsewhere_is_not_shown(results: list[Path], tmp_path: Path) -> None:
-    """The others are, in their order; a copy below another machine, and links, are refused, each with its reason."""
+def test_only_runs_that_can_be_trusted_are_shown(results: list[Path], fake_run: ModuleType, tmp_path: Path) -> None:
+    """In their order; each other one is refused with its reason, and nobody takes over another's page.
+
+    Refused are one that breaks a rule, a copy below another machine, a link, an id that two machines claim, and a run
+    beside which a file is damaged.
+    """
     first, wrong, third = results
-    copy = first.parents[1] / "other-machine" / first.name
-    shutil.copytree(first, copy)
+    damage = {
+        "label": (" " * (marks.FILE_MOST + 1), "8,193 bytes; expected a plain file of at most 8,192 bytes"),
+        "withdrawn": ("{", "the whole: Invalid JSON"),
+    }
+    fakes = [fake_run.Fake(run_id=f"2026020{day}T030405Z-fake", blocks=1, batches=(8,)) for day in range(1, 4)]
+    claimed, *damaged = (fake_run.write(first.parents[1], fake) for fake in fakes)
+    forged = fake_run.write(first.parents[1], replace(fakes[0], cores=64))
+    copy = first.parents[1] / "other-machine" / third.name
+    shutil.copytree(third, copy)
     linked = tmp_path / "linked" / first.parent.name / first.name
     linked.parents[1].mkdir()
     linked.parent.symlink_to(first.parent)
-    admitted = validator.admit([*results, copy, linked])
-    assert admitted.folders == (first, third)
-    assert [one.path for one in admitted.refused] == [str(path) for path in (wrong, copy, linked)]
-    assert [one.findings[0].advice for one in admitted.refused[1:]] == ["Move it there"] * 2
-    assert validator.check(copy).valid
-    assert not validator.check(copy, first.parents[1]).valid
-    assert validator.admit([]).folders == ()
-
-
-@pytest.mark.slow
-def test_an_id_that_two_machines_claim_is_shown_of_neither(results: list[Path], fake_run: ModuleType) -> None:
-    """Pages are named for a run's id: nobody takes over another's page."""
-    first, _, third = results
-    fake = fake_run.Fake(run_id=first.name, blocks=1, batches=(8,), cores=64)
-    forged = fake_run.write(first.parents[1], fake)
-    assert validator.admit([first, forged, third]).folders == (third,)
-
-
-@pytest.mark.slow
-def test_a_damaged_file_beside_a_run_leaves_out_that_run(fake_run: ModuleType, tmp_path: Path) -> None:
-    """The run is refused with the file and what is wrong with it; the others may be shown."""
-    damaged = [
-        ("label", " " * (marks.FILE_MOST + 1), "8,193 bytes; expected a plain file of at most 8,192 bytes"),
-        ("label", json.dumps({"label": "two\nlines"}), "label: Value error, holds control characters"),
-        ("withdrawn", "{", "the whole: Invalid JSON"),
-    ]
-    fakes = [fake_run.Fake(run_id=f"2026010{day}T030405Z-fake", blocks=1, batches=(8,)) for day in range(1, 5)]
-    good, *bad = (fake_run.write(tmp_path / "results", fake) for fake in fakes)
-    marks.label(good, "Workstation")
-    for folder, (kind, text, _) in zip(bad, damaged, strict=True):
+    marks.label(first, "Workstation")
+    for folder, (kind, (text, _)) in zip(damaged, damage.items(), strict=True):
         marks.mark_file(folder, kind).write_text(text)
-    admitted = validator.admit([good, *bad])
-    assert admitted.folders == (good,)
-    for folder, refused, (kind, _, words) in zip(bad, admitted.refused, damaged, strict=True):
-        assert f"{folder.name}.{kind}.json: {words}" in str(refused.findings[0])
+    folders = [*results, copy, linked, claimed, forged, *damaged]
+    admitted = validator.admit(folders)
+    assert admitted.folders == (first, third)
+    assert [one.path for one in admitted.refused] == list(map(str, [wrong, *folders[3:]]))
+    reasons = [str(one.findings[0]) for one in admitted.refused]
+    wanted = ["wall_ns", "Move it there", "Move it there", *["under another machine too"] * 2]
+    wanted += [
+        f"{path.name}.{kind}.json: {words}" for path, (kind, (_, words)) in zip(damaged, damage.items(), strict=True)
+    ]
+    for reason, words in zip(reasons, wanted, strict=True):
+        assert words in reason
+    assert validator.admit([]).folders == ()
 
 
 @pytest.mark.slow

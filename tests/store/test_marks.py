@@ -14,9 +14,7 @@ from feedrate.schema.errors import EnvironmentFault, InputError
 from feedrate.store import marks, runs
 from feedrate.store.marks import LABEL_MOST, NOTE_MOST, REFERENCE, SELF_REPORTED, Beside, Withdrawn, mark_file
 
-
-def noon() -> datetime:
-    return datetime(2026, 11, 22, 12, tzinfo=UTC)
+NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -36,7 +34,7 @@ def test_everything_said_is_read_back_and_the_run_is_not_touched(run: Path) -> N
     assert marks.about(run) == Beside(SELF_REPORTED, "", "", None)
     marks.label(run, "  Office\n workstation ", "quiet\x1b[31m night\u202e")
     marks.set_tier(run, REFERENCE)
-    marks.withdraw(run, "The disk was failing.", noon)
+    marks.withdraw(run, "The disk was failing.", lambda: NOON)
     assert marks.about(run) == Beside(
         REFERENCE, "Office workstation", "quiet night", Withdrawn(why="The disk was failing.", on="2026-11-22")
     )
@@ -47,14 +45,6 @@ def test_everything_said_is_read_back_and_the_run_is_not_touched(run: Path) -> N
         run.name,
         *(f"{run.name}.{kind}.json" for kind in marks.KINDS),
     }
-
-
-def test_a_label_takes_the_place_of_an_earlier_one(run: Path) -> None:
-    """The newest label counts, whole: no note of the one before stays."""
-    marks.label(run, "first", "a note")
-    marks.label(run, "second")
-    found = marks.about(run)
-    assert (found.label, found.note) == ("second", "")
 
 
 @pytest.mark.parametrize(
@@ -72,11 +62,13 @@ def test_texts_are_capped(run: Path, label: str, note: str, words: str) -> None:
     assert not mark_file(run, "label").exists()
 
 
-def test_the_longest_texts_are_read_back(run: Path) -> None:
-    """Texts at their cap, of the widest characters, fit into the cap of the file."""
+def test_a_label_takes_the_place_of_an_earlier_one(run: Path) -> None:
+    """Texts at their cap, of the widest characters, are read back; of a newer label no earlier note stays."""
     marks.label(run, "\U0001f525" * LABEL_MOST, '"' * NOTE_MOST)
-    found = marks.about(run)
-    assert (len(found.label), len(found.note)) == (LABEL_MOST, NOTE_MOST)
+    longest = marks.about(run)
+    assert (len(longest.label), len(longest.note)) == (LABEL_MOST, NOTE_MOST)
+    marks.label(run, "second")
+    assert (marks.about(run).label, marks.about(run).note) == ("second", "")
 
 
 def test_a_run_is_withdrawn_once_and_with_a_reason(run: Path) -> None:
@@ -84,7 +76,7 @@ def test_a_run_is_withdrawn_once_and_with_a_reason(run: Path) -> None:
     with pytest.raises(InputError, match=r"--why: nothing was given; expected the defect"):
         marks.withdraw(run, "  ")
     assert marks.about(run).withdrawn is None
-    marks.withdraw(run, "wrong disk", noon)
+    marks.withdraw(run, "wrong disk", lambda: NOON)
     with pytest.raises(InputError, match="was withdrawn on 2026-11-22 already: wrong disk"):
         marks.withdraw(run, "again")
     assert marks.about(run).withdrawn == Withdrawn(why="wrong disk", on="2026-11-22")
@@ -99,28 +91,21 @@ def test_a_tier_can_be_taken_back(run: Path) -> None:
         marks.set_tier(run, "referense")
 
 
-@pytest.mark.parametrize(
-    ("kind", "text"),
-    [
-        ("label", "{"),
-        ("label", "[]"),
-        ("label", "[" * 5_000),
-        ("label", '{"label": 7}'),
-        ("label", '{"label": "a", "more": 1}'),
-        ("label", json.dumps({"label": "x" * (LABEL_MOST + 1)})),
-        ("label", json.dumps({"label": "two\nlines"})),
-        ("label", json.dumps({"note": "\u202egnp"})),
-        ("label", json.dumps({"note": "x" * 9_000})),
-        ("tier", '{"tier": "gold"}'),
-        ("tier", "{}"),
-        ("withdrawn", "{}"),
-        ("withdrawn", '{"why": "", "on": "2026-11-22"}'),
-        ("withdrawn", '{"why": "a", "on": "<b>today</b>"}'),
-        ("withdrawn", '{"why": "a", "on": "2026-99-99"}'),
-        ("withdrawn", '{"why": "a", "on": "\u0662\u0660\u0662\u0666-\u0661\u0661-\u0662\u0662"}'),
-        ("label", json.dumps({"label": "a  b"})),
-    ],
-)
+DAMAGED = {
+    "label": (
+        *("{", "[]", "[" * 5_000, '{"label": 7}', '{"label": "a", "more": 1}', '{"label": "a  b"}'),
+        *(json.dumps({"label": text}) for text in ("x" * (LABEL_MOST + 1), "two\nlines")),
+        *(json.dumps({"note": text}) for text in ("\u202egnp", "x" * 9_000)),
+    ),
+    "tier": ('{"tier": "gold"}', "{}"),
+    "withdrawn": (
+        *("{}", '{"why": "", "on": "2026-11-22"}'),
+        *(f'{{"why": "a", "on": "{day}"}}' for day in ("<b>today</b>", "2026-99-99", "٢٠٢٦-١١-٢٢")),
+    ),
+}
+
+
+@pytest.mark.parametrize(("kind", "text"), [(kind, text) for kind, texts in DAMAGED.items() for text in texts])
 def test_what_others_put_there_is_refused_with_its_name(run: Path, kind: str, text: str) -> None:
     """A file that is damaged, too large, not plain text or says what is not known is an error, not a page."""
     mark_file(run, kind).write_text(text, encoding="utf-8")
@@ -128,16 +113,13 @@ def test_what_others_put_there_is_refused_with_its_name(run: Path, kind: str, te
         marks.about(run)
 
 
-def test_a_link_is_not_followed(run: Path, tmp_path: Path) -> None:
-    """A symbolic link beside a run leads nowhere."""
+def test_a_link_is_not_followed_and_a_folder_not_written(run: Path, tmp_path: Path) -> None:
+    """A symbolic link beside a run leads nowhere; where nothing can be written, file and cause are named."""
     (tmp_path / "elsewhere").write_text('{"label": "mine"}')
     mark_file(run, "label").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(InputError, match="expected a plain file"):
         marks.about(run)
-
-
-def test_a_place_that_cannot_be_written_is_a_message(run: Path) -> None:
-    """The file and the cause are named."""
+    mark_file(run, "label").unlink()
     mark_file(run, "label").mkdir()
     with pytest.raises(EnvironmentFault, match=r"label\.json: cannot write"):
         marks.label(run, "a")

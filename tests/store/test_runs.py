@@ -19,29 +19,16 @@ from feedrate.schema.columns import TABLES
 from feedrate.schema.errors import EnvironmentFault, InputError
 from feedrate.schema.plugins import ROOT
 from feedrate.store import runs
-from feedrate.store.bench_record import BenchRecord
 
 
-def test_a_torn_line_costs_that_line_only(tmp_path: Path) -> None:
+@pytest.mark.parametrize("before", [[], [{"n": 1}, {"n": 2}]])
+def test_a_torn_line_costs_that_line_only(before: list[dict[str, int]], tmp_path: Path) -> None:
     """What was appended before a crash in the middle of a write is read back, and appending goes on."""
+    (tmp_path / "journal.jsonl").write_text("".join(f"{json.dumps(entry)}\n" for entry in before) + '{"n": 3, "tor')
     journal = runs.Journal(tmp_path)
-    journal.append({"n": 1})
-    journal.append({"n": 2})
-    journal.close()
-    with (tmp_path / "journal.jsonl").open("ab") as file:
-        file.write(b'{"n": 3, "tor')
-    again = runs.Journal(tmp_path)
-    assert [e["n"] for e in again.entries()] == [1, 2]
-    again.append({"n": 4})
-    assert [e["n"] for e in again.entries()] == [1, 2, 4]
-    again.close()
-
-
-def test_a_journal_that_is_only_torn_is_empty(tmp_path: Path) -> None:
-    """A crash within the very first line leaves a journal that can be used."""
-    (tmp_path / "journal.jsonl").write_bytes(b'{"n"')
-    journal = runs.Journal(tmp_path)
-    assert list(journal.entries()) == []
+    assert list(journal.entries()) == before
+    journal.append({"n": 4})
+    assert list(journal.entries()) == [*before, {"n": 4}]
     journal.close()
 
 
@@ -103,47 +90,18 @@ def test_write_is_whole_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert path.read_bytes() == b"old"
 
 
-def bench_record(cpu_model: str = "Example", **changes: object) -> BenchRecord:
-    """A bench record of a made-up machine with one trial beside the external clock."""
-    trial = {
-        "cell_id": "0123456789ab",
-        "cell": {"mode": "load", "num_workers": 2},
-        "repeat": 0,
-        "samples": 800,
-        "wall_ns": 10**9,
-        "witness_ns": 1_000_100_000,
-        "epoch_steps": 8,
-        "epochs_samples": 64,
-        "epochs_witness_ns": 10**9,
-        "estimates": {"wall_clock": 800.0, "mean_of_rates": 9000.0},
-    }
-    machine = runs.runs(ROOT / "results")[0].manifest.machine
-    whole = {
-        "feedrate_version": "0.1.0",
-        "machine": machine.model_copy(update={"cpu_model": cpu_model}),
-        "software": {"python": "3.11.7"},
-        "device": "cpu",
-        "started_at": "2026-01-02T03:04:05Z",
-        "took_s": 300.0,
-        "sections": ["accuracy"],
-        "promises": [{"section": "accuracy", "what": "a", "target": "b", "measured": "c", "met": None}],
-        "witnessed": [trial],
-    }
-    return BenchRecord.model_validate(whole | changes)
-
-
-def test_a_bench_is_read_back_as_it_was_written(tmp_path: Path) -> None:
+def test_a_bench_is_read_back_as_it_was_written(fake_run: ModuleType, tmp_path: Path) -> None:
     """Records lie beside the machine's runs, under the moment at which they began, and come oldest first."""
-    late, early = bench_record("Early in the alphabet", started_at="2026-02-02T03:04:05Z"), bench_record()
+    late, early = fake_run.bench(day=3, cores=2), fake_run.bench(day=2, cores=4)
     path = runs.write_bench(tmp_path, late)
     runs.write_bench(tmp_path, early)
-    assert path == tmp_path / late.machine.machine_id / "bench" / "20260202T030405Z.json"
+    assert path == tmp_path / late.machine.machine_id / "bench" / "20260103T000000Z.json"
     assert runs.benches(tmp_path) == [early, late]
 
 
-def test_benches_that_began_in_one_second_are_both_kept(tmp_path: Path) -> None:
+def test_benches_that_began_in_one_second_are_both_kept(fake_run: ModuleType, tmp_path: Path) -> None:
     """Two that run beside each other: neither takes the other's file."""
-    one, other = bench_record(sections=["kills"]), bench_record(sections=["strikes"])
+    one, other = fake_run.bench(sections=("kills",)), fake_run.bench(sections=("strikes",))
     paths = [runs.write_bench(tmp_path, record) for record in (one, other)]
     assert len(set(paths)) == 2
     assert sorted(record.sections for record in runs.benches(tmp_path)) == [("kills",), ("strikes",)]
@@ -151,7 +109,7 @@ def test_benches_that_began_in_one_second_are_both_kept(tmp_path: Path) -> None:
 
 def test_runs_and_benches_do_not_see_each_other(tmp_path: Path, fake_run: ModuleType) -> None:
     """A machine's folder holds both, and each is read as what it is."""
-    record = bench_record()
+    record = fake_run.bench(cores=4)
     fake_run.write(tmp_path)
     (run,) = runs.runs(tmp_path)
     shutil.copytree(tmp_path / run.manifest.machine.machine_id, tmp_path / record.machine.machine_id)
@@ -161,13 +119,10 @@ def test_runs_and_benches_do_not_see_each_other(tmp_path: Path, fake_run: Module
     assert runs.unfinished(tmp_path / record.machine.machine_id) == []
 
 
-@pytest.mark.parametrize(
-    "damage",
-    ["{", '{"schema_version": 1}', "schema", "field", "estimate", "derived"],
-)
-def test_a_broken_bench_record_is_named(tmp_path: Path, damage: str) -> None:
+@pytest.mark.parametrize("damage", ["{", '{"schema_version": 1}', "schema", "field", "estimate", "derived"])
+def test_a_broken_bench_record_is_named(fake_run: ModuleType, tmp_path: Path, damage: str) -> None:
     """A file that is cut off, of another schema or not true to itself is an error that names it, not a traceback."""
-    path = runs.write_bench(tmp_path, bench_record())
+    path = runs.write_bench(tmp_path, fake_run.bench())
     record = json.loads(path.read_text())
     if damage == "schema":
         record["schema_version"] = 2
@@ -178,7 +133,7 @@ def test_a_broken_bench_record_is_named(tmp_path: Path, damage: str) -> None:
     elif damage == "derived":
         record["witnessed"][0]["estimates"]["wall_clock"] = 801.0
     path.write_text(damage if damage.startswith("{") else json.dumps(record))
-    with pytest.raises(InputError, match=r"bench/20260102T030405Z\.json: not a bench record of this version"):
+    with pytest.raises(InputError, match=r"bench/20260102T000000Z\.json: not a bench record of this version"):
         runs.benches(tmp_path)
 
 

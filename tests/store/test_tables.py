@@ -80,16 +80,8 @@ def test_another_version_is_refused_with_what_to_do(fields: dict[str, Any], mess
 @pytest.mark.parametrize(
     "text",
     [
-        b"",
-        b"{",
-        b"[]",
-        b"\xff\xfe",
-        b"[" * 100_000,
-        b"{}",
-        b'{"schema_version": "1"}',
-        b'{"schema_version": true}',
-        b'{"schema_version": NaN}',
-        b'{"schema_version": 1' + b"0" * 5_000 + b"}",
+        *(b"", b"{", b"[]", b"\xff\xfe", b"[" * 100_000, b"{}", b'{"schema_version": 1' + b"0" * 5_000 + b"}"),
+        *(b'{"schema_version": "1"}', b'{"schema_version": true}', b'{"schema_version": NaN}'),
         f'{{"schema_version": {SCHEMA_VERSION}, "protocol_version": {PROTOCOL_VERSION}}}'.encode(),
     ],
     ids=lambda text: text[:30].decode(errors="replace"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
+import re
 import socket
 import time
 from collections.abc import Iterator
@@ -19,9 +19,10 @@ from warm import ENDLESS_S, Runner
 from feedrate.machine.probes.procfs import semaphores
 from feedrate.schema.errors import TrialError
 from feedrate.sweep import launcher
-from feedrate.sweep.launcher import LOSSES, Template, TemplateLost, Templates
+from feedrate.sweep.launcher import LOSSES, Answer, Template, TemplateLost, Templates
 
 ENDS_OF_PIPES = ("EOFError", "ConnectionResetError", "ConnectionRefusedError", "BrokenPipeError")
+"""Errors that may be seen before the death of a worker."""
 CELL = {
     "workload": "synthetic",
     "mode": "load",
@@ -58,14 +59,6 @@ def workers(pid: int) -> list[psutil.Process]:
     return psutil.Process(pid).children(recursive=True)
 
 
-@pytest.mark.slow
-def test_batches_that_grain_never_handed_over_are_removed(runner: Runner) -> None:
-    """They lie in shared memory when the trial ends, which never asked for them; they are counted and taken away."""
-    answer = runner.run(loader="grain", num_workers=1)
-    assert answer.outcome == "ok", answer.message
-    assert answer.left_shm_segments > 0
-
-
 def test_a_trial_reports(runner: Runner) -> None:
     """A trial answers with its row, and its workers are gone."""
     answer = runner.run()
@@ -94,35 +87,12 @@ def test_a_timeout_is_an_answer(runner: Runner) -> None:
     assert time.monotonic() - begun < 30
 
 
-def test_a_killed_worker_is_an_answer(runner: Runner) -> None:
-    """A worker that the kernel kills makes its trial a failed one, at once."""
-
-    def kill(event: str, pid: int, _: dict) -> None:
-        if event == "first_batch":
-            workers(pid)[0].kill()
-
-    answer = runner.run(watch=kill, window_s=ENDLESS_S, read_us=2_000)
-    assert answer.outcome == "error"
-    if answer.kind not in ENDS_OF_PIPES:  # which may be seen before its death
-        assert answer.kind == "RuntimeError"
-        assert "exited unexpectedly" in answer.message or "killed by signal" in answer.message
-
-
-def test_a_killed_trial_is_an_answer(runner: Runner) -> None:
-    """A training process that the kernel kills is a crash that names the signal."""
-
-    def kill(event: str, pid: int, _: dict) -> None:
-        if event == "first_batch":
-            os.kill(pid, signal.SIGKILL)
-
-    answer = runner.run(watch=kill, window_s=ENDLESS_S)
-    assert (answer.outcome, answer.kind) == ("crash", "SIGKILL")
-    assert "out-of-memory" in answer.message
-
-
 @pytest.mark.parametrize("victim", ["worker", "trial"])
-def test_shared_memory_of_the_dead_is_removed(runner: Runner, victim: str) -> None:
-    """Workers that are gone before anybody looks, reaped or orphaned, leave no shared memory either."""
+def test_a_killed_process_is_an_answer(runner: Runner, victim: str) -> None:
+    """A killed worker makes its trial a failed one, a killed trial is a crash that names the signal.
+
+    Those that are gone before anybody looks, reaped or orphaned, leave no shared memory either.
+    """
     left: set[Path] = set()
 
     def kill(event: str, pid: int, _: dict) -> None:
@@ -138,7 +108,12 @@ def test_shared_memory_of_the_dead_is_removed(runner: Runner, victim: str) -> No
                 time.sleep(0.01)
 
     answer = runner.run(watch=kill, window_s=ENDLESS_S, read_us=2_000)
-    assert answer.outcome != "ok"
+    if victim == "trial":
+        assert (answer.outcome, answer.kind) == ("crash", "SIGKILL")
+        assert "out-of-memory" in answer.message
+    else:
+        assert answer.outcome == "error"
+        assert answer.kind in ENDS_OF_PIPES or re.search("exited unexpectedly|killed by signal", answer.message)
     assert answer.left_shm_segments > CELL["num_workers"]
     assert not any(path.exists() for path in left)
 
@@ -152,6 +127,14 @@ def alive(family: list[psutil.Process]) -> bool:
 
 
 @pytest.mark.slow
+def test_batches_that_grain_never_handed_over_are_removed(runner: Runner) -> None:
+    """They lie in shared memory when the trial ends; they are counted and taken away."""
+    answer = runner.run(loader="grain", num_workers=1)
+    assert answer.outcome == "ok", answer.message
+    assert answer.left_shm_segments > 0
+
+
+@pytest.mark.slow
 def test_semaphores_of_spawned_workers_are_removed(runner: Runner) -> None:
     """They have names, by which workers find them, and whose tracker is killed with the group."""
     seen: set[Path] = set()
@@ -160,20 +143,10 @@ def test_semaphores_of_spawned_workers_are_removed(runner: Runner) -> None:
         if event == "result":
             seen.update(semaphores(pid))
 
-    answer = runner.run(watch=watch, start_method="forkserver", timeout_s=120)
+    answer = runner.run(watch=watch, start_method="forkserver", num_workers=1, timeout_s=120)
     assert (answer.outcome, answer.left_processes) == ("ok", 0)
     assert {path.name.rpartition("-")[0] for path in seen} == {f"sem.feedrate-{runner.template.pid}"}
     assert not any(path.exists() for path in seen)
-
-
-@pytest.mark.slow
-def test_folders_of_killed_workers_are_removed(tmp_path: Path) -> None:
-    """What a template's trials make among the temporary files is gone with it."""
-    with Template() as template:
-        runner, folder = Runner(template, tmp_path, CELL), Path(template.scratch)
-        assert runner.run().outcome == "ok"
-        assert list(folder.glob("pymp-*"))
-    assert not folder.exists()
 
 
 def test_noise_is_kept_from_the_terminal(runner: Runner, capfd: pytest.CaptureFixture[str]) -> None:
@@ -212,23 +185,33 @@ def test_a_parent_that_goes_away_in_the_middle_of_an_order(capfd: pytest.Capture
 
 @pytest.mark.slow
 def test_a_lost_template_is_started_anew(tmp_path: Path) -> None:
-    """A template that is killed while its trial runs leaves nothing, is said, and the work is done with another."""
-    said: list[str] = []
+    """One that is killed while its trial runs leaves nothing, is said, and the work is done with another.
+
+    What trials made among the temporary files, killed ones too, is gone with their templates.
+    """
+    messages: list[str] = []
     trials: list[int] = []
+    scratch: list[Path] = []
 
     def kill(event: str, pid: int, _: dict) -> None:
         if event == "first_batch" and not trials:
             trials.extend((pid, *(worker.pid for worker in workers(pid))))
             psutil.Process(psutil.Process(pid).ppid()).kill()
 
-    with Templates(said.append) as templates:
-        answer = templates.attempt(lambda template: Runner(template, tmp_path, CELL).run(watch=kill))
-    assert answer.outcome == "ok"
+    def work(template: Template) -> Answer:
+        scratch.append(Path(template.scratch))
+        answer = Runner(template, tmp_path, CELL).run(watch=kill)
+        assert list(scratch[-1].glob("pymp-*"))
+        return answer
+
+    with Templates(messages.append) as templates:
+        assert templates.attempt(work).outcome == "ok"
     assert len(trials) == 1 + CELL["num_workers"]
     assert not any(psutil.pid_exists(pid) for pid in trials)
-    assert [line.partition(":")[0] for line in said] == [
-        "The process that starts measurements was lost (killed by SIGKILL)"
-    ]
+    assert len(scratch) == 2
+    assert not any(folder.exists() for folder in scratch)
+    (message,) = messages
+    assert message.startswith("The process that starts measurements was lost (killed by SIGKILL):")
 
 
 @pytest.mark.parametrize("lives", [True, False])

@@ -83,10 +83,6 @@ def watched(observer: Observer, machine: Machine, pid: int, answer: Answer, **sa
     return observer.entry(answer, {"run_id": "r", "trial_id": "t"}, {"mode": "load"})
 
 
-def ignored(_sample: dict[str, Any]) -> None:
-    """Nobody looks at the telemetry."""
-
-
 IDLE = {"idle": 200}
 DISTURBED = {"busy": 100, "idle": 80, "steal": 20, "memory_us": 10**9, "throttled_us": 70_000}
 
@@ -114,7 +110,9 @@ def test_a_trial_has_columns_and_flags(
     Unknown is null and flags nothing; an idle GPU's clocks are no disturbance.
     """
     answer = answered(steady=False, half_ratio=0.7) if flags else answered()
-    entry = watched(Observer(machine.probe, device, 0, ignored, datetime.now(UTC)), machine, trial, answer, **says)
+    entry = watched(
+        Observer(machine.probe, device, 0, lambda _: None, datetime.now(UTC)), machine, trial, answer, **says
+    )
     row = entry["trial"]
     assert {name: row[name] for name in columns} == columns
     assert row["flags"] == flags
@@ -127,7 +125,7 @@ def test_a_trial_has_columns_and_flags(
 
 
 @pytest.mark.parametrize(
-    ("growth", "window_late_ns", "expected"),
+    ("growth", "late_ns", "expected"),
     [
         (True, 10**9, {"workers_uss_start_bytes": 1, "workers_uss_end_bytes": 2}),
         (True, -(10**9), {"workers_uss_start_bytes": None, "workers_uss_end_bytes": 2}),
@@ -135,23 +133,15 @@ def test_a_trial_has_columns_and_flags(
     ],
 )
 def test_what_workers_come_to_own_is_read_twice(
-    machine: Machine,
-    trial: int,
-    growth: bool,
-    window_late_ns: int,
-    expected: dict[str, Any],
-    monkeypatch: pytest.MonkeyPatch,
+    machine: Machine, trial: int, growth: bool, late_ns: int, expected: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At the first batch and after the window, where it is asked for: walking page tables takes time.
-
-    Where the warm-up was over before the workers were read, the first is no number, as it may lie in a window.
-    """
+    """At the first batch, unless that may lie in the window, and after the window; only where it is asked for."""
     read = iter([1, 2])
     monkeypatch.setattr("feedrate.sweep.observer.workers_uss", lambda pid: next(read))
-    observer = Observer(machine.probe, None, 0, ignored, datetime.now(UTC), growth=growth)
+    observer = Observer(machine.probe, None, 0, lambda _: None, datetime.now(UTC), growth=growth)
     observer("first_batch", trial, {})
     answer = answered()
-    answer.result["started_ns"] = time.perf_counter_ns() + window_late_ns
+    answer.result["started_ns"] = time.perf_counter_ns() + late_ns
     observer("result", trial, {})
     row = observer.entry(answer, {"run_id": "r", "trial_id": "t"}, {})["trial"]
     assert {name: value for name, value in row.items() if name.startswith("workers_uss")} == expected

@@ -25,21 +25,14 @@ profiles: {{quick: {{}}}}
 """
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
-    folder = tmp_path_factory.mktemp("tuned")
-    place = Place(folder, folder / "data")
-    place.matrix.write_text(MATRIX)
-    (folder / "printed").write_text(printed_by(*place.command("--tune", "--seed", "5")))
-    return place
-
-
-def test_a_tuned_sweep_says_what_it_found(place: Place, tmp_path: Path) -> None:
+def test_a_tuned_sweep_says_what_it_recommends(tmp_path: Path) -> None:
     """The manifest has an entry for the task, by its own trials; the terminal says the same; the run can be published.
 
     Its first trial is that of the setting whose knobs are at their defaults: all others are held against it.
     """
-    printed = place.matrix.with_name("printed").read_text()
+    place = Place(tmp_path)
+    place.matrix.write_text(MATRIX)
+    printed = printed_by(*place.command("--tune", "--seed", "5"))
     (run,) = runs.runs(place.results)
     trials, (found,) = run.table("trials"), run.manifest.tuned
     first = trials.iloc[0]

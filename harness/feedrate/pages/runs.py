@@ -168,7 +168,9 @@ class RunView:
     @cached_property
     def headlines(self) -> pd.DataFrame:
         """The best cell of each task."""
-        return headlines(believable(self.trials), self.judged[self.judged["suite"].astype(str).map(for_machines)])
+        return headlines(
+            believable(self.trials), self.judged[self.judged["suite"].astype(str).map(for_machines).astype(bool)]
+        )
 
     def headlines_of(self, suite: str) -> pd.DataFrame:
         """The best cell of each task of one suite; its ceilings may be cells of another."""
