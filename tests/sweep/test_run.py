@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from rich.console import Console
 from sweeping import Place, printed_by
 
 from feedrate.plan import request, suite
+from feedrate.plan.claim import Claim
 from feedrate.plan.claim_selection import GROWN, GROWS_AFTER, LEAST_BLOCKS, claims_of
 from feedrate.plan.duration import TEMPLATE_S
 from feedrate.plan.options import SweepOptions
@@ -24,16 +25,21 @@ from feedrate.schema.errors import InputError
 from feedrate.store import runs
 from feedrate.sweep.run import ActiveRun
 
-CERTAIN, PLAIN = "persistent-workers", "next-epoch-copies"
-"""One that six blocks decide, and a fact, which two decide."""
+CERTAIN = "persistent-workers"
+"""Six blocks decide it."""
+PLAIN = ("native-code", "next-epoch-copies")
+"""A loop in Python over every value against native code, which seconds decide; and a fact."""
 
 
-def asking(folder: Path, names: list[str], blocks: str) -> Place:
-    """A folder with a matrix that asks about some claims of the suite ``workers``."""
+def asking(folder: Path, names: Sequence[str], blocks: str) -> Place:
+    """A folder with a matrix that asks about some claims."""
     place = Place(folder)
-    slices = list(suite.slices_of(suite.claims()[claim][1] for claim in names))
+    claims: dict[str, list[Claim]] = {}
+    for name, claim in (suite.claims()[name] for name in names):
+        claims.setdefault(name, []).append(claim)
     protocol = yaml.safe_load(f"{{warmup_s: 0.1, window_s: 0.2, min_steps: 4, timeout_s: 30, blocks: {blocks}}}")
-    document = {"version": 1, "protocol": protocol, "suites": {"workers": slices}, "profiles": {"quick": {}}}
+    suites = {name: list(suite.slices_of(asked)) for name, asked in claims.items()}
+    document = {"version": 1, "protocol": protocol, "suites": suites, "profiles": {"quick": {}}}
     place.matrix.write_text(yaml.safe_dump(document))
     return place
 
@@ -42,26 +48,27 @@ BEGUN = "2026-01-01T00:00:00+00:00"
 
 
 @pytest.mark.slow
-def test_a_plain_claim_is_confirmed(tmp_path: Path) -> None:
-    """It stops when it is certain, no ceilings are added, and the end of the sweep says the verdict.
+def test_plain_claims_are_confirmed(tmp_path: Path) -> None:
+    """They stop when they are certain, no ceilings are added, and the end of the sweep says the verdict.
 
     The verdicts are printed again from the results, with a sentence for each; an unknown machine is named.
     """
-    place = asking(tmp_path, [PLAIN], "[1, 30]")
+    place = asking(tmp_path, PLAIN, "[4, 30]")
     output = printed_by(*place.command())
     (run,) = runs.runs(place.results)
     trials = run.table("trials")
     assert (trials["outcome"] == "ok").all(), trials["error_message"].dropna().to_list()
     assert set(trials["role"]) <= {"cell", "control"}
-    (asked,) = run.manifest.claims
-    assert (asked.claim, asked.reason) == (PLAIN, "done")
+    assert {(asked.claim, asked.reason) for asked in run.manifest.claims} == {(name, "done") for name in PLAIN}
     assert run.manifest.stop_reason == "target"
     assert "every question is answered as well as wanted" in " ".join(output.split())
-    assert set(run.manifest.untestable) == {claim.id for claim in claims_of(["workers"])} - {PLAIN}
-    assert re.search(f"confirmed.* {PLAIN}|{PLAIN}.* confirmed", output)
+    assert set(run.manifest.untestable) == {claim.id for claim in claims_of(["collate", "workers"])} - set(PLAIN)
+    for name in PLAIN:
+        assert re.search(f"confirmed.* {name}|{name}.* confirmed", output)
     command = [sys.executable, "-m", "feedrate", "claims", "--results", str(place.results)]
     again = printed_by(*command, "--whole")
-    assert f"{PLAIN}: " in again
+    assert all(f"{name}: " in again for name in PLAIN)
+    assert "On this machine " in again
     assert "Seen on this machine in " in again
     assert "Not testable here (needs a CUDA device): " in again
     wrong = printed_by(*command, "--machine", "nobody", status=2)

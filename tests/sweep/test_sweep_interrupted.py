@@ -70,9 +70,9 @@ class Story:
     printed: dict[str, str]
 
 
-def require_gone(processes: list[psutil.Process]) -> None:
+def require_gone(processes: list[psutil.Process], within_s: float = 0) -> None:
     """None of them runs; the dead may wait to be reaped."""
-    _, there = psutil.wait_procs(processes, timeout=5)
+    _, there = psutil.wait_procs(processes, timeout=within_s)
     assert not [process for process in there if process.status() != psutil.STATUS_ZOMBIE]
 
 
@@ -83,7 +83,7 @@ def kill(place: Place, process: subprocess.Popen[str], trials: int) -> str:
     assert started
     process.kill()
     printed, _ = process.communicate()
-    require_gone(started)
+    require_gone(started, within_s=30)
     return printed
 
 
