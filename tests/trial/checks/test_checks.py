@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import h5py
 import pytest
@@ -18,7 +18,6 @@ from feedrate.schema import plugins
 from feedrate.schema.axes import BY_NAME
 from feedrate.schema.columns import MEASURED
 from feedrate.schema.errors import InputError, TrialError
-from feedrate.sweep.launcher import Template
 from feedrate.trial.checks import (
     Finding,
     balance,
@@ -33,6 +32,9 @@ from feedrate.trial.checks import (
 from feedrate.trial.checks.next_epoch import SAMPLES
 from feedrate.trial.checks.pin_custom import Custom, Pinnable
 from feedrate.trial.job import Job, Reporter
+
+if TYPE_CHECKING:
+    from feedrate.sweep.launcher import Template
 
 NAMES = plugins.names("feedrate.trial.checks")
 
@@ -71,7 +73,7 @@ def test_a_finding_becomes_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-def test_checks_run_as_trials(tmp_path: Path) -> None:
+def test_checks_run_as_trials(template: Template, tmp_path: Path) -> None:
     """From the template, as in a sweep: a check that finds the opposite of its claim is a good trial; nothing is left.
 
     The template ignores SIGINT, which its children inherit; the script under watch must feel it all the same.
@@ -83,13 +85,12 @@ def test_checks_run_as_trials(tmp_path: Path) -> None:
         ({"check": "lmdb_resize"}, False),
         ({"check": "pin_everything"}, None),
     )
-    with Template() as template:
-        for cell, fact in cells:
-            job = {"kind": "trial", "cell": {"mode": "check", **cell}, "data_root": str(tmp_path)}
-            answer = template.run(json.dumps(job), timeout_s=240, watch=lambda *_: None)
-            assert answer.outcome == ("error" if fact is None else "ok"), answer.message
-            assert answer.result.get("row", {}).get("fact") is fact
-            assert (answer.left_processes, answer.left_shm_segments) == (0, 0)
+    for cell, fact in cells:
+        job = {"kind": "trial", "cell": {"mode": "check", **cell}, "data_root": str(tmp_path)}
+        answer = template.run(json.dumps(job), timeout_s=240, watch=lambda *_: None)
+        assert answer.outcome == ("error" if fact is None else "ok"), answer.message
+        assert answer.result.get("row", {}).get("fact") is fact
+        assert (answer.left_processes, answer.left_shm_segments) == (0, 0)
 
 
 @pytest.mark.slow
