@@ -1,7 +1,4 @@
-"""Trials out of a warm template, as a sweep runs them: for tests of what ends them and of what they report.
-
-Every test file loads this module, so it imports no part of the harness before it is used.
-"""
+"""Trials out of a warm template, as a sweep runs them: for tests of what ends them and of what they report."""
 
 from __future__ import annotations
 

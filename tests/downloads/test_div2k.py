@@ -85,10 +85,7 @@ def test_facts() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("ranges", "asked"), [(True, [0, 0, 8000, 15_000]), (False, [0, 0, 8000, 7000])])
 def test_download_and_cut(fetch: Fetch, served: Any, screen: Any, ranges: bool, asked: list[int]) -> None:
-    """Terms first; broken connections cost no byte that had come, unless the server cannot go on in the middle.
-
-    The second time nothing is asked for, though the archive is gone.
-    """
+    """Terms first; broken connections cost no byte that had come, unless the server cannot go on in the middle."""
     served.ranges, served.statuses, served.breaks = ranges, [503], [0, 8000, 7000]
     for _ in range(2):
         check(target := fetch())

@@ -58,7 +58,7 @@ def test_truncated_anywhere(storage: ModuleType, tmp_path: Path) -> None:
     random, last = np.random.default_rng(0), tmp_path / "last"
 
     def cut_and_read() -> None:
-        for number in range(8):
+        for number in range(4):
             root = tmp_path / f"cut{number}"  # a library may remember what it read under a name
             shutil.copytree(tmp_path / "set", root)
             files = packed_files(root)
@@ -102,10 +102,7 @@ def test_manifest_disagrees(storage: ModuleType, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("broken", [RuntimeError, KeyboardInterrupt])
 def test_source_breaks(storage: ModuleType, tmp_path: Path, broken: type[BaseException]) -> None:
-    """An error of the source, and Ctrl-C, come through, leave no thread, and what was written cannot be opened.
-
-    The thread that a library keeps from its first use on is none of the set's.
-    """
+    """An error of the source, and Ctrl-C, come through, leave no thread, and what was written cannot be opened."""
     pack(storage, tmp_path / "whole", make(1, ((64, 64, 3),)))
 
     def breaking() -> Iterator[Sample]:

@@ -1,4 +1,4 @@
-"""Formats that hold files of any size: byte for byte, in every order, whole or refused."""
+"""Formats that hold files of any size, byte for byte."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from contract import everything, format_, packed_files
-from contract import raws as records
+from contract import everything, format_
 
 from feedrate.formats import Manifest, Reader, ReadOptions, Sample, Stream, shapes_of
-from feedrate.schema.errors import DataError
 from feedrate.schema.plugins import names, traits
 
 OF_FILES = [name for name in names("feedrate.formats") if "files" in traits(name).holds]
@@ -52,13 +50,3 @@ def test_files_come_back(name: str, tmp_path: Path) -> None:
             assert np.array_equal(file, wanted)
             assert np.array_equal(about, number)
             file[:] = 0
-
-
-@pytest.mark.parametrize("name", [name for name in OF_FILES if not traits(name).streamed and name != "folder"])
-def test_a_file_that_is_cut_short_is_refused(name: str, tmp_path: Path) -> None:
-    """A container that has lost its end says so, and does not kill the process."""
-    packed(name, tmp_path)
-    path = packed_files(tmp_path)[0]
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    with pytest.raises(DataError, match="delete"):
-        list(records(format_(name).open(tmp_path, ReadOptions())))

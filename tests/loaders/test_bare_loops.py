@@ -1,7 +1,4 @@
-"""A loader behind feedrate's seam computes no more than a bare loop, written as that loader's documentation shows it.
-
-Of loaders whose workers are threads, whose processor time can be told; what the seam adds is the same for all.
-"""
+"""A loader behind feedrate's seam computes no more than a bare loop, written as that loader's documentation shows it."""
 
 from __future__ import annotations
 

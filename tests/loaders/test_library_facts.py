@@ -69,7 +69,7 @@ def of_spdl(numbers: Numbers, _folder: Path) -> Any:
 def of_grain(numbers: Numbers, _folder: Path) -> Any:
     from grain import MapDataset, MultiprocessingOptions
 
-    return iter(MapDataset.source(BATCHES).map(numbers.batch).to_iter_dataset().mp_prefetch(MultiprocessingOptions(2)))
+    return iter(MapDataset.source(BATCHES).map(numbers.batch).to_iter_dataset().mp_prefetch(MultiprocessingOptions(1)))
 
 
 def of_webdataset(numbers: Numbers, folder: Path) -> Any:

@@ -87,10 +87,7 @@ def test_other_ways_to_convert_give_the_same(seed: int, count: int, height: int,
 
 
 def test_pixels_stay_bytes_until_they_are_normalised() -> None:
-    """For the device a quarter of the bytes leaves the worker: uint8, channels first, the samples' own pixels.
-
-    A payload rides along behind them, and stays the bytes that it was.
-    """
+    """For the device a quarter of the bytes leaves the worker: uint8, channels first, the samples' own pixels."""
     samples, payload = drawn("synthetic", 0, 3, 5, 7), torch.arange(10, dtype=torch.uint8)
     prepare, together, finish = fast("synthetic", "device", payload_bytes=10)
     *images, carried = fields = together([(*prepare(sample), payload) for sample in samples])

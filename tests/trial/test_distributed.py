@@ -140,10 +140,7 @@ def two_nodes() -> Iterator[list[dict[str, Any]]]:
 def test_ranks_of_two_nodes_train_as_one_process(
     tmp_path: Path, two_nodes: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From their halves of every batch two ranks compute the gradients of the whole, and come to the same weights.
-
-    Where gradients are not exchanged, each rank trains by itself on its share, as if there were no other.
-    """
+    """From their halves of every batch two ranks compute the gradients of the whole, and come to the same weights."""
     job = {"kind": "trial", "cell": CELL | {"nodes": 2}, "seed": 3}
     commands = [[sys.executable, "-c", RANK, __file__, str(tmp_path), json.dumps(job | node)] for node in two_nodes]
     nodes = [subprocess.Popen(command, cwd=ROOT, stdout=-1, stderr=-2, text=True) for command in commands]

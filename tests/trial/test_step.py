@@ -154,10 +154,7 @@ def test_shapes_vary_and_samples_do_not() -> None:
 
 @pytest.mark.parametrize("benchmark", [True, False])
 def test_cudas_libraries_are_set_whatever_they_were(benchmark: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before the network is made: the autotuner as the cell says; TF32 for convolutions, not for products of matrices.
-
-    By PyTorch's old names and by the new ones.
-    """
+    """Before the network is made: the autotuner as the cell says; TF32 for convolutions, not for products of matrices."""
     matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
     seen: list[tuple[object, ...]] = []
 
@@ -188,10 +185,7 @@ def noting(seen: list[Any]) -> Step:
 
 @pytest.mark.parametrize(("where", "source"), [("host", "cpu"), ("device", "meta")])
 def test_a_random_tensor_changes_no_input(where: str, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both sides hand on an input that is equal bit for bit, with the target and the payload as they were.
-
-    They draw as many numbers, of the input's shape and type, on the host or where the step runs.
-    """
+    """Both sides hand on an input that is equal bit for bit, with the target and the payload as they were."""
     seen: list[Any] = []
     image, *others = torch.rand(2, 3, 8, 8), torch.rand(2, 3, 8, 8), torch.arange(5)
     steps.with_random_tensor(noting(seen), CPU, where).forward((image, *others))

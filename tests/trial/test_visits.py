@@ -111,10 +111,7 @@ def test_what_cannot_be_decoded_is_said(tmp_path: Path, root: Path, fetch: Calla
 def test_a_device_decodes_what_workers_ship(
     root: Path, batches: Load, fetch: Callable[[Job, int], list[Batch]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Files travel as bytes, with the crop that was drawn for each; the device makes the images of Pillow's crops.
-
-    The decoder's own device is not here: torchvision's on the CPU stands in its place.
-    """
+    """Files travel as bytes, with the crop that was drawn for each; the device makes the images of Pillow's crops."""
     decode = partial(decode_image, mode=ImageReadMode.RGB)
     monkeypatch.setattr(nvjpeg, "decode_all", lambda files, _: list(map(decode, files)))
     asked = {"collate": "fast", "normalize_on": "device", "num_workers": 1}
@@ -146,10 +143,7 @@ def bare(paths: list[Path], crops: list[Crop]) -> torch.Tensor:
 @pytest.mark.slow
 @tried
 def test_the_loader_is_as_fast_as_a_bare_loop(tmp_path: Path) -> None:
-    """Reading, decoding and cropping takes at most 3 % longer than a loop that does nothing else.
-
-    Both take turns with few images at a time, and the fastest of their turns count: what else runs here slows some.
-    """
+    """Reading, decoding and cropping takes at most 3 % longer than a loop that does nothing else."""
     count = 32
     folder = packed(tmp_path, count=count, size=224)
     cell = CELL | {"storage_format": "folder", "patch_size": 224, "n_samples": count, "batch_size": count}

@@ -93,10 +93,7 @@ def test_a_window_has_the_share_of_its_time_under_pressure(tmp_path: Path) -> No
     ],
 )
 def test_time_stopped_by_a_quota(groups: list[str], throttled_ns: int | None, read: Read) -> None:
-    """Version 2 counts microseconds, version 1 nanoseconds; groups above that limit too are added.
-
-    The root of version 2 has no such line, a missing folder no file: None, never 0.
-    """
+    """Version 2 counts microseconds, version 1 nanoseconds; groups above that limit too are added."""
     files = {"outer__inner__cpu.stat": V2.format(1500), "outer__cpu.stat": V2.format(500)}
     files |= {"old__cpu.stat": V1.format(7_000_000), "root__cpu.stat": "usage_usec 9000000\nuser_usec 8000000\n"}
     assert read(*groups, **files).throttled_ns == throttled_ns
@@ -139,10 +136,7 @@ def counters(ticks: Ticks | None, main: int | None = 0, workers: int = 0, **mach
 
 
 def test_foreign_cpu_is_what_neither_trial_nor_worker_nor_parent_used() -> None:
-    """Of 4 cores 60 % are busy, 150 % of a core by the trial and 2 % by its parent: 88 % are foreign.
-
-    Stolen time is nobody's here, and what is less than nothing is nothing.
-    """
+    """Of 4 cores 60 % are busy, 150 % of a core by the trial and 2 % by its parent: 88 % are foreign."""
     before = counters(Ticks(1000, 0, 4000))
     after = counters(Ticks(1240, 40, 4400), t_ns=S, own_cpu_ns=20_000_000, main=500_000_000, workers=S)
     columns = difference(before, after)

@@ -1,7 +1,4 @@
-"""The GPU probe through the real bindings: a stub of NVML has planted devices, and what is reported is what it has.
-
-Each test has a process of its own, as the bindings keep the library that they found.
-"""
+"""The GPU probe through the real bindings: a stub of NVML has planted devices, and what is reported is what it has."""
 
 from __future__ import annotations
 

@@ -141,10 +141,7 @@ def test_a_dead_process_gives_none() -> None:
 @pytest.mark.slow
 @tried
 def test_another_process_is_foreign_and_the_trial_is_not(spawn: Spawn) -> None:
-    """Two probes over one window, one of which has a burning process for its trial, differ by what that used.
-
-    The difference is taken because other work may run beside this test.
-    """
+    """Two probes over one window, one of which has a burning process for its trial, differ by what that used."""
     burner, sleeper = spawn(BURN.format(seconds=60)), spawn(TALK)
     said(sleeper)
     with HostProbe() as theirs, HostProbe() as ours:
