@@ -63,7 +63,7 @@ def test_jpeg_decoders_agree(channels: int) -> None:
 @pytest.mark.parametrize("step", [11, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", OF_PNG)
 def test_damaged_png(name: str, step: int) -> None:
-    """A PNG file with a changed byte, cut before it, or no PNG file is an error, not other pixels or the process' end."""
+    """A PNG file with a changed byte, cut before it, or no PNG file is an error: no other pixels, no crash."""
     pixels = photograph(24, 20)
     data = encode_png(pixels)
     cut = [damaged for place in range(0, len(data), step) for damaged in (flipped(data, place), data[:place])]

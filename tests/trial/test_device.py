@@ -20,7 +20,7 @@ from feedrate.trial import loop, stages
 from feedrate.trial.job import Job
 from feedrate.trial.loop import Limits
 from feedrate.trial.run import host_times
-from feedrate.trial.stages import Stage
+from feedrate.trial.stages import Stage, Timeline, serialize
 
 BOUNDS: dict[str, dict[str, Any]] = {
     "loader": {"load": 15_000, "copy": 2_000, "kernel": 2_000},
@@ -162,3 +162,37 @@ def test_the_hook_sees_when_a_device_starves(name: str, monkeypatch: pytest.Monk
     watched.read()  # what is left is written when the script ends
     expected = [ns for ns in Truth(plan).starved() if ns]
     assert seen == pytest.approx(expected, abs=1)
+
+
+def test_events_are_made_before_the_window_and_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps within the capacity make no event; the warm-up's are used again; one step too many still works."""
+    device, made = FakeDevice(), []
+    device.install(monkeypatch)
+
+    def make() -> object:
+        made.append(1)
+        return stages.timed_event()
+
+    timeline = Timeline(["forward"], make)
+    (timed,) = timeline.instrument([Stage("forward", lambda _: device.launch(0, 3_000_000))])
+    timeline.reset(2)
+    timed.run(None)
+    timed.run(None)
+    assert len(made) == 4
+    timed.run(None)
+    device.synchronize()
+    assert len(timeline.spans()["forward"]) == 3
+    timeline.reset(3)
+    assert len(made) == 6
+    assert timeline.spans() == {"forward": [], "idle": []}
+
+
+def test_serialized_waits_after_every_stage() -> None:
+    """With timing = serialized the host waits for the device after each stage, and passes its result on."""
+    waits: list[int] = []
+    row = serialize([Stage("forward", lambda s: s + 1), Stage("backward", lambda s: s * 2)], lambda: waits.append(1))
+    state = 1
+    for stage in row:
+        state = stage.run(state)
+    assert state == 4
+    assert len(waits) == 2

@@ -5,8 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
-from collections.abc import Callable, Iterator
-from itertools import chain, count, islice, pairwise, takewhile
+from collections.abc import Callable
+from itertools import chain, islice, pairwise, takewhile
 from typing import Any
 
 import pytest
@@ -55,25 +55,6 @@ def test_epochs_deal_out_one_order(samples: int, size: int, steps: int, seed: in
     assert list(chain.from_iterable(epochs)) == list(islice(Batches(samples, size, seed), 3 * steps))
     whole = feed.EpochSampler(iter(Batches(samples, 1, seed)), samples)
     assert sorted(chain.from_iterable(whole)) == sorted(chain.from_iterable(whole)) == list(range(samples))
-
-
-def test_an_epoch_begins_when_its_first_batch_is_asked_for() -> None:
-    """The last batch of an epoch does not begin the next; each has a fresh iterator, and the old one has ended."""
-    made, ended = count(), count()
-
-    class Source:
-        def __iter__(self) -> Iterator[Any]:
-            next(made)
-            yield from (1, 2)
-            next(ended)
-
-    epochs = feed.Epochs(Source())
-    batches = iter(epochs)
-    assert epochs.begun == 0
-    assert [next(batches), next(batches)] == [1, 2]
-    assert (epochs.begun, next(ended)) == (1, 0)
-    assert next(batches) == 1
-    assert (epochs.begun, next(ended), next(made)) == (2, 2, 2)
 
 
 @pytest.mark.slow

@@ -71,7 +71,7 @@ def test_a_window_ends_with_whole_bursts_and_rounds(cell: dict, least: int, mult
 
 
 def test_throughput_is_samples_over_wall_clock() -> None:
-    """Not a mean of rates: all samples divided by the whole wall clock, draining the device included, which is other."""
+    """Not a mean of rates: all samples over the whole wall clock, in which draining the device is other."""
     drained = window(10, drained=2_000_000)
     row = run.throughput(job(), drained)
     assert (row["samples"], row["samples_per_s"]) == (40, 40 / 0.032)

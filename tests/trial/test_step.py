@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from feedrate.loaders import Fields
-from feedrate.trial import stages
 from feedrate.trial import step as steps
 from feedrate.trial.job import Job
 from feedrate.trial.step import PlainStep, Step, Training
@@ -52,20 +51,6 @@ def trained(count: int = 3, samples: int = 3, size: int = SIZE, **cell: object) 
     training = built(patch_size=size, **cell)
     losses = [run(training.step, fields).item() for fields in batches(count, samples, size)]
     return weights(training.network), losses
-
-
-def test_the_plain_step_is_plain() -> None:
-    """With every axis at its default a step is three methods of one object, with nothing around or hooked into them."""
-    training = built()
-    plain: PlainStep = training.step.forward.__self__
-    assert type(plain) is PlainStep
-    assert training.step == plain.step() == Step(plain.forward, plain.backward, plain.optimize)
-    assert (training.rehearsals, training.overflows) == (0, None)
-    assert not plain.adam._optimizer_step_post_hooks
-    assert plain._model is training.network
-    row = stages.build(trial(), CPU)
-    assert [stage.phase for stage in row] == ["forward", "backward", "optimizer"]
-    assert [stage.run.__func__ for stage in row[1:]] == [PlainStep.backward, PlainStep.optimize]
 
 
 SMALL = {"count": 1, "samples": 1, "size": 2, "model": "pointwise"}
@@ -154,7 +139,7 @@ def test_shapes_vary_and_samples_do_not() -> None:
 
 @pytest.mark.parametrize("benchmark", [True, False])
 def test_cudas_libraries_are_set_whatever_they_were(benchmark: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before the network is made: the autotuner as the cell says; TF32 for convolutions, not for products of matrices."""
+    """Before the network is made: the autotuner as the cell says; TF32 for convolutions, not for matrix products."""
     matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
     seen: list[tuple[object, ...]] = []
 

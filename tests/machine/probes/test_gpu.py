@@ -34,47 +34,28 @@ def fake_nvml(**changes: Callable[..., Any]) -> ModuleType:
     """Two GPUs; handles are their indices."""
     module: Any = ModuleType("pynvml")
     module.NVMLError, module.NVMLLibraryMismatchError = NVMLError, LookupError
-    module.NVML_CLOCK_SM, module.NVML_TEMPERATURE_GPU, module.NVML_PCIE_UTIL_RX_BYTES = 1, 0, 1
-    module.calls = []
     answers: dict[str, Callable[..., Any]] = {
-        "nvmlInit": lambda: module.calls.append("init"),
-        "nvmlShutdown": lambda: module.calls.append("shutdown"),
+        "nvmlInit": lambda: None,
+        "nvmlShutdown": lambda: None,
         "nvmlSystemGetDriverVersion": lambda: "999.1",
         "nvmlDeviceGetCount": lambda: 2,
         "nvmlDeviceGetHandleByIndex": lambda index: index,
         "nvmlDeviceGetUUID": lambda handle: f"GPU-{'ab'[handle]}0000000",
         "nvmlDeviceGetName": lambda handle: f"NVIDIA Example {handle}",
-        "nvmlDeviceGetUtilizationRates": lambda handle: SimpleNamespace(gpu=40, memory=10),
-        "nvmlDeviceGetPowerUsage": lambda handle: 150_500,
         "nvmlDeviceGetMemoryInfo": lambda handle: SimpleNamespace(used=5, total=80),
-        "nvmlDeviceGetClockInfo": lambda handle, kind: 1980,
-        "nvmlDeviceGetTemperature": lambda handle, sensor: 55,
-        "nvmlDeviceGetCurrentClocksEventReasons": lambda handle: 0,
-        "nvmlDeviceGetPcieThroughput": lambda handle, counter: 7,
-        "nvmlDeviceGetTotalEnergyConsumption": lambda handle: 12_500,
-        "nvmlDeviceGetMaxPcieLinkGeneration": lambda handle: 5,
-        "nvmlDeviceGetMaxPcieLinkWidth": lambda handle: 16,
-        "nvmlDeviceGetEnforcedPowerLimit": lambda handle: 700_000,
         "nvmlDeviceGetComputeRunningProcesses": lambda handle: [SimpleNamespace(pid=os.getpid())],
         "nvmlDeviceGetMPSComputeRunningProcesses": lambda handle: [],
     }
-    for name, answer in {**answers, **changes}.items():
-        setattr(module, name, answer)
+    vars(module).update(answers | changes)
     return module  # type: ignore[no-any-return]
 
 
 @pytest.fixture
-def driver(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+def driver(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Install a fake driver and its library."""
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-
-    def install(**changes: Callable[..., Any]) -> Any:
-        module = fake_nvml(**changes)
-        monkeypatch.setattr(gpu.ctypes, "CDLL", lambda name: None)
-        monkeypatch.setitem(sys.modules, "pynvml", module)
-        return module
-
-    return install
+    monkeypatch.setattr(gpu.ctypes, "CDLL", lambda name: None)
+    return lambda **changes: monkeypatch.setitem(sys.modules, "pynvml", fake_nvml(**changes))
 
 
 def opened() -> GpuProbe:
@@ -217,13 +198,7 @@ def at(seconds: float, util: float | None = None, power: float | None = None, re
     [
         # samples before and up to a second after the start describe the time before the window
         (
-            [
-                at(9.5, 0, 10, 1),
-                at(10.5, 10, 100, 4),
-                at(11.0, 80, 200, 8),
-                at(12.9, 90, 300, None),
-                at(13.5, 0, 0, 2),
-            ],
+            [at(9.5, 0, 10, 1), at(10.5, 10, 100, 4), at(11, 80, 200, 8), at(12.9, 90, 300), at(13.5, 0, 0, 2)],
             13 * S,
             (85.0, 250.0, 200.0, 12),
         ),

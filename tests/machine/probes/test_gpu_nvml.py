@@ -53,9 +53,6 @@ import json, os
 from feedrate.machine.probes import gpu
 said = {"device": gpu.device(), "count": gpu.count(), "installed": gpu.installed()}
 if probe := gpu.GpuProbe.open():
-    lacks = os.environ.get("LACKS")  # a question that an older nvidia-ml-py has no name for
-    if lacks:
-        delattr(probe._nvml, lacks)
     said |= {"sample": probe.sample(), "energy_j": probe.energy_j(), "facts": probe.facts()}
     said |= {"computing": sorted(probe.computing() or ()), "foreign": probe.foreign_processes(set(), {os.getpid()})}
     probe.close()
@@ -68,8 +65,8 @@ Look = Callable[..., Any]
 def look(tmp_path: Path) -> Look:
     """Ask the probe in a new process, with other answers than those that are planted, or None for unsupported."""
 
-    def ask(changes: Mapping[str, str | None] = {}, *flags: str) -> Any:
-        path = compile_library("libnvidia-ml", tmp_path, *flags)
+    def ask(changes: Mapping[str, str | None] = {}) -> Any:
+        path = compile_library("libnvidia-ml", tmp_path)
         plan = {name: value for name, value in {**PLANTED, **changes}.items() if value is not None}
         kept = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
         environment = kept | {"LD_LIBRARY_PATH": str(path), "PYTHONPATH": os.pathsep.join(sys.path)} | plan
