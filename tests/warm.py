@@ -19,13 +19,7 @@ class Runner:
     """A warm template with packed samples."""
 
     def __init__(self, template: Template, data: Path, cell: Mapping[str, Any]) -> None:
-        """Pack the samples.
-
-        Args:
-            template: runs the jobs.
-            data: folder of the packed set.
-            cell: axes of every trial that does not say otherwise.
-        """
+        """Pack the samples below ``data``; ``cell`` has the axes of every trial that does not say otherwise."""
         self.template, self._cell = template, dict(cell)
         self._job: dict[str, Any] = {**LIMITS, "data_root": str(data)}
         self._job["packed"] = self.run("prepare").result["packed"]

@@ -84,8 +84,5 @@ def test_where_no_group_can_be_made_it_says_why(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(limits, "_home", lambda _: None)
     assert limits.missing() == "no memory cgroup is mounted here"
     monkeypatch.setattr(limits, "_home", lambda _: (Path("/proc/self"), "memory.max"))
-    with (
-        pytest.raises(EnvironmentFault, match=r"no memory cgroup can be made \(.*\); run as root"),
-        limits.group(8),
-    ):
+    with pytest.raises(EnvironmentFault, match=r"no memory cgroup can be made \(.*\); run as root"), limits.group(8):
         pass

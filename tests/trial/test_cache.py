@@ -26,10 +26,7 @@ SIZE = 9
 """An odd one: images of 972 bytes as floats, and of 243 as pixels, begin at no multiple of 8 by themselves."""
 WAYS = [{}, {"collate": "fast", "normalize_on": "device"}, {"payload_bytes": 5}]
 ORDERS = [{"access": "sequential"}, {"epoch_steps": 3}, {"index_kind": "numpy", "index_entries": 2 * COUNT}]
-WORKERS = [
-    {"num_workers": 2},
-    {"num_workers": 2, "loader": "threads"},
-]
+WORKERS = [{"num_workers": 2}, {"num_workers": 2, "loader": "threads"}]
 by_kind = pytest.mark.parametrize("kind", ["sample", "batch"])
 
 

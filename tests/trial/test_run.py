@@ -44,8 +44,7 @@ def window(steps: int, drained: int = 0) -> Window:
 
 
 @pytest.mark.parametrize(
-    ("cell", "warm_up", "stock"),
-    [({}, 5, 0), (TWO, 5, 6), (EIGHT, 5, 40), ({**EIGHT, "epoch_steps": 10}, 10, 0)],
+    ("cell", "warm_up", "stock"), [({}, 5, 0), (TWO, 5, 6), (EIGHT, 5, 40), ({**EIGHT, "epoch_steps": 10}, 10, 0)]
 )
 def test_the_prefetched_stock_is_consumed_between_warm_up_and_window(cell: dict, warm_up: int, stock: int) -> None:
     """After a warm-up of at least five steps and warmup_s, as many steps as there are prefetched batches."""

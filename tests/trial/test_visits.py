@@ -20,6 +20,7 @@ from torchvision.transforms.v2 import functional
 
 from feedrate.formats.decoders import nvjpeg
 from feedrate.loaders import Batch, Fields
+from feedrate.schema import plugins
 from feedrate.schema.errors import DataError, InputError
 from feedrate.trial import feed, prepare, stages
 from feedrate.trial.job import Job
@@ -29,6 +30,7 @@ from feedrate.workloads._crops import Crop, draw
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 COUNT, SIZE = 12, 4
+OF_FILES = [name for name in plugins.names("feedrate.formats") if "files" in plugins.traits(name).holds]
 CELL = {"workload": "imagefolder_standin", "mode": "load", "patch_size": 32, "n_samples": COUNT, "batch_size": SIZE}
 TWO = {"num_workers": 2}
 Load = Callable[..., list[Fields]]
@@ -65,9 +67,8 @@ def batches(root: Path, fetch: Callable[[Job, int], list[Batch]]) -> Load:
         {**TWO, "loader": "threads"},
         {**TWO, "epoch_steps": 3, "persistent_workers": True},
         pytest.param({"num_workers": 1, "start_method": "spawn"}, marks=pytest.mark.slow),
-        {"storage_format": "lmdb"},
+        *({"storage_format": name} for name in OF_FILES if not plugins.traits(name).streamed and name != "folder"),
         {"storage_format": "arrow", **TWO},
-        {"storage_format": "recordio"},
     ],
     ids=str,
 )
@@ -76,12 +77,13 @@ def test_crops_are_the_same_however_they_are_loaded(batches: Load, cell: dict[st
     torch.testing.assert_close(batches(6, **cell), batches(6), rtol=0, atol=0)
 
 
-def test_streams_crop_alike_too(batches: Load) -> None:
+@pytest.mark.parametrize("name", [name for name in OF_FILES if plugins.traits(name).streamed])
+def test_streams_crop_alike_too(batches: Load, name: str) -> None:
     """Each worker has shards of its own, and so the order differs: the images do not."""
     alone, shared = (
         sorted(
             (int(label), float(image.sum()))
-            for fields in batches(6, storage_format="webdataset", access="sequential", num_workers=workers)
+            for fields in batches(6, storage_format=name, access="sequential", num_workers=workers)
             for image, label in zip(*fields, strict=True)
         )
         for workers in (0, 2)

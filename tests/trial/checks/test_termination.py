@@ -119,14 +119,7 @@ def test_a_first_process_that_never_waits_keeps_them() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("ends_by", "guarded"),
-    [
-        ("return", False),
-        ("sigterm", False),
-        ("sigkill", True),
-    ],
-)
+@pytest.mark.parametrize(("ends_by", "guarded"), [("return", False), ("sigterm", False), ("sigkill", True)])
 @tried
 def test_every_ending(ends_by: str, guarded: bool) -> None:
     """Real workers: plain PyTorch's live on for seconds after SIGTERM alone; none is left behind."""
