@@ -20,11 +20,8 @@ from contract import FORMATS, SHAPES, again, everything, in_child, make, of, one
 from feedrate.formats import Reader, Stream
 from feedrate.schema.plugins import traits
 
-OWN_WRITERS = [
-    name
-    for name in FORMATS
-    if name not in {"folder", "hdf5_chunks", "hdf5_plain", "jpeg", "lmdb_lz4", "lmdb_png", "tfrecord"}
-]
+SHARED_WRITERS = {"folder", "hdf5_chunks", "hdf5_plain", "jpeg", "lmdb_lz4", "lmdb_png", "tfrecord"}
+OWN_WRITERS = [name for name in FORMATS if name not in SHARED_WRITERS]
 """All but those that pack as png, hdf5, lmdb and webdataset do, with another codec, chunk or shard."""
 
 

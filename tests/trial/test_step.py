@@ -53,6 +53,16 @@ def trained(count: int = 3, samples: int = 3, size: int = SIZE, **cell: object) 
     return weights(training.network), losses
 
 
+def test_the_plain_step_is_plain() -> None:
+    """With every axis at its default a step is three methods of one object, with nothing around or hooked into them."""
+    training = built()
+    plain: PlainStep = training.step.forward.__self__
+    assert type(plain) is PlainStep
+    assert training.step == Step(plain.forward, plain.backward, plain.optimize)
+    assert plain._model is training.network
+    assert not plain.adam._optimizer_step_post_hooks
+
+
 SMALL = {"count": 1, "samples": 1, "size": 2, "model": "pointwise"}
 
 
