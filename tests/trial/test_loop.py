@@ -56,6 +56,27 @@ def test_phases_hold_what_happened_in_them() -> None:
     assert window.started <= borders[0] < borders[-1] <= window.ended
 
 
+@tried
+def test_a_draining_device_counts_as_other() -> None:
+    """The synchronisation behind the window is part of its wall clock, and is told apart."""
+    calls = iter([0.0, 0.02])
+    window = measure(batches([0.0] * 5), [], Limits(0, 5, 1, 5), lambda: time.sleep(next(calls)))
+    assert next(calls, None) is None
+    assert window.drained >= 20_000_000
+    total = sum(map(sum, window.durations().values())) + window.drained
+    assert total == pytest.approx(window.wall_ns, rel=0.01)
+
+
+@pytest.mark.parametrize("workers", [1, 3, 4])
+def test_a_window_ends_on_a_multiple_of_the_workers(workers: int) -> None:
+    """Neither steps nor wall clock fall short, and no burst is cut."""
+    limits = Limits.rounded(0.01, 5, workers)
+    window = measure(batches(itertools.repeat(0.0005)), [], limits, nothing)
+    assert window.steps % workers == limits.capacity % workers == 0
+    assert window.steps >= 5
+    assert window.wall_ns >= 10_000_000
+
+
 def test_a_loop_that_is_too_fast_ends_early() -> None:
     """Stamps are never written beyond what was allocated."""
     window = measure(itertools.repeat(Batch((), b"")), [], Limits(10**12, 1, 1, 100), nothing)

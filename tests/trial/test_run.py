@@ -158,10 +158,12 @@ def test_batches_are_dealt_in_turn_and_the_first_were_ready_before_the_window(tr
     assert single["worker_begun_ns"][0] < 0
 
 
-@pytest.mark.parametrize(("workers", "kept"), [(0, False), (2, False), (2, True)])
-def test_a_window_has_whole_epochs(trial: Callable[..., Any], workers: int, kept: bool) -> None:
+@pytest.mark.parametrize(
+    ("workers", "kept", "loader"), [(0, False, "torch"), (2, False, "torch"), (2, True, "torch"), (2, True, "threads")]
+)
+def test_a_window_has_whole_epochs(trial: Callable[..., Any], workers: int, kept: bool, loader: str) -> None:
     """It begins and ends at an epoch's border, has two epochs at least, and counts those that began in it."""
-    row, single = trial(num_workers=workers, persistent_workers=kept, epoch_steps=6)
+    row, single = trial(num_workers=workers, persistent_workers=kept, epoch_steps=6, loader=loader)
     assert row["warmup_steps"] % 6 == row["steps"] % 6 == 0 < row["warmup_steps"]
     assert row["epochs"] == row["steps"] // 6 >= 2
     assert row["half_ratio"] is not None

@@ -19,12 +19,7 @@ from feedrate.trial.job import Job
 
 
 def script(worker: str, end: str = "") -> list[str]:
-    """A training process of plain Python with two forked workers.
-
-    Args:
-        worker: what each does, on a line; it calls ``up`` once it is set up.
-        end: what the process does when it is told to end.
-    """
+    """A training process with two workers, which do ``worker`` and call ``up``; told to end, it does ``end``."""
     code = f"""
         import ctypes, os, pathlib, signal, sys, time
         awake, waking = os.pipe()
