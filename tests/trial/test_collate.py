@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from feedrate.loaders import Batch, Fields, Transform
 from feedrate.schema import plugins
 from feedrate.trial import collate as collation
+from feedrate.trial import stages
 from feedrate.trial.job import Job
 from feedrate.workloads._crops import Crop, Decoded
 
@@ -104,6 +105,18 @@ def test_a_batch_is_finished_once(device: str, mode: str, on_host: bool, on_devi
         assert place == "worker" or collation.normalizer(asked, "worker") is None
         found = collation.normalizer(asked, "host") is not None, collation.normalizer(asked, "cuda") is not None
         assert found == ((on_host, on_device) if place == "device" else (False, False))
+
+
+def test_cuda_finishes_behind_the_copy() -> None:
+    """The phase h2d copies bytes and hands floats to the step; where the worker normalised, it is the copy alone."""
+    samples = drawn("synthetic", 0, 2, 5, 7)
+    _, together, finish = fast("synthetic", "device")
+    batch = Batch(together(samples), b"")
+    asked = Job("trial", "cuda", {"collate": "fast", "normalize_on": "device"})
+    copied = stages.copy_stage(torch.device("cpu"), False, collation.normalizer(asked, "cuda")).run(batch)
+    same(copied, finish(batch.fields))
+    plain = stages.copy_stage(torch.device("cpu"), False, collation.normalizer(job(), "cuda")).run(batch)
+    assert [field.dtype for field in plain] == [torch.uint8] * 2
 
 
 @pytest.mark.parametrize(("storage_format", "workers"), [("png", 0), ("png", 2), ("tfrecord", 1)])

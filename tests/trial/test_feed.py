@@ -5,8 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
-from collections.abc import Callable
-from itertools import chain, islice, pairwise, takewhile
+from collections.abc import Callable, Iterator
+from itertools import chain, count, islice, pairwise, takewhile
 from typing import Any
 
 import pytest
@@ -57,6 +57,25 @@ def test_epochs_deal_out_one_order(samples: int, size: int, steps: int, seed: in
     assert sorted(chain.from_iterable(whole)) == sorted(chain.from_iterable(whole)) == list(range(samples))
 
 
+def test_an_epoch_begins_when_its_first_batch_is_asked_for() -> None:
+    """The last batch of an epoch does not begin the next; each has a fresh iterator, and the old one has ended."""
+    made, ended = count(), count()
+
+    class Source:
+        def __iter__(self) -> Iterator[Any]:
+            next(made)
+            yield from (1, 2)
+            next(ended)
+
+    epochs = feed.Epochs(Source())
+    batches = iter(epochs)
+    assert epochs.begun == 0
+    assert [next(batches), next(batches)] == [1, 2]
+    assert (epochs.begun, next(ended)) == (1, 0)
+    assert next(batches) == 1
+    assert (epochs.begun, next(ended), next(made)) == (2, 2, 2)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "cell",
@@ -88,6 +107,11 @@ def test_workers_that_are_kept_are_the_same_processes(packed: str, kept: bool) -
     first, second = processes
     assert first == second if kept else not first & second
     assert len(first) == 2
+
+
+def test_a_cold_order_ends(packed: str) -> None:
+    """Whatever asks for more than one pass over the set gets none."""
+    assert len(list(feed.batch_order(job(packed, page_cache="cold"), COUNT))) == COUNT // SIZE
 
 
 def test_the_planted_truth_follows_the_order(packed: str) -> None:
