@@ -103,8 +103,9 @@ def begun(loader: str) -> None:
 
 
 @pytest.fixture
-def nothing_left(request: pytest.FixtureRequest) -> Iterator[None]:
+def nothing_left(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """After each test there is no thread and no process more than before, once nobody holds the traceback."""
+    monkeypatch.setattr(torch.utils.data._utils, "MP_STATUS_CHECK_INTERVAL", 1.0)  # 5 s until workers are killed
     begun(request.getfixturevalue("loader"))
 
     def alive() -> set[Any]:
@@ -145,11 +146,8 @@ def test_an_epoch_may_be_empty(loader: str, workers: int) -> None:
 
 @pytest.mark.usefixtures("nothing_left")
 @pytest.mark.parametrize(("loader", "workers"), FAILING)
-def test_an_error_is_raised_where_its_batch_is_waited_for(
-    loader: str, workers: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_is_raised_where_its_batch_is_waited_for(loader: str, workers: int) -> None:
     """After the batches before it, of its own class, with the line that raised it."""
-    monkeypatch.setattr(torch.utils.data._utils, "MP_STATUS_CHECK_INTERVAL", 0.5)  # the wait before workers are killed
     source, batches = loaded(loader, workers, [[0], [1], [2], [3]], damaged=2), []
     with pytest.raises(DataError, match=r"pixels\.bin: damaged") as caught:
         batches.extend(source)  # what came before the error is kept
