@@ -129,18 +129,13 @@ def same(storage: ModuleType, got: list[Sample], packed: list[Sample]) -> bool:
     )
 
 
-def dataset(opened: Reader | Stream) -> StampedDataset | StampedStream:
-    """One pass over a set, as a trial makes it; fields stay as they are."""
-    if isinstance(opened, Stream):
-        return StampedStream(opened, tuple, seed=1, buffer=0, endless=False)  # type: ignore[arg-type]
-    return StampedDataset(opened, tuple)  # type: ignore[arg-type]
-
-
 def one_pass(opened: Reader | Stream, workers: int) -> list[int]:
-    """Indices of one epoch as a trial's loader delivers them."""
-    data = dataset(opened)
-    stream = isinstance(data, StampedStream)
-    batches = None if stream else Batches(len(data), 1, 1, shuffled=True, endless=False)
+    """Indices of one epoch as a trial's loader delivers them; fields stay as they are."""
+    data: StampedDataset | StampedStream
+    if isinstance(opened, Stream):
+        data, batches = StampedStream(opened, tuple, seed=1, buffer=0, endless=False), None  # type: ignore[arg-type]
+    else:
+        data, batches = StampedDataset(opened, tuple), Batches(len(opened), 1, 1, endless=False)  # type: ignore[arg-type]
     options = LoadOptions(batch_size=1, num_workers=workers)
     loader = load("feedrate.loaders", "torch").build(data, StampedCollate(data), batches, options)
     return [index_of((label.numpy(),)) for batch in loader for label in batch.fields[-1]]

@@ -245,10 +245,7 @@ def test_pinned_outputs_are_whole_before_they_are_overwritten() -> None:
     (turns,) = pinned._turns.values()
     held = [next(turns)[0] for _ in range(steps.PinnedBuffers.BUFFERS)]
     assert all(buffer.is_pinned() for buffer in held)
-    assert sorted([buffer.min().item(), buffer.max().item()] for buffer in held) == [
-        [STEPS - 2] * 2,
-        [STEPS - 1] * 2,
-    ]
+    assert sorted([buffer.min().item(), buffer.max().item()] for buffer in held) == [[STEPS - 2] * 2, [STEPS - 1] * 2]
 
 
 @pytest.mark.parametrize("where", ["host", "device"])

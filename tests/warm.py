@@ -1,7 +1,4 @@
-"""Trials out of a warm template, as a sweep runs them: for tests of what ends them and of what they report.
-
-Every test file loads this module, so it imports no part of the harness before it is used.
-"""
+"""Trials out of a warm template, as a sweep runs them: for tests of what ends them and of what they report."""
 
 from __future__ import annotations
 
@@ -22,13 +19,7 @@ class Runner:
     """A warm template with packed samples."""
 
     def __init__(self, template: Template, data: Path, cell: Mapping[str, Any]) -> None:
-        """Pack the samples.
-
-        Args:
-            template: runs the jobs.
-            data: folder of the packed set.
-            cell: axes of every trial that does not say otherwise.
-        """
+        """Pack the samples below ``data``; ``cell`` has the axes of every trial that does not say otherwise."""
         self.template, self._cell = template, dict(cell)
         self._job: dict[str, Any] = {**LIMITS, "data_root": str(data)}
         self._job["packed"] = self.run("prepare").result["packed"]

@@ -27,6 +27,8 @@ Fetch = Callable[..., Path]
 PHOTOGRAPHS = [np.random.default_rng(seed).integers(0, 256, (28, 35, 3), np.uint8) for seed in (1, 2, 3)]
 """Blocks of noise, 560 × 700 pixels: quick to compress, and no two sub-images are equal."""
 STEMS = ("0001", "0002", "0003")
+DOWNLOADING, CUTTING = "DIV2K_train_HR.zip.part", "DIV2K_train_HR_sub/.*.tmp/*.png"
+"""Files that are there meanwhile."""
 DRIVER = """
 import sys; from pathlib import Path; from rich.console import Console; from feedrate.downloads import div2k, transfer
 div2k.SPLITS["train"] = (transfer.Archive(sys.argv[2], int(sys.argv[3]), sys.argv[4]), range(1, 4))
@@ -85,10 +87,7 @@ def test_facts() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("ranges", "asked"), [(True, [0, 0, 8000, 15_000]), (False, [0, 0, 8000, 7000])])
 def test_download_and_cut(fetch: Fetch, served: Any, screen: Any, ranges: bool, asked: list[int]) -> None:
-    """Terms first; broken connections cost no byte that had come, unless the server cannot go on in the middle.
-
-    The second time nothing is asked for, though the archive is gone.
-    """
+    """Terms first; broken connections cost no byte that had come, unless the server cannot go on in the middle."""
     served.ranges, served.statuses, served.breaks = ranges, [503], [0, 8000, 7000]
     for _ in range(2):
         check(target := fetch())
@@ -187,9 +186,10 @@ def test_disk(fetch: Fetch, served: Any, tmp_path: Path, screen: Any) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
-@pytest.mark.parametrize("sign", ["DIV2K_train_HR.zip.part", "DIV2K_train_HR_sub/.*.tmp/*.png"])
-def test_interrupted(served: Any, fetch: Fetch, tmp_path: Path, how: signal.Signals, sign: str) -> None:
+@pytest.mark.parametrize(
+    ("sign", "how"), [(DOWNLOADING, signal.SIGKILL), (CUTTING, signal.SIGINT), (CUTTING, signal.SIGKILL)]
+)
+def test_interrupted(served: Any, fetch: Fetch, tmp_path: Path, sign: str, how: signal.Signals) -> None:
     """Stopped amid the download or the cutting, nothing half-written looks whole; the same command goes on."""
     archive, pipe = served.archive, subprocess.PIPE
     words = ["-c", DRIVER, tmp_path / "data", archive.url, str(archive.size), archive.checksum]

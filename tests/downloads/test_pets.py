@@ -34,10 +34,7 @@ def test_facts() -> None:
 
 
 def test_for_torchvision(server: Any, tmp_path: Path, screen: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Interrupted amid the unpacking, no folder looks whole; the same command goes on without another download.
-
-    Then torchvision's loader reads it; nothing lies outside, whatever an archive names.
-    """
+    """Interrupted amid the unpacking, no folder looks whole; the same command goes on without another download."""
     jpeg = io.BytesIO()
     PILImage.new("RGB", (30, 20)).save(jpeg, format="JPEG")
     contents = {

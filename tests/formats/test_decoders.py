@@ -63,24 +63,18 @@ def test_jpeg_decoders_agree(channels: int) -> None:
 @pytest.mark.parametrize("step", [11, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", OF_PNG)
 def test_damaged_png(name: str, step: int) -> None:
-    """A PNG file with a changed byte, or cut before it, is an error, not other pixels and not the process' end.
-
-    Without the check before it, this kills pytest: torchvision's decoder dies of damaged files.
-    """
+    """A PNG file with a changed byte, cut before it, or no PNG file is an error: no other pixels, no crash."""
     pixels = photograph(24, 20)
     data = encode_png(pixels)
-    for place in range(0, len(data), step):
-        for damaged in (flipped(data, place), data[:place]):
-            with pytest.raises(Undecodable):
-                load(name, "png")(damaged, pixels.shape)
+    cut = [damaged for place in range(0, len(data), step) for damaged in (flipped(data, place), data[:place])]
+    for damaged in (*cut, b"not an image", b"GIF89a" + bytes(100), b"\xff\xd8\xff"):
+        with pytest.raises(Undecodable):
+            load(name, "png")(damaged, pixels.shape)
 
 
 @pytest.mark.parametrize("name", OF_JPEG)
 def test_damaged_jpeg(name: str) -> None:
-    """A JPEG file that lost its end, or has another size, is an error; so are tables that make no sense.
-
-    Changed tables may also give pixels of the right shape, but never another exception.
-    """
+    """A JPEG file that lost its end, or has another size, is an error; so are tables that make no sense."""
     pixels = photograph(40, 40)
     data, decode = encode_jpeg(pixels), load(name, "jpeg")
     for kept in [*range(0, len(data), 97), len(data) - 3, len(data) - 2, len(data) - 1]:
@@ -112,11 +106,3 @@ def test_other_png(name: str) -> None:
     for what, data in others.items():
         with pytest.raises(Undecodable, match=what):
             load(name, "png")(data, (16, 16, 3))
-
-
-@pytest.mark.parametrize("name", OF_PNG)
-@pytest.mark.parametrize("data", [b"", b"not an image", b"\x89PNG\r\n\x1a\n", b"GIF89a" + bytes(100), b"\xff\xd8\xff"])
-def test_no_image(name: str, data: bytes) -> None:
-    """What is no image, or no more than the begin of one, is an error."""
-    with pytest.raises(Undecodable):
-        load(name, "png")(data, (16, 16, 3))

@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from feedrate.loaders import STAMPS, Batch, LoadOptions
 from feedrate.loaders.threads import ThreadLoader, build
@@ -25,19 +23,6 @@ def numbered(indices: list[int]) -> Batch:
 
 def delivered(found: Iterator[Batch]) -> list[list[int]]:
     return [batch.fields[0].tolist() for batch in found]
-
-
-@given(
-    batches=st.lists(st.lists(st.integers(0, 99), min_size=1, max_size=3), max_size=12),
-    workers=st.integers(1, 4),
-    ahead=st.integers(1, 3),
-)
-@settings(max_examples=40)
-def test_what_is_dealt_is_delivered_in_order(batches: list[list[int]], workers: int, ahead: int) -> None:
-    """Every batch once, in the sampler's order, dealt to the workers in turn; then the iteration ends."""
-    made = list(ThreadLoader([numbered] * workers, batches, ahead))
-    assert delivered(iter(made)) == batches
-    assert [batch.stamps for batch in made] == [f"loader worker {i % workers}".encode() for i in range(len(batches))]
 
 
 def test_no_more_than_the_stock_is_prepared_ahead() -> None:

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 CELL = {"workload": "synthetic", "mode": "load", "storage_format": "memmap", "patch_size": 8, "n_samples": 24}
-CELL |= {"batch_size": 4, "num_workers": 2, "prefetch_factor": 2}
-FAMILY = {"fork": 2, "forkserver": 4}
-"""Start method to the processes below a trial with two workers: a tracker of semaphores, a server."""
+CELL |= {"batch_size": 4, "num_workers": 1, "prefetch_factor": 2}
+FAMILY = {"fork": 1, "forkserver": 3}
+"""Start method to the processes below a trial with one worker: a tracker of semaphores, a server."""
 
 
 def test_new_interpreters_give_the_same_batches_epoch_after_epoch(

@@ -13,36 +13,29 @@ from feedrate.schema.errors import EnvironmentFault
 
 MIB = 1 << 20
 READS = """
-import os, sys
-group, path = sys.argv[1:]
-if group:
-    open(group, "w").write("0")
-def read():
-    before = int(open("/proc/self/io").read().split("\\nread_bytes: ")[1].split()[0])
-    with open(path, "rb", buffering=0) as file:
-        while file.read(1 << 20):
-            pass
-    return int(open("/proc/self/io").read().split("\\nread_bytes: ")[1].split()[0]) - before
-with open(path, "rb") as file:
-    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-print(read(), read())
-"""
-"""Reads a file of which nothing is cached twice, and says how much came from storage each time."""
-TIMES = """
 import os, sys, time
 path, *entries = sys.argv[1:]
 for entry in entries:
     open(entry, "w").write("0")
+def read_bytes():
+    return int(open("/proc/self/io").read().split("\\nread_bytes: ")[1].split()[0])
 with open(path, "rb", buffering=0) as file:
     os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     for _ in range(2):
-        start = time.monotonic()
+        before, begun = read_bytes(), time.monotonic()
         file.seek(0)
         while file.read(1 << 20):
             pass
-        print(time.monotonic() - start)
+        print(read_bytes() - before, time.monotonic() - begun)
 """
-"""Reads a file that is not cached, and then from the cache; says how long each took."""
+
+
+def reads(path: Path, *entries: str) -> list[tuple[int, float]]:
+    """Read a file that is not cached twice, in a group: how much came from storage and the seconds, each time."""
+    lines = subprocess.check_output([sys.executable, "-c", READS, str(path), *entries], text=True).splitlines()
+    return [(int(count), float(seconds)) for count, seconds in map(str.split, lines)]
+
+
 possible = pytest.mark.skipif((missing := limits.missing()) is not None, reason=str(missing))
 
 
@@ -50,22 +43,15 @@ possible = pytest.mark.skipif((missing := limits.missing()) is not None, reason=
 def test_what_does_not_fit_is_read_again(tmp_path: Path) -> None:
     """A file twice as large as the limit comes from storage both times; without a limit the second time from memory."""
     path = tmp_path / "file"
-    with path.open("wb") as file:
-        for _ in range(64):
-            file.write(bytes(MIB))
-        file.flush()
-        subprocess.run(["sync", str(path)], check=True)
+    path.write_bytes(bytes(64 * MIB))
+    subprocess.run(["sync", str(path)], check=True)
     with limits.group(32) as group:
         assert group.used() < 0.5
-        command = [sys.executable, "-c", READS]
-        free, limited = (
-            list(map(int, subprocess.check_output([*command, entry, str(path)], text=True).split()))
-            for entry in ("", group.entries[0])
-        )
+        free, limited = reads(path), reads(path, group.entries[0])
         assert not group.killed()
         assert 0.9 <= group.used() <= 1
-    assert free[0] >= 0.9 * 64 * MIB > 16 * MIB > free[1]
-    assert min(limited) >= 0.9 * 64 * MIB
+    assert free[0][0] >= 0.9 * 64 * MIB > 16 * MIB > free[1][0]
+    assert min(limited)[0] >= 0.9 * 64 * MIB
 
 
 @possible
@@ -86,8 +72,7 @@ def test_a_limited_disk_is_as_slow_as_it_says(tmp_path: Path) -> None:
     path.write_bytes(bytes(24 * MIB))
     subprocess.run(["sync", str(path)], check=True)
     with limits.group(256, 8, tmp_path) as group:
-        command = [sys.executable, "-c", TIMES, str(path), *group.entries]
-        cold, warm = map(float, subprocess.check_output(command, text=True).split())
+        (_, cold), (_, warm) = reads(path, *group.entries)
         assert group.memory_bytes == 256 * MIB
         assert 0 < group.used() < 0.5
     assert 2 <= cold <= 8
@@ -99,8 +84,5 @@ def test_where_no_group_can_be_made_it_says_why(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(limits, "_home", lambda _: None)
     assert limits.missing() == "no memory cgroup is mounted here"
     monkeypatch.setattr(limits, "_home", lambda _: (Path("/proc/self"), "memory.max"))
-    with (
-        pytest.raises(EnvironmentFault, match=r"no memory cgroup can be made \(.*\); run as root"),
-        limits.group(8),
-    ):
+    with pytest.raises(EnvironmentFault, match=r"no memory cgroup can be made \(.*\); run as root"), limits.group(8):
         pass

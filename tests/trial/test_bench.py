@@ -63,11 +63,7 @@ def events(reading: int) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("workers", [0, 1])
 @tried
 def test_a_witnessed_trial_reports_all_its_steps(packed: str, pipe: tuple[int, int], workers: int) -> None:
-    """Every border of warm-up and window is there; our clock lies within the witness' and agrees with it.
-
-    Each of the short epochs behind it starts its workers anew, and what lies between them is in the witness' stretch
-    and in no span.
-    """
+    """Every border of warm-up and window is there; our clock lies within the witness' and agrees with it."""
     job = Job("witness", cell=CELL | {"num_workers": workers}, packed=packed, warmup_s=0.05, window_s=0.2)
     run_witness_trial(job, Reporter(pipe[1]))
     first, witness, result = events(pipe[0])

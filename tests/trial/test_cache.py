@@ -26,11 +26,7 @@ SIZE = 9
 """An odd one: images of 972 bytes as floats, and of 243 as pixels, begin at no multiple of 8 by themselves."""
 WAYS = [{}, {"collate": "fast", "normalize_on": "device"}, {"payload_bytes": 5}]
 ORDERS = [{"access": "sequential"}, {"epoch_steps": 3}, {"index_kind": "numpy", "index_entries": 2 * COUNT}]
-WORKERS = [
-    {"num_workers": 2},
-    {"num_workers": 2, "loader": "threads"},
-    pytest.param({"num_workers": 1, "start_method": "spawn"}, marks=pytest.mark.slow),
-]
+WORKERS = [{"num_workers": 2}, {"num_workers": 2, "loader": "threads"}]
 by_kind = pytest.mark.parametrize("kind", ["sample", "batch"])
 
 
@@ -98,10 +94,7 @@ def test_an_epoch_of_cached_batches_has_the_same_samples(packed: PackedSet, way:
 
 
 def test_cached_batches_stay_together_in_new_orders(packed: PackedSet) -> None:
-    """Epochs and seeds shuffle batches and never what is in them, which is drawn once; without a cache, both.
-
-    A process that feeds two replicas gets two of them joined.
-    """
+    """Epochs and seeds shuffle batches and never what is in them, which is drawn once; without a cache, both."""
     cached, others = packed.prints(3 * EPOCH, cache="batch"), packed.prints(seed=4, cache="batch")
     epochs = [cached[start : start + EPOCH] for start in range(0, len(cached), EPOCH)]
     assert all(set(epoch) == set(others) for epoch in epochs)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,18 +56,6 @@ def test_a_rank_gets_what_distributed_sampler_gives_it(world: int, size: int, co
         sampler = DistributedSampler(permutation, world, rank, shuffle=False, drop_last=True)
         theirs = [[permutation[at] for at in batch] for batch in BatchSampler(sampler, size, drop_last=True)]
         assert list(Batches(count, world * size, seed, endless=False, rank=rank, ranks=world)) == theirs
-
-
-def test_together_the_ranks_see_what_one_process_sees(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The k-th batches of all ranks hold the samples of one process' k-th batch with their sizes added, epochs on."""
-    one = feed.batch_order(Job("trial", cell={**CELL, "parallel": "none", "world_size": 1, "batch_size": 8}), 20)
-    all_ranks = []
-    for rank in range(2):
-        monkeypatch.setattr(distributed, "rank_and_world", lambda rank=rank: (rank, 2))
-        all_ranks.append(feed.batch_order(Job("trial", cell=CELL), 20))
-    for whole, *shares in islice(zip(one, *all_ranks, strict=True), 7):
-        assert all(len(share) == 4 for share in shares)
-        assert sorted(chain.from_iterable(shares)) == sorted(whole)
 
 
 def test_data_parallel_is_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,10 +128,7 @@ def two_nodes() -> Iterator[list[dict[str, Any]]]:
 def test_ranks_of_two_nodes_train_as_one_process(
     tmp_path: Path, two_nodes: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From their halves of every batch two ranks compute the gradients of the whole, and come to the same weights.
-
-    Where gradients are not exchanged, each rank trains by itself on its share, as if there were no other.
-    """
+    """From their halves of every batch two ranks compute the gradients of the whole, and come to the same weights."""
     job = {"kind": "trial", "cell": CELL | {"nodes": 2}, "seed": 3}
     commands = [[sys.executable, "-c", RANK, __file__, str(tmp_path), json.dumps(job | node)] for node in two_nodes]
     nodes = [subprocess.Popen(command, cwd=ROOT, stdout=-1, stderr=-2, text=True) for command in commands]

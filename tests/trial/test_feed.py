@@ -47,10 +47,7 @@ def pixels(batches: list[Batch]) -> list[bytes]:
 @given(samples=st.integers(1, 60), size=st.integers(1, 9), steps=st.integers(1, 20), seed=st.integers(0, 99))
 @settings(max_examples=50)
 def test_epochs_deal_out_one_order(samples: int, size: int, steps: int, seed: int) -> None:
-    """Epochs of any length, put together, are the batches of the endless order; each has its length.
-
-    One as long as the set is a new permutation of it.
-    """
+    """Epochs of any length, put together, are the batches of the endless order; each has its length."""
     size = min(size, samples)
     sampler = feed.EpochSampler(iter(Batches(samples, size, seed)), steps)
     epochs = [list(sampler) for _ in range(3)]
@@ -118,10 +115,7 @@ def test_a_cold_order_ends(packed: str) -> None:
 
 
 def test_the_planted_truth_follows_the_order(packed: str) -> None:
-    """What reads were planted to wait is summed over the samples that came, in stored order too; epochs change none.
-
-    An entry of an index waits as the packed sample does that stands for it.
-    """
+    """What reads were planted to wait is summed over the samples that came, in stored order too; epochs change none."""
     planted: dict[str, Any] = {"read_us": 100, "read_shape": "jittered"}
     orders = [job(packed, **planted, access=access) for access in ("random", "sequential")]
     assert {feed.planted_read_ns(order, 0, COUNT // SIZE) for order in orders} == {COUNT * 100_000}

@@ -37,10 +37,7 @@ def batches(pauses: Iterable[float], took: list[int] | None = None) -> Iterator[
 
 @tried
 def test_phases_hold_what_happened_in_them() -> None:
-    """Waiting for a batch is fetch, a stage's time is its own, and both steps and tags are all there.
-
-    Steps meet at their borders: what lies between two is one step, phases and all.
-    """
+    """Waiting for a batch is fetch, a stage's time is its own, and both steps and tags are all there."""
     waited: list[int] = []
     worked: list[int] = []
     stages = [Stage("forward", lambda _: worked.append(slept(0.002))), Stage("backward", lambda _: None)]

@@ -67,10 +67,7 @@ def test_a_set_of_waits_has_its_mean(mean_us: int, shape: str, count: int, seed:
 
 
 def test_the_shapes_are_what_they_are_called() -> None:
-    """Constant is; jittered is even up to twice the mean; of the heavy-tailed one per cent makes 9 % of all waiting.
-
-    Another seed deals the same waits to other samples.
-    """
+    """Constant is; jittered is even up to twice the mean; of the heavy-tailed one per cent makes 9 % of all waiting."""
     constant, jittered, heavy = (sorted(waits_ns(1000, shape, SLICES, 0)) for shape in SHAPES)
     assert set(constant) == {1000 * US}
     assert jittered[-1] <= 2000 * US
@@ -137,10 +134,7 @@ def waited(numbers: Reader, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_a_trials_samples_have_its_plants(numbers: Reader, waited: list[int]) -> None:
-    """What a trial loads is planted as its cell says, its waits dealt by its seed.
-
-    What the reads of some batches were to wait is what they waited, although the order is shuffled and goes on.
-    """
+    """What a trial loads is planted as its cell says, its waits dealt by its seed."""
     cell = {"read_us": 500, "read_shape": "heavy_tailed", "collate_us": 500, "payload_bytes": 10}
     job = Job("trial", cell={**cell, "batch_size": 4, "n_samples": 8}, packed=str(numbers.root), seed=3)
     opened = feed.open_feed(job, torch.device("cpu"))

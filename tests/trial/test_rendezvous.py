@@ -160,10 +160,7 @@ def test_windows_begin_together(nodes: Callable[..., Nodes]) -> None:
 
 @pytest.mark.parametrize("waits", [True, False])
 def test_a_trial_of_which_a_node_is_gone_fails_at_once(nodes: Callable[..., Nodes], waits: bool) -> None:
-    """Whether its process failed and it stands at the next gate or it was lost, before the others wait or after.
-
-    Of two that are lost the first is named: the other left because of it.
-    """
+    """Whether its process failed and it stands at the next gate or it was lost, before the others wait or after."""
     for lose in (lambda of: of.gate(0, 1, 1), lambda of: of.server.leave(1)):
         three = nodes(3)
         first, _, third = three.meetings()

@@ -44,8 +44,7 @@ def window(steps: int, drained: int = 0) -> Window:
 
 
 @pytest.mark.parametrize(
-    ("cell", "warm_up", "stock"),
-    [({}, 5, 0), (TWO, 5, 6), (EIGHT, 5, 40), ({**EIGHT, "epoch_steps": 10}, 10, 0)],
+    ("cell", "warm_up", "stock"), [({}, 5, 0), (TWO, 5, 6), (EIGHT, 5, 40), ({**EIGHT, "epoch_steps": 10}, 10, 0)]
 )
 def test_the_prefetched_stock_is_consumed_between_warm_up_and_window(cell: dict, warm_up: int, stock: int) -> None:
     """After a warm-up of at least five steps and warmup_s, as many steps as there are prefetched batches."""
@@ -71,10 +70,7 @@ def test_a_window_ends_with_whole_bursts_and_rounds(cell: dict, least: int, mult
 
 
 def test_throughput_is_samples_over_wall_clock() -> None:
-    """Not a mean of rates: all samples divided by the whole wall clock, draining the device included, which is other.
-
-    An even window is steady.
-    """
+    """Not a mean of rates: all samples over the whole wall clock, in which draining the device is other."""
     drained = window(10, drained=2_000_000)
     row = run.throughput(job(), drained)
     assert (row["samples"], row["samples_per_s"]) == (40, 40 / 0.032)
@@ -132,7 +128,6 @@ WAYS: dict[str, dict[str, Any]] = {
     "collated at once": {**TWO, "collate": "fast", "normalize_on": "device"},
     "an index": {**TWO, "index_kind": "numpy", "index_entries": COUNT},
     "a training step": {**TWO, "mode": "train", "step": "emulated", "step_ms": 2.0},
-    "spawned": {**TWO, "start_method": "spawn"},
 }
 QUICK = ("no workers", "processes", "threads", "a stream")
 
@@ -163,13 +158,12 @@ def test_batches_are_dealt_in_turn_and_the_first_were_ready_before_the_window(tr
     assert single["worker_begun_ns"][0] < 0
 
 
-@pytest.mark.parametrize(("workers", "kept"), [(0, False), (2, False), (2, True)])
-def test_a_window_has_whole_epochs(trial: Callable[..., Any], workers: int, kept: bool) -> None:
-    """It begins and ends at an epoch's border, has two epochs at least, and counts those that began in it.
-
-    The first step of an epoch waits for its workers to start, and the longest waits are those of the borders.
-    """
-    row, single = trial(num_workers=workers, persistent_workers=kept, epoch_steps=6)
+@pytest.mark.parametrize(
+    ("workers", "kept", "loader"), [(0, False, "torch"), (2, False, "torch"), (2, True, "torch"), (2, True, "threads")]
+)
+def test_a_window_has_whole_epochs(trial: Callable[..., Any], workers: int, kept: bool, loader: str) -> None:
+    """It begins and ends at an epoch's border, has two epochs at least, and counts those that began in it."""
+    row, single = trial(num_workers=workers, persistent_workers=kept, epoch_steps=6, loader=loader)
     assert row["warmup_steps"] % 6 == row["steps"] % 6 == 0 < row["warmup_steps"]
     assert row["epochs"] == row["steps"] // 6 >= 2
     assert row["half_ratio"] is not None
@@ -211,10 +205,7 @@ def reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_cold_trial_reads_no_sample_twice(
     cold: Callable[..., Job], result: Result, reads: Path, workers: int, access: str
 ) -> None:
-    """However long its window may be: the set's size ends it, while workers still have something to prepare.
-
-    At random it reads a third of the set, so that what is left tells whether it lay in memory.
-    """
+    """However long its window may be: the set's size ends it, while workers still have something to prepare."""
     trial = cold("cold", access=access, num_workers=workers)
     row = result(trial)["row"]
     assert max(Counter(reads.read_text().split()).values()) == 1
@@ -230,10 +221,7 @@ def test_a_cold_trial_reads_no_sample_twice(
 def test_a_pause_before_the_window_adds_nothing(
     pack: Callable[..., str], result: Result, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Batches that workers prepare while the trial makes its window ready are not counted: at most 0.5 % of them.
-
-    Eight workers wait 80 ms for a batch of four and do nothing else: no more than 400 samples a second.
-    """
+    """Batches that workers prepare while the trial makes its window ready are not counted: at most 0.5 % of them."""
     agree = distributed.agree
     monkeypatch.setattr(distributed, "agree", lambda *given: (time.sleep(0.3), agree(*given))[1])
     cell = CELL | {"storage_format": "memmap", "read_us": 20_000, "num_workers": 8, "prefetch_factor": 2}

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from feedrate.loaders import Fields
-from feedrate.trial import stages
 from feedrate.trial import step as steps
 from feedrate.trial.job import Job
 from feedrate.trial.step import PlainStep, Step, Training
@@ -59,13 +58,9 @@ def test_the_plain_step_is_plain() -> None:
     training = built()
     plain: PlainStep = training.step.forward.__self__
     assert type(plain) is PlainStep
-    assert training.step == plain.step() == Step(plain.forward, plain.backward, plain.optimize)
-    assert (training.rehearsals, training.overflows) == (0, None)
-    assert not plain.adam._optimizer_step_post_hooks
+    assert training.step == Step(plain.forward, plain.backward, plain.optimize)
     assert plain._model is training.network
-    row = stages.build(trial(), CPU)
-    assert [stage.phase for stage in row] == ["forward", "backward", "optimizer"]
-    assert [stage.run.__func__ for stage in row[1:]] == [PlainStep.backward, PlainStep.optimize]
+    assert not plain.adam._optimizer_step_post_hooks
 
 
 SMALL = {"count": 1, "samples": 1, "size": 2, "model": "pointwise"}
@@ -154,10 +149,7 @@ def test_shapes_vary_and_samples_do_not() -> None:
 
 @pytest.mark.parametrize("benchmark", [True, False])
 def test_cudas_libraries_are_set_whatever_they_were(benchmark: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before the network is made: the autotuner as the cell says; TF32 for convolutions, not for products of matrices.
-
-    By PyTorch's old names and by the new ones.
-    """
+    """Before the network is made: the autotuner as the cell says; TF32 for convolutions, not for matrix products."""
     matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
     seen: list[tuple[object, ...]] = []
 
@@ -188,10 +180,7 @@ def noting(seen: list[Any]) -> Step:
 
 @pytest.mark.parametrize(("where", "source"), [("host", "cpu"), ("device", "meta")])
 def test_a_random_tensor_changes_no_input(where: str, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both sides hand on an input that is equal bit for bit, with the target and the payload as they were.
-
-    They draw as many numbers, of the input's shape and type, on the host or where the step runs.
-    """
+    """Both sides hand on an input that is equal bit for bit, with the target and the payload as they were."""
     seen: list[Any] = []
     image, *others = torch.rand(2, 3, 8, 8), torch.rand(2, 3, 8, 8), torch.arange(5)
     steps.with_random_tensor(noting(seen), CPU, where).forward((image, *others))

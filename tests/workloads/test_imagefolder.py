@@ -122,10 +122,7 @@ def test_a_crop_is_what_pillow_makes_of_it() -> None:
 
 @pytest.mark.parametrize("name", DECODERS)
 def test_decoders_agree(name: str) -> None:
-    """Of a photograph with half the colours' resolution: the median pixel alike, on average within a level.
-
-    Decoders differ in how they fill up colours; what a crop becomes is within a level of Pillow's.
-    """
+    """Of a photograph with half the colours' resolution: the median pixel alike, on average within a level."""
     pixels = photographs.coffee()
     file = encoded(pixels, quality=85, subsampling="4:2:0")
     sample = pack(file, 7, *pixels.shape[:2])

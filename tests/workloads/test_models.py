@@ -42,10 +42,7 @@ def test_knobs_are_what_build_takes(name: str) -> None:
     ids=lambda value: getattr(value, "__name__", None),
 )
 def test_parameters_and_shape(model: ModuleType, knobs: dict[str, int], parameters: int) -> None:
-    """As many parameters as published, classifiers' with 1,000 classes; all weights learn from small images.
-
-    An image's shape comes out, or as many scores as there are classes.
-    """
+    """As many parameters as published, classifiers' with 1,000 classes; all weights learn from small images."""
     classes = model.TASK == "classification"
     whole = model.build(1000, **knobs) if classes else model.build()
     assert sum(parameter.numel() for parameter in whole.parameters()) == parameters

@@ -12,7 +12,7 @@ from PIL import Image as PILImage
 from feedrate.formats import Image
 from feedrate.schema.errors import InputError
 from feedrate.workloads import DataSpec, folder
-from feedrate.workloads._patches import Picture, loss, mix, normalize, pairs, transform
+from feedrate.workloads._patches import Picture, loss, mix, pairs, transform
 from feedrate.workloads._photos import Unusable
 
 
@@ -104,20 +104,3 @@ def test_transform_and_loss() -> None:
     tensors = transform((np.full((4, 6, 3), 255, np.uint8), np.zeros((4, 6, 3), np.uint8)))
     assert [(t.shape, t.dtype) for t in tensors] == [(torch.Size((3, 4, 6)), torch.float32)] * 2
     assert loss(tensors[0], tensors[1] + 0.5).item() == pytest.approx(0.25)
-
-
-@pytest.mark.slow
-def test_normalize() -> None:
-    """All pixels of a batch as the transform does a sample's, in tensors that the caller made; the bytes stay."""
-    pixels = torch.arange(256, dtype=torch.uint8).repeat(3).reshape(2, 3, 8, 16)
-    made: list[torch.Tensor] = []
-
-    def empty(tensor: torch.Tensor, *, dtype: torch.dtype) -> torch.Tensor:
-        made.append(torch.full_like(tensor, torch.nan, dtype=dtype))
-        return made[-1]
-
-    found = normalize((pixels, pixels), empty)
-    assert [one.data_ptr() for one in found] == [one.data_ptr() for one in made]
-    assert torch.equal(pixels.flatten()[:256], torch.arange(256, dtype=torch.uint8))
-    expected = torch.stack([transform((image.permute(1, 2, 0).numpy(),))[0] for image in pixels])
-    assert all(torch.equal(one, expected) for one in found)

@@ -1,19 +1,23 @@
-"""The GPU probe, against a stand-in for pynvml; no GPU is needed."""
+"""The GPU probe against a stand-in for pynvml, and through the real bindings against a stub of NVML."""
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 from beside import seconds
+from stubs import compile_library
 
 from feedrate.machine.probes import gpu
-from feedrate.machine.probes.gpu import GpuProbe, count, device, installed, window
-from feedrate.schema.columns import TRIALS
+from feedrate.machine.probes.gpu import NO_GPU, GpuProbe, count, device, installed, window
+from feedrate.schema.columns import TELEMETRY, TRIALS
 
 S = 1_000_000_000
 
@@ -34,47 +38,28 @@ def fake_nvml(**changes: Callable[..., Any]) -> ModuleType:
     """Two GPUs; handles are their indices."""
     module: Any = ModuleType("pynvml")
     module.NVMLError, module.NVMLLibraryMismatchError = NVMLError, LookupError
-    module.NVML_CLOCK_SM, module.NVML_TEMPERATURE_GPU, module.NVML_PCIE_UTIL_RX_BYTES = 1, 0, 1
-    module.calls = []
     answers: dict[str, Callable[..., Any]] = {
-        "nvmlInit": lambda: module.calls.append("init"),
-        "nvmlShutdown": lambda: module.calls.append("shutdown"),
+        "nvmlInit": lambda: None,
+        "nvmlShutdown": lambda: None,
         "nvmlSystemGetDriverVersion": lambda: "999.1",
         "nvmlDeviceGetCount": lambda: 2,
         "nvmlDeviceGetHandleByIndex": lambda index: index,
         "nvmlDeviceGetUUID": lambda handle: f"GPU-{'ab'[handle]}0000000",
         "nvmlDeviceGetName": lambda handle: f"NVIDIA Example {handle}",
-        "nvmlDeviceGetUtilizationRates": lambda handle: SimpleNamespace(gpu=40, memory=10),
-        "nvmlDeviceGetPowerUsage": lambda handle: 150_500,
         "nvmlDeviceGetMemoryInfo": lambda handle: SimpleNamespace(used=5, total=80),
-        "nvmlDeviceGetClockInfo": lambda handle, kind: 1980,
-        "nvmlDeviceGetTemperature": lambda handle, sensor: 55,
-        "nvmlDeviceGetCurrentClocksEventReasons": lambda handle: 0,
-        "nvmlDeviceGetPcieThroughput": lambda handle, counter: 7,
-        "nvmlDeviceGetTotalEnergyConsumption": lambda handle: 12_500,
-        "nvmlDeviceGetMaxPcieLinkGeneration": lambda handle: 5,
-        "nvmlDeviceGetMaxPcieLinkWidth": lambda handle: 16,
-        "nvmlDeviceGetEnforcedPowerLimit": lambda handle: 700_000,
         "nvmlDeviceGetComputeRunningProcesses": lambda handle: [SimpleNamespace(pid=os.getpid())],
         "nvmlDeviceGetMPSComputeRunningProcesses": lambda handle: [],
     }
-    for name, answer in {**answers, **changes}.items():
-        setattr(module, name, answer)
+    vars(module).update(answers | changes)
     return module  # type: ignore[no-any-return]
 
 
 @pytest.fixture
-def driver(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+def driver(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Install a fake driver and its library."""
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-
-    def install(**changes: Callable[..., Any]) -> Any:
-        module = fake_nvml(**changes)
-        monkeypatch.setattr(gpu.ctypes, "CDLL", lambda name: None)
-        monkeypatch.setitem(sys.modules, "pynvml", module)
-        return module
-
-    return install
+    monkeypatch.setattr(gpu.ctypes, "CDLL", lambda name: None)
+    return lambda **changes: monkeypatch.setitem(sys.modules, "pynvml", fake_nvml(**changes))
 
 
 def opened() -> GpuProbe:
@@ -217,13 +202,7 @@ def at(seconds: float, util: float | None = None, power: float | None = None, re
     [
         # samples before and up to a second after the start describe the time before the window
         (
-            [
-                at(9.5, 0, 10, 1),
-                at(10.5, 10, 100, 4),
-                at(11.0, 80, 200, 8),
-                at(12.9, 90, 300, None),
-                at(13.5, 0, 0, 2),
-            ],
+            [at(9.5, 0, 10, 1), at(10.5, 10, 100, 4), at(11, 80, 200, 8), at(12.9, 90, 300), at(13.5, 0, 0, 2)],
             13 * S,
             (85.0, 250.0, 200.0, 12),
         ),
@@ -238,3 +217,97 @@ def test_a_window_is_summed_up(samples: list[Any], end: int, expected: tuple[Any
     columns = ("gpu_util_pct", "gpu_power_w", "gpu_sm_clock_mhz", "gpu_throttle_reasons")
     assert result == dict(zip(columns, expected, strict=True))
     assert set(result) <= {column.name for column in TRIALS}
+
+
+PLANTED = {
+    "Init": "0",
+    "Count": "2",
+    "DriverVersion": "580.65.06",
+    "UUID": "GPU-aaaa1111,GPU-bbbb2222",
+    "Name": "NVIDIA Example A,NVIDIA Example B",
+    "Utilization": "40,90",
+    "PowerUsage": "150500,651250",
+    "EnforcedPowerLimit": "700000,400000",
+    "MemoryTotal": "85520809984,150754820096",
+    "MemoryUsed": "5368709120,6442450944",
+    "ClockSM": "1980,1410",
+    "ClockOther": "1,1",
+    "Temperature": "55,71",
+    "ClocksReasons": "4,9223372036854775808",
+    "PcieRx": "7000,12500000",
+    "PcieTx": "1,1",
+    "TotalEnergyConsumption": "12500,18000000000000",
+    "MaxPcieLinkGeneration": "5,4",
+    "MaxPcieLinkWidth": "16,8",
+    "Process": "4242,0",
+}
+"""The answers of two devices, in NVML's units: mW, bytes, MHz, °C, kB/s, mJ."""
+FIRST = {
+    "gpu_util_pct": 40.0,
+    "gpu_power_w": 150.5,
+    "gpu_mem_bytes": 5368709120,
+    "gpu_sm_clock_mhz": 1980.0,
+    "gpu_temperature_c": 55.0,
+    "gpu_throttle_reasons": 4,
+    "gpu_pcie_rx_bytes_per_s": 7e6,
+}
+LOOK = """
+import json, os
+from feedrate.machine.probes import gpu
+said = {"device": gpu.device(), "count": gpu.count(), "installed": gpu.installed()}
+if probe := gpu.GpuProbe.open():
+    said |= {"sample": probe.sample(), "energy_j": probe.energy_j(), "facts": probe.facts()}
+    said |= {"computing": sorted(probe.computing() or ()), "foreign": probe.foreign_processes(set(), {os.getpid()})}
+    probe.close()
+print(json.dumps(said))
+"""
+Look = Callable[..., Any]
+
+
+@pytest.fixture
+def look(tmp_path: Path) -> Look:
+    """Ask the probe in a new process, with other answers than those that are planted, or None for unsupported."""
+
+    def ask(changes: Mapping[str, str | None] = {}) -> Any:
+        path = compile_library("libnvidia-ml", tmp_path)
+        plan = {name: value for name, value in {**PLANTED, **changes}.items() if value is not None}
+        kept = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
+        environment = kept | {"LD_LIBRARY_PATH": str(path), "PYTHONPATH": os.pathsep.join(sys.path)} | plan
+        done = subprocess.run(
+            [sys.executable, "-c", LOOK], env=environment, stdout=subprocess.PIPE, text=True, check=True
+        )
+        return json.loads(done.stdout)
+
+    return ask
+
+
+def test_a_device_is_read_as_it_was_planted(look: Look) -> None:
+    """Every answer arrives in the unit of its column, and as large as it was; no fact identifies the board."""
+    said = look()
+    assert said["sample"] == FIRST
+    assert list(FIRST) == list(NO_GPU) == [column.name for column in TELEMETRY if column.name.startswith("gpu_")]
+    assert (said["device"], said["count"], said["energy_j"]) == ("cuda", 2, 12.5)
+    assert said["installed"] == [["NVIDIA Example A", 85520809984], ["NVIDIA Example B", 150754820096]]
+    assert (said["computing"], said["foreign"]) == ([4242], 0)
+    assert said["facts"] == {
+        "name": "NVIDIA Example A",
+        "memory_bytes": 85520809984,
+        "driver": "580.65.06",
+        "pcie_generation": 5,
+        "pcie_width": 16,
+        "power_limit_w": 700.0,
+    }
+
+
+def test_a_device_that_answers_nothing_is_all_null(look: Look) -> None:
+    """A device whose every question fails has a row of nulls, and no number is made up."""
+    said = look(dict.fromkeys(PLANTED.keys() - {"Init", "Count"}))
+    assert said["sample"] == NO_GPU
+    assert set(said["facts"].values()) == {None}
+    assert said["installed"] == []
+
+
+@pytest.mark.parametrize("changes", [{"Init": "!9"}, {"Count": "0"}, {"Count": "!999"}])
+def test_a_driver_without_a_device_is_a_cpu(changes: dict[str, str], look: Look) -> None:
+    """NVML that does not start, has no device, or fails to count them: no probe, and the plan is for a CPU."""
+    assert look(changes) == {"device": "cpu", "count": 0, "installed": []}

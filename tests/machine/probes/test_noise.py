@@ -80,10 +80,7 @@ def of_cores(cores: int, foreign: float, ours: float = 100.0) -> dict[str, float
     ],
 )
 def test_each_flag_has_its_border(changes: dict[str, Any], expected: str | None) -> None:
-    """On the limit is quiet, over it is flagged; names come in the order of the record, joined by commas.
-
-    What is quiet or unknown is None, not an empty text.
-    """
+    """On the limit is quiet, over it is flagged; names come in the order of the record, joined by commas."""
     assert flags({**QUIET, **changes}) == expected
     assert flags({}) is None
 
@@ -107,10 +104,7 @@ rows = st.fixed_dictionaries(
 @settings(max_examples=150)
 @given(row=rows, name=st.sampled_from(["memory_pressure_pct", "throttled_ns", "gpu_foreign_processes"]))
 def test_any_row_can_be_judged(row: dict[str, Any], name: str) -> None:
-    """Whatever a machine tells or withholds: no exception, known names, each once, in order.
-
-    More of a disturbance never takes its flag away.
-    """
+    """Whatever a machine tells or withholds: no exception, known names, each once, in order."""
     text = flags(row)
     names = text.split(",") if text else []
     assert names == [flag for flag in FLAGS if flag in names]

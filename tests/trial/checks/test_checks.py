@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import h5py
 import pytest
@@ -18,14 +18,12 @@ from feedrate.schema import plugins
 from feedrate.schema.axes import BY_NAME
 from feedrate.schema.columns import MEASURED
 from feedrate.schema.errors import InputError, TrialError
-from feedrate.sweep.launcher import Template
 from feedrate.trial.checks import (
     Finding,
     balance,
     batches_ahead,
     hdf5_fork,
     hdf5_resize,
-    next_epoch,
     pin_custom,
     run_check,
     worker_signal,
@@ -33,6 +31,9 @@ from feedrate.trial.checks import (
 from feedrate.trial.checks.next_epoch import SAMPLES
 from feedrate.trial.checks.pin_custom import Custom, Pinnable
 from feedrate.trial.job import Job, Reporter
+
+if TYPE_CHECKING:
+    from feedrate.sweep.launcher import Template
 
 NAMES = plugins.names("feedrate.trial.checks")
 
@@ -71,42 +72,26 @@ def test_a_finding_becomes_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-def test_checks_run_as_trials(tmp_path: Path) -> None:
-    """From the template, as in a sweep: a check that finds the opposite of its claim is a good trial; nothing is left.
-
-    The template ignores SIGINT, which its children inherit; the script under watch must feel it all the same.
-    """
-    cells = (
-        ({"check": "next_epoch", "persistent_workers": True}, True),
-        ({"check": "termination", "ends_by": "sigint", "guarded": False}, False),
-        ({"check": "hdf5_fork", "guarded": False}, False),
-        ({"check": "lmdb_resize"}, False),
-        ({"check": "pin_everything"}, None),
+def test_checks_run_as_trials(template: Template, tmp_path: Path) -> None:
+    """From the template, as in a sweep: the opposite of a claim is a good trial; no process and no file is left."""
+    stale = f"{SAMPLES} of {SAMPLES} samples of the second still came from the old state"
+    cells: tuple[tuple[dict[str, object], bool | None, str], ...] = (
+        ({"check": "next_epoch", "persistent_workers": True}, True, stale),
+        ({"check": "next_epoch", "persistent_workers": False}, False, "started anew"),
+        ({"check": "termination", "ends_by": "sigint", "guarded": False}, False, "After SIGINT"),
+        ({"check": "hdf5_fork", "guarded": True}, False, ""),
+        ({"check": "lmdb_resize"}, False, ""),
+        ({"check": "pin_everything"}, None, ""),
     )
-    with Template() as template:
-        for cell, fact in cells:
-            job = {"kind": "trial", "cell": {"mode": "check", **cell}, "data_root": str(tmp_path)}
-            answer = template.run(json.dumps(job), timeout_s=240, watch=lambda *_: None)
-            assert answer.outcome == ("error" if fact is None else "ok"), answer.message
-            assert answer.result.get("row", {}).get("fact") is fact
-            assert (answer.left_processes, answer.left_shm_segments) == (0, 0)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("persistent", "stale", "words"),
-    [
-        (True, 1, f"{SAMPLES} of {SAMPLES} samples of the second still came from the old state"),
-        (False, 0, "started anew"),
-    ],
-)
-def test_persistent_workers_keep_the_old_state_and_fresh_ones_see_the_new(
-    persistent: bool, stale: int, words: str
-) -> None:
-    """Workers that live on deliver the whole second epoch from the state that they were started with."""
-    finding = next_epoch.check(Job("trial", cell={"mode": "check", "persistent_workers": persistent}))
-    assert (finding.fact, finding.value) == (persistent, stale)
-    assert words in finding.evidence
+    for cell, fact, words in cells:
+        job = {"kind": "trial", "cell": {"mode": "check", **cell}, "data_root": str(tmp_path)}
+        answer = template.run(json.dumps(job), timeout_s=240, watch=lambda *_: None)
+        assert answer.outcome == ("error" if fact is None else "ok"), answer.message
+        row = answer.result.get("row", {"fact": None, "evidence": ""})
+        assert row["fact"] is fact
+        assert words in row["evidence"]
+        assert (answer.left_processes, answer.left_shm_segments) == (0, 0)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_data_set_is_enlarged_and_the_file_is_removed(tmp_path: Path) -> None:
@@ -156,10 +141,7 @@ def pretended(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("pretended")
 def test_a_custom_class_is_left_unpinned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tensors, dictionaries, tuples and a class with pin_memory() come pinned; the class without it does not.
-
-    Given the method it is pinned like all others: the fact is gone. Where nothing is pinned there is no finding.
-    """
+    """Tensors, dictionaries, tuples and a class with pin_memory() come pinned; the class without it does not."""
     evidence = (
         "Pinned came: tensor, dictionary, tuple, a class with pin_memory(); left in pageable memory: a class without "
         "pin_memory()."
@@ -214,15 +196,3 @@ def test_what_an_inherited_file_does_wrong_is_counted(
     seen = hdf5_fork.read_at_once(path, sums, 0, guarded=False)
     assert seen[wrong] >= hdf5_fork.PROCESSES * (hdf5_fork.READS if wrong != "lost" else 1)
     assert set(+seen) <= {"right", wrong}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("guarded", [False, True])
-def test_hdf5_through_a_fork(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
-    """Every read of every process counts; with this h5py none goes wrong, and the file is removed."""
-    monkeypatch.setattr(hdf5_fork, "ROUNDS", 1)
-    monkeypatch.setattr(hdf5_fork, "SAMPLES", 16)
-    finding = hdf5_fork.check(Job("trial", cell={"mode": "check", "guarded": guarded}, data_root=str(tmp_path)))
-    assert (finding.fact, finding.value) == (False, 0.0)
-    assert int(finding.evidence.split()[1]) > hdf5_fork.PROCESSES * hdf5_fork.READS
-    assert list(tmp_path.iterdir()) == []

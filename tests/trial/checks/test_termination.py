@@ -19,12 +19,7 @@ from feedrate.trial.job import Job
 
 
 def script(worker: str, end: str = "") -> list[str]:
-    """A training process of plain Python with two forked workers.
-
-    Args:
-        worker: what each does, on a line; it calls ``up`` once it is set up.
-        end: what the process does when it is told to end.
-    """
+    """A training process with two workers, which do ``worker`` and call ``up``; told to end, it does ``end``."""
     code = f"""
         import ctypes, os, pathlib, signal, sys, time
         awake, waking = os.pipe()
@@ -119,14 +114,7 @@ def test_a_first_process_that_never_waits_keeps_them() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("ends_by", "guarded"),
-    [
-        ("return", False),
-        ("sigterm", False),
-        ("sigkill", True),
-    ],
-)
+@pytest.mark.parametrize(("ends_by", "guarded"), [("return", False), ("sigterm", False), ("sigkill", True)])
 @tried
 def test_every_ending(ends_by: str, guarded: bool) -> None:
     """Real workers: plain PyTorch's live on for seconds after SIGTERM alone; none is left behind."""
