@@ -12,6 +12,9 @@ import visits
 from dropping import made, ready
 from playwright.sync_api import Browser, Page
 
+from feedrate.site import scripts as site_scripts
+from feedrate.site.serve import served
+
 
 @pytest.fixture(scope="session")
 def other(fake_run: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -25,3 +28,15 @@ def page(sites: dict[str, Any], browser: Browser) -> Iterator[Page]:
     seen = visits.visit(browser, sites["main"])
     yield ready(seen.open("compare.html"))
     assert seen.problems == []
+
+
+@pytest.fixture(scope="module")
+def scripts(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    """A page of a folder in which the scripts of the page Compare and what they import lie."""
+    folder = tmp_path_factory.mktemp("scripts")
+    site_scripts.bundle(folder, ("compare/comparison.js", "compare/views.js", "compare/worker.js"))
+    with served(folder) as address:
+        opened = browser.new_page()
+        opened.goto(address)
+        yield opened
+        opened.close()
