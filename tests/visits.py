@@ -73,11 +73,13 @@ def made_up(fake_run: ModuleType) -> dict[str, list[Any]]:
     return {
         "main": [fake(workers=(0, 1, 2)), fake(run_id="20260103T030405Z-gpu", device="cuda", busy=True)],
         "odd": [
-            fake(run_id=f"<b>x</b> {fake_run.HOSTILE}", hostile=True, batches=(8,), suites=(fake_run.HOSTILE,)),
+            fake(
+                run_id=f"<b>x</b> {fake_run.HOSTILE}", hostile=True, batches=(8,), suites=(fake_run.HOSTILE,), blocks=2
+            ),
             fake(run_id="one-block", blocks=1, batches=(8,), cores=2, fails="none", nulls=True),
-            fake(run_id="all-failed", fails="all", batches=(8,), cores=3),
-            fake(run_id="planted", suites=("planted",), plants=True, cores=4),
-            fake(run_id="aged", batches=(8,), asked_only=True, cores=5),
+            fake(run_id="all-failed", fails="all", batches=(8,), cores=3, blocks=2),
+            fake(run_id="planted", suites=("planted",), plants=True, cores=4, blocks=2),
+            fake(run_id="aged", batches=(8,), asked_only=True, cores=5, blocks=2),
         ],
         "empty": [],
     }
@@ -153,32 +155,20 @@ class Visit:
     problems: list[str] = field(default_factory=list)
 
     def watch(self) -> None:
-        self.page.on(
-            "console",
-            lambda message: self.problems.append(message.text) if message.type in ("error", "warning") else None,
-        )
-        self.page.on("pageerror", lambda error: self.problems.append(str(error)))
+        def note(what: str, wrong: bool) -> None:
+            if wrong:
+                self.problems.append(what)
+
+        on = self.page.on
+        on("console", lambda message: note(message.text, message.type in ("error", "warning")))
+        on("pageerror", lambda error: note(str(error), True))
         # A request that is still under way when the page is left is aborted; that is no failure of the page.
-        self.page.on(
-            "requestfailed",
-            lambda request: (
-                None
-                if request.failure == "net::ERR_ABORTED"
-                else self.problems.append(f"failed: {request.url}: {request.failure}")
-            ),
-        )
-        self.page.on(
-            "request",
-            lambda request: (
-                None
-                if request.url.removeprefix("blob:").startswith(self.origin)
-                else self.problems.append(f"off host: {request.url}")
-            ),
-        )
-        self.page.on(
-            "response",
-            lambda answer: None if answer.status < 400 else self.problems.append(f"{answer.status}: {answer.url}"),
-        )
+        on("requestfailed", lambda sent: note(f"{sent.url}: {sent.failure}", sent.failure != "net::ERR_ABORTED"))
+        on("request", lambda sent: note(f"off host: {sent.url}", not self.at_home(sent.url)))
+        on("response", lambda answer: note(f"{answer.status}: {answer.url}", answer.status >= 400))
+
+    def at_home(self, url: str) -> bool:
+        return url.removeprefix("blob:").startswith(self.origin)
 
     def open(self, path: str) -> Page:
         self.page.goto(self.origin + path)

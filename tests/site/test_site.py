@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 from pathlib import Path
 from types import ModuleType
@@ -166,8 +167,9 @@ def test_a_foreign_folder_is_not_deleted(tmp_path: Path) -> None:
 
 
 def test_the_committed_results_make_a_site(sites: dict[str, Site]) -> None:
-    """What lies under results/ is shown: every run has its page, the bench records of every machine their figures."""
+    """Every run under results/ has its page, every bench record its figures; claims weigh 150 kB, gzipped, at most."""
     built = sites[COMMITTED].folder
+    assert len(gzip.compress((built / "claims.html").read_bytes())) <= 150_000
     pages = {path.stem for path in (built / "runs").glob("*.html")}
     assert {run.manifest.run_id for run in runs.runs(ROOT / "results")} <= pages
     accuracy = (built / "accuracy.html").read_text(encoding="utf-8")

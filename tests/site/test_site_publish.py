@@ -44,27 +44,23 @@ def test_a_host_can_send_the_policy_as_a_header(sites: dict[str, Site]) -> None:
     assert sites["main"].text(HEADERS) == header
 
 
-def test_no_rule_of_the_theme_styles_every_element_anew(sites: dict[str, Site]) -> None:
-    """The theme turns an attribute on and off while a page loads: no rule hangs all elements on it."""
-    sheets = [path.read_text(encoding="utf-8") for path in (sites["main"].folder / "assets").rglob("*.css")]
+def test_the_theme_styles_no_page_anew(sites: dict[str, Site]) -> None:
+    """No rule or script of the theme restyles a page that is there: the page says it at its beginning."""
+    site = sites["main"]
+    sheets = [path.read_text(encoding="utf-8") for path in (site.folder / "assets").rglob("*.css")]
     assert any("[data-md-color-scheme" in sheet for sheet in sheets)
     assert not any("[data-md-color-switching" in sheet for sheet in sheets)
-
-
-def test_no_script_of_the_theme_styles_a_page_anew(sites: dict[str, Site]) -> None:
-    """What it would say of the whole page when that is there, the page says at its beginning, and our styles do."""
-    folder = sites["main"].folder
-    (bundle,) = (folder / "assets" / "javascripts").glob("bundle.*.js")
+    (bundle,) = (site.folder / "assets" / "javascripts").glob("bundle.*.js")
     script = bundle.read_text(encoding="utf-8")
     for theirs, ours in publish._THEMES_SCRIPT:
         assert script.count(ours) == 1
         assert theirs not in script
-    for said in ('classList.add("js")', 'classList.add("js-focus-visible")', '"data-js-focus-visible"'):
-        assert said in script
-    pages = sorted(folder.rglob("*.html"))
-    heads = [path.read_text(encoding="utf-8").partition("</head>")[0] for path in pages]
-    assert all("className='js js-focus-visible'" in head for head in heads)
-    assert all(head.index("Content-Security-Policy") < head.index("className=") < head.index("<link") for head in heads)
+    for what in ('classList.add("js")', 'classList.add("js-focus-visible")', '"data-js-focus-visible"'):
+        assert what in script
+    for text in site.texts().values():
+        head = text.partition("</head>")[0]
+        assert head.index("Content-Security-Policy") < head.index("className='js js-focus-visible'")
+        assert head.index("className=") < head.index("<link")
 
 
 def test_two_builds_do_not_meet(sites: dict[str, Site], tmp_path: Path) -> None:

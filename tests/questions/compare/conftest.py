@@ -1,8 +1,8 @@
-"""What the browser tests of the page Compare share: the page of two published machines, and a file to drop on it."""
+"""What tests of the question Compare share: pages in a browser, a file to drop on one, runs of scripts, searches."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,6 +20,25 @@ from feedrate.site.serve import served
 def other(fake_run: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The ``trials.parquet`` of a machine of four cores that feeds 1.5 times as fast as the published ones."""
     return made(fake_run, tmp_path_factory.mktemp("other"), "20260104T030405Z-four", cores=4)
+
+
+@pytest.fixture(scope="session")
+def written(
+    fake_script: ModuleType, fake_tuned: ModuleType, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., Path]:
+    """Makes up a run of a script, or a search where ``blocks`` are given, and gives its folder; each kind once."""
+    folders: dict[str, Path] = {}
+
+    def write(**what: Any) -> Path:
+        if str(what) not in folders:
+            results = tmp_path_factory.mktemp("written")
+            if "blocks" in what:
+                folders[str(what)] = fake_tuned.write(results, fake_tuned.Search(**what))
+            else:
+                folders[str(what)] = fake_script.write(results, fake_script.Script(**what))
+        return folders[str(what)]
+
+    return write
 
 
 @pytest.fixture

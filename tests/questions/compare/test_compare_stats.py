@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from made_trials import make_cell
 from playwright.sync_api import Page
 
 from feedrate.analysis.ceilings import cells_with_ceilings
-from feedrate.analysis.estimate import Moments
-from feedrate.analysis.machines import welch
 from feedrate.analysis.storage import believable
 from feedrate.questions.compare.analysis import OVERALL, Compared, compared, repeated
 from feedrate.questions.compare.page import rules
 from feedrate.questions.explore.run_files import run_file
-from feedrate.schema.axes import AXES, applicable, cell_id
+from feedrate.schema.axes import AXES, cell_id
 from feedrate.schema.columns import TRIALS
 from feedrate.store import runs
 
@@ -32,7 +29,6 @@ pytestmark = pytest.mark.slow
 EXACT = 1e-6
 """jStat gives the quantiles of Student's t to some eight digits."""
 TALLY = ("faster", "slower", "same", "open")
-DEFAULTS = {axis.name: axis.default for axis in AXES}
 NAMES = [axis.name for axis in AXES]
 READ = """async ([trials, rules]) => {
   const { settings } = await import("/compare/worker.js");
@@ -49,28 +45,6 @@ def near(got: Any, want: Any) -> bool:
     if isinstance(want, float | int | np.number) and not isinstance(want, bool):
         return got is None if math.isnan(want) else got is not None and math.isclose(got, want, rel_tol=EXACT)
     return bool(got == (None if pd.isna(want) else want))
-
-
-def test_welch_is_pythons(scripts: Page) -> None:
-    """Intervals from one degree of freedom on, with and without spread on either side."""
-    random = np.random.default_rng(1)
-    sides = [
-        [[random.normal(6, 1), 10.0 ** random.uniform(-4, 0) * (random.random() > 0.1), n] for n in (2, 3, 8, 60)]
-        for _ in range(12)
-    ]
-    pairs = [(a, b) for of_a, of_b in itertools.pairwise(sides) for a in of_a for b in of_b]
-    got = scripts.evaluate(
-        """async ([pairs, rules]) => {
-          const { welch } = await import("/compare/comparison.js");
-          const side = ([mean, sd, n]) => ({ mean, sd, n });
-          return pairs.map(([a, b]) => welch(side(a), side(b), rules));
-        }""",
-        [pairs, {"confidence": 0.95, "rounding": 1e-12}],
-    )
-    a, b = (Moments(*np.array(side, dtype=float).T) for side in zip(*pairs, strict=True))
-    want = welch(a, b)
-    names = ("ratio", "lo", "hi", "df")
-    assert [(at, name) for at, row in enumerate(got) for name in names if not near(row[name], want[name][at])] == []
 
 
 def read(scripts: Page, trials: pd.DataFrame) -> str:
@@ -141,7 +115,7 @@ def made_up(random: np.random.Generator, run_id: str, spare: int) -> pd.DataFram
             continue
         mode = ("train", "load", "compute", "check")[place % 4]
         axes = {"mode": mode, "batch_size": 2 ** (place % 5), "num_workers": place % 3, "patch_size": 16 + place // 12}
-        cell, _ = applicable({**DEFAULTS, **axes}, "cpu")
+        cell = make_cell(axes)
         n = 8 if place == 9 else int(random.choice([1, 1, 2, 3, 8, 60]))
         rates = RATES[random.integers(len(RATES))](random, n)
         same = {"cell_id": cell_id(cell), "run_id": run_id, "suite": "loader", "role": "cell", "device": "cpu", **cell}
@@ -177,23 +151,19 @@ SCRIPTS: dict[str, tuple[dict[str, Any], dict[str, Any], list[tuple[str, Any, An
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_runs_of_a_script_are_compared_alike(scripts: Page, fake_script: ModuleType, tmp_path: Path, name: str) -> None:
+def test_runs_of_a_script_are_compared_alike(scripts: Page, written: Callable[..., Path], name: str) -> None:
     """Runs of one script are compared whatever its settings are, here as there; of two scripts never."""
     *sides, changed = SCRIPTS[name]
-    folders = [fake_script.write(tmp_path, fake_script.Script(**side)) for side in sides]
-    got, want = both(scripts, *(runs.find(str(folder)).table("trials") for folder in folders))
+    got, want = both(scripts, *(runs.find(str(written(**side))).table("trials") for side in sides))
     assert differ(got, want) == []
     assert (None if want.changed is None else list(want.changed)) == changed
     assert len(want.cells) == (0 if changed is None else 3 if name == "no workers, with ceilings" else 1)
 
 
-def test_searches_are_compared_alike(
-    scripts: Page, fake_script: ModuleType, fake_tuned: ModuleType, tmp_path: Path
-) -> None:
+def test_searches_are_compared_alike(scripts: Page, written: Callable[..., Path]) -> None:
     """A search and a script as it is, or another search, are compared in the settings of both, here as there."""
-    folders = [fake_tuned.write(tmp_path / str(blocks), fake_tuned.Search(blocks=blocks)) for blocks in (3, 2)]
-    folders.append(fake_script.write(tmp_path, fake_script.Script(workers=0)))
-    search, *others = (runs.find(str(folder)).table("trials") for folder in folders)
+    kinds: list[dict[str, Any]] = [{"blocks": 3}, {"blocks": 2}, {"workers": 0}]
+    search, *others = (runs.find(str(written(**kind))).table("trials") for kind in kinds)
     for other in others:
         got, want = both(scripts, search, other)
         assert differ(got, want) == []
