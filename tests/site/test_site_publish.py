@@ -70,9 +70,9 @@ def test_two_builds_do_not_meet(sites: dict[str, Site], tmp_path: Path) -> None:
 
 
 def test_what_did_not_change_is_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Builds by several processes, again, and by one after the code changed give the same bytes, made anew if need be.
+    """A second build makes nothing anew; runs that are withdrawn or damaged, and other code, are noticed.
 
-    A run that is withdrawn, or damaged, is noticed.
+    One process makes the same bytes as several.
     """
     results, out = tmp_path / "results", tmp_path / "out"
     committed = sorted(store_runs.folders(ROOT / "results"), key=lambda run: (run / "trials.parquet").stat().st_size)
@@ -90,18 +90,17 @@ def test_what_did_not_change_is_not_made_again(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(processes, "WORTH", 0)
     first, again = built(), built()
     assert first == again
+    marks.withdraw(one, "the disk was failing")
+    withdrawn, kept = built()
+    assert set(kept) != set(first[1])
+    assert b"the disk was failing" in withdrawn[f"runs/{markup.slug(one.name)}.html"]
+    assert withdrawn["index.html"] != first[0]["index.html"]
     monkeypatch.setattr(processes, "WORTH", sys.maxsize)
     (tmp_path / "code").write_text("another version")
     monkeypatch.setattr(kept_pages, "_code", (tmp_path / "code").read_text)
-    changed, kept = built()  # code that changed while a process serves the site
-    assert set(kept).isdisjoint(first[1])
-    assert changed == first[0]
-    marks.withdraw(one, "the disk was failing")
+    alone, anew = built()  # by one process, of code that changed while it serves the site
+    assert set(anew).isdisjoint(kept)
+    assert alone == withdrawn
     (two / "trials.parquet").write_bytes(b"PAR1")
-    left, _ = built()
-    assert b"the disk was failing" in left[f"runs/{markup.slug(one.name)}.html"]
-    assert f"runs/{markup.slug(two.name)}.html" in changed
-    assert f"runs/{markup.slug(two.name)}.html" not in left
-    for run in (one, two):
-        assert run.name.encode() in changed["index.html"]
-        assert run.name.encode() not in left["index.html"]
+    assert f"runs/{markup.slug(two.name)}.html" in alone
+    assert f"runs/{markup.slug(two.name)}.html" not in built()[0]
