@@ -17,17 +17,19 @@ from feedrate.charts.figure import slices
 from feedrate.pages.headlines import headline_table, task_cell
 from feedrate.pages.tasks import answer, gain_settings, gain_words, headlines, set_words, what_ran
 from feedrate.schema.axes import EMULATED_STEPS, Value
+from feedrate.schema.columns import TRIALS
 
 RATES = {("png", 0): 1000.0, ("png", 2): 1900.0, ("lmdb", 0): 5000.0, ("lmdb", 2): 4000.0}
 
 
 def trials(rates: dict[tuple[str, int], float], blocks: int = 6, device: str = "cpu", **more: Value) -> pd.DataFrame:
     """A loader alone, or what more says, whose cells have the given rates, with half a per cent of spread."""
-    cells = []
+    settings = []
     for (name, workers), rate in rates.items():
         axes = {"mode": "load", "storage_format": name, "num_workers": workers} | more
-        cells.append((axes, [rate * (1 + 0.005 * ((block * 7 + workers) % 3 - 1)) for block in range(blocks)]))
-    return make_trials(cells, device=device)
+        settings.append((axes, [rate * (1 + 0.005 * ((block * 7 + workers) % 3 - 1)) for block in range(blocks)]))
+    types = {"string": "string", "int64": "Int64", "float64": "Float64", "bool": "boolean"}
+    return make_trials(settings, device=device).astype({column.name: types[column.dtype] for column in TRIALS})
 
 
 @pytest.mark.slow
