@@ -105,6 +105,8 @@ RATES: list[Callable[[np.random.Generator, int], Any]] = [
     lambda random, n: np.full(n, random.uniform(90, 110)),
     lambda random, n: np.exp(random.normal(-8, 0.01, n)),
 ]
+STILL = 10
+"""The cell that has no spread in either run."""
 
 
 def made_up(random: np.random.Generator, run_id: str, spare: int) -> pd.DataFrame:
@@ -116,8 +118,8 @@ def made_up(random: np.random.Generator, run_id: str, spare: int) -> pd.DataFram
         mode = ("train", "load", "compute", "check")[place % 4]
         axes = {"mode": mode, "batch_size": 2 ** (place % 5), "num_workers": place % 3, "patch_size": 16 + place // 12}
         cell = make_cell(axes)
-        n = 8 if place == 9 else int(random.choice([1, 1, 2, 3, 8, 60]))
-        rates = RATES[random.integers(len(RATES))](random, n)
+        n = 8 if place in (9, STILL) else int(random.choice([1, 1, 2, 3, 8, 60]))
+        rates = RATES[3 if place == STILL else random.integers(len(RATES))](random, n)
         same = {"cell_id": cell_id(cell), "run_id": run_id, "suite": "loader", "role": "cell", "device": "cpu", **cell}
         version = 1 + int(place == 9 and run_id == "b")
         same |= {"protocol_version": 1, "workload_version": version, "data_hash": f"{place}"}

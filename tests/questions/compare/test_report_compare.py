@@ -222,7 +222,9 @@ def test_names_of_nothing(results: Path, tmp_path: Path, a: str, b: str, words: 
 
 def test_nothing_in_common_is_said_with_reasons(results: Path, fake_run: ModuleType, tmp_path: Path) -> None:
     """Another device shares no cell: the reasons are counted, and what could be compared is said."""
-    other = fake_run.write(tmp_path, fake_run.Fake(run_id="another", cores=9, batches=(8,), device="cuda"))
+    other = fake_run.write(
+        tmp_path, fake_run.Fake(run_id="20260105T030405Z-cuda", cores=9, batches=(8,), device="cuda")
+    )
     reasons = r"no setting in common.*different device: cpu in A, cuda in the other.*on one kind of device"
     with pytest.raises(InputError, match=reasons):
         comparison.compare(SLOW, str(other), results)
