@@ -15,13 +15,9 @@ Times = npt.NDArray[np.int64]
 
 
 def process_of(waits: Times, steps: Times, *, batches: list[tuple[int, ...]] | None = None, **settings: Any) -> Process:
-    """A process whose loop waits and steps for so many ns, one after the other.
+    """A process whose loop waits and steps for so many ns, one after the other; ``settings`` are of its loader.
 
-    Args:
-        waits: ns of each wait.
-        steps: ns of each step.
-        batches: of each step's batch: how long before it came it was prepared, took, computed, was queued, collated.
-        settings: of the loader.
+    ``batches``: how long before a step's batch came it was prepared, took, computed, was queued and collated.
     """
     came = np.cumsum(waits) + np.append(0, np.cumsum(steps)[:-1])
     asked = came - waits

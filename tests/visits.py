@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shutil
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
@@ -34,6 +36,36 @@ class Site:
 
         return store_runs.runs(self.results)
 
+    def text(self, path: str) -> str:
+        return (self.folder / path).read_text(encoding="utf-8")
+
+    def texts(self) -> dict[str, str]:
+        """Every page by its path."""
+        return {str(path.relative_to(self.folder)): self.text(str(path)) for path in self.folder.rglob("*.html")}
+
+
+def broken_links(site: Site) -> list[tuple[str, str]]:
+    """Links within a site that lead to no file or, with a fragment, to no id; and ids that a page has twice."""
+    texts = site.texts()
+    ids = {path: re.findall(r' id="?([^" >]+)', re.sub(r"<svg.*?</svg>", "", text)) for path, text in texts.items()}
+    broken = [(path, "an id twice") for path, names in ids.items() if len(set(names)) < len(names)]
+    for path, text in texts.items():
+        main = text.partition("<article")[2].partition("</article>")[0]
+        for address, fragment in re.findall(r'href="([^"#:?]*)(?:\?[^"#]*)?(?:#([^"]*))?"', main):
+            target = os.path.normpath(Path(path).parent / address) if address else path
+            if not (site.folder / target).is_file() or (fragment and unquote(fragment) not in ids[target]):
+                broken.append((path, f"{address}#{fragment}"))
+    return broken
+
+
+def policies(site: Site) -> set[str]:
+    """The content security policies of a site, of which each page has one."""
+    every = [
+        re.findall(r'http-equiv="?Content-Security-Policy"? content="([^"]+)"', text) for text in site.texts().values()
+    ]
+    assert {len(of_page) for of_page in every} == {1}
+    return {policy for of_page in every for policy in of_page}
+
 
 def made_up(fake_run: ModuleType) -> dict[str, list[Any]]:
     """Whole runs on two machines; odd runs (hostile, one block without metrics, all failed); no results at all."""
@@ -41,11 +73,13 @@ def made_up(fake_run: ModuleType) -> dict[str, list[Any]]:
     return {
         "main": [fake(workers=(0, 1, 2)), fake(run_id="20260103T030405Z-gpu", device="cuda", busy=True)],
         "odd": [
-            fake(run_id=f"<b>x</b> {fake_run.HOSTILE}", hostile=True, batches=(8,), suites=(fake_run.HOSTILE,)),
+            fake(
+                run_id=f"<b>x</b> {fake_run.HOSTILE}", hostile=True, batches=(8,), suites=(fake_run.HOSTILE,), blocks=2
+            ),
             fake(run_id="one-block", blocks=1, batches=(8,), cores=2, fails="none", nulls=True),
-            fake(run_id="all-failed", fails="all", batches=(8,), cores=3),
-            fake(run_id="planted", suites=("planted",), plants=True, cores=4),
-            fake(run_id="aged", batches=(8,), asked_only=True, cores=5),
+            fake(run_id="all-failed", fails="all", batches=(8,), cores=3, blocks=2),
+            fake(run_id="planted", suites=("planted",), plants=True, cores=4, blocks=2),
+            fake(run_id="aged", batches=(8,), asked_only=True, cores=5, blocks=2),
         ],
         "empty": [],
     }
@@ -121,32 +155,20 @@ class Visit:
     problems: list[str] = field(default_factory=list)
 
     def watch(self) -> None:
-        self.page.on(
-            "console",
-            lambda message: self.problems.append(message.text) if message.type in ("error", "warning") else None,
-        )
-        self.page.on("pageerror", lambda error: self.problems.append(str(error)))
+        def note(what: str, wrong: bool) -> None:
+            if wrong:
+                self.problems.append(what)
+
+        on = self.page.on
+        on("console", lambda message: note(message.text, message.type in ("error", "warning")))
+        on("pageerror", lambda error: note(str(error), True))
         # A request that is still under way when the page is left is aborted; that is no failure of the page.
-        self.page.on(
-            "requestfailed",
-            lambda request: (
-                None
-                if request.failure == "net::ERR_ABORTED"
-                else self.problems.append(f"failed: {request.url}: {request.failure}")
-            ),
-        )
-        self.page.on(
-            "request",
-            lambda request: (
-                None
-                if request.url.removeprefix("blob:").startswith(self.origin)
-                else self.problems.append(f"off host: {request.url}")
-            ),
-        )
-        self.page.on(
-            "response",
-            lambda answer: None if answer.status < 400 else self.problems.append(f"{answer.status}: {answer.url}"),
-        )
+        on("requestfailed", lambda sent: note(f"{sent.url}: {sent.failure}", sent.failure != "net::ERR_ABORTED"))
+        on("request", lambda sent: note(f"off host: {sent.url}", not self.at_home(sent.url)))
+        on("response", lambda answer: note(f"{answer.status}: {answer.url}", answer.status >= 400))
+
+    def at_home(self, url: str) -> bool:
+        return url.removeprefix("blob:").startswith(self.origin)
 
     def open(self, path: str) -> Page:
         self.page.goto(self.origin + path)
@@ -175,3 +197,25 @@ def visit(browser: Browser, shown: Site, width: int = 1280, **options: Any) -> V
     seen = Visit(context.new_page(), shown.address)
     seen.watch()
     return seen
+
+
+COLOURS = ("color-contrast", "link-in-text-block")
+"""Axe's rules that look at colours."""
+
+
+def violations(page: Page, *rules: str) -> list[str]:
+    """What axe finds wrong by all its rules or by some, with the places."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    options: dict[str, Any] = {"resultTypes": ["violations"]}
+    if rules:
+        options["runOnly"] = {"type": "rule", "values": list(rules)}
+    faults: list[dict[str, Any]] = Axe().run(page, options=options).response["violations"]
+    return [f"{fault['id']}: {[node['html'][:160] for node in fault['nodes']][:3]}" for fault in faults]
+
+
+def switched(page: Page, scheme: str) -> None:
+    """Turn to the other theme by its button."""
+    page.locator("[data-md-component=palette] label:visible").click()
+    page.locator(f"body[data-md-color-scheme={scheme}]").wait_for()
+    page.evaluate("Promise.allSettled(document.getAnimations().map(animation => animation.finished))")

@@ -1,26 +1,14 @@
-"""What tests of charts share: made-up runs, a chart of one, and the specifications of its panels."""
+"""What tests of charts share."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-import pandas as pd
 import pytest
 
 from feedrate.charts import render
 from feedrate.charts.figure import Figure
-from feedrate.pages.runs import RunView
-
-
-@pytest.fixture(scope="session")
-def trials(show: Callable[..., RunView]) -> Callable[..., pd.DataFrame]:
-    """The trials of a run of the given kind, read back through the store."""
-
-    def make(**what: Any) -> pd.DataFrame:
-        return show(**what).trials
-
-    return make
 
 
 @pytest.fixture(scope="session")

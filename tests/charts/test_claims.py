@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import xml.etree.ElementTree as ET
-from collections.abc import Mapping
-from types import ModuleType
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pandas as pd
@@ -15,11 +14,11 @@ from feedrate.analysis.claim_values import observe
 from feedrate.analysis.claims import CLAIM_COLUMNS, judge_claims
 from feedrate.charts import render
 from feedrate.charts.figure import Figure
+from feedrate.pages.runs import RunView
 from feedrate.plan import suite
 from feedrate.plan.claim import Claim, Effect, pair, slope
 from feedrate.questions.claims import charts
 from feedrate.schema.columns import PROTOCOL_VERSION
-from feedrate.store import runs
 
 SIDES = ({"num_workers": 0}, {"num_workers": 2})
 LOAD = {"mode": "load"}
@@ -136,16 +135,10 @@ def test_long_intervals_end_at_the_edge_and_one_block_has_none() -> None:
     assert "no interval" not in figure.panels[0].message
 
 
-@pytest.fixture(scope="module")
-def trials(fake_run: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
-    results = tmp_path_factory.mktemp("results")
-    fake_run.write(results, fake_run.Fake(suites=("workers",), claims=("workers", "collate"), blocks=3))
-    return runs.runs(results)[0].table("trials")
-
-
 @pytest.mark.slow
-def test_a_run_is_judged_and_drawn(trials: pd.DataFrame) -> None:
+def test_a_run_is_judged_and_drawn(show: Callable[..., RunView]) -> None:
     """From trials: the claims of the suites that they were made for, or of all where the suite asks about all."""
+    trials = show(suites=("workers",), claims=("workers", "collate"), blocks=3).trials
     figure = charts.claims.draw(trials)
     asked = suite.claims()
     found = judge_claims([observe(trials, asked)], asked).claims

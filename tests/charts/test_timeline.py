@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import xml.etree.ElementTree as ET
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pandas as pd
@@ -14,15 +11,13 @@ import pytest
 
 from feedrate.analysis import steps as analysis_steps
 from feedrate.charts import render
-from feedrate.charts.embed import figure_csv, figure_html
+from feedrate.charts.embed import figure_csv
 from feedrate.charts.figure import Figure
 from feedrate.charts.theme import STAGE_COLOURS
-from feedrate.pages import runs as pages_runs
 from feedrate.questions.runs.timeline_charts import PARTS
 from feedrate.questions.runs.timeline_charts import timeline as chart
 from feedrate.schema.axes import AXES, Value, applicable, cell_id
 from feedrate.schema.columns import STEPS, TRIALS, WORKER_STAGES
-from feedrate.store import runs
 
 MS = 1_000_000
 COUNT = 40
@@ -165,20 +160,3 @@ def test_a_device_has_a_lane_with_its_gaps() -> None:
     ahead = chart.draw(steps(("real",), device="cuda", prefetcher="stream"))
     assert "copy stream" in texts(ahead)
     assert any("of the next one" in note for note in ahead.notes)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_a_stored_run_is_drawn(device: str, fake_run: ModuleType, tmp_path: Path) -> None:
-    """From the files of a run, suite by suite; those of trials that nobody looks at are not in the picture."""
-    what = {"batches": (8,), "workers": (0, 2), "blocks": 3, "fails": "none", "device": device}
-    fake_run.write(tmp_path, fake_run.Fake(**what))
-    (run,) = runs.runs(tmp_path)
-    found = pages_runs.draw("timeline", pages_runs.RunView(run), "loader")
-    lanes = {row["lane"] for row in found.rows}
-    assert "worker 0" in lanes
-    assert ("device" in lanes) == (device == "cuda")
-    assert len(found.panels) == (1 if device == "cuda" else 2)
-    html = figure_html(found, "x", "x.csv", "")
-    assert len(gzip.compress(html.encode())) < 25_000
-    assert not pages_runs.draw("timeline", pages_runs.RunView(run), "no such suite").panels

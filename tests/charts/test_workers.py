@@ -8,13 +8,13 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from made_trials import make_trials
 
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.loader import growth, startup
 from feedrate.charts import render
 from feedrate.questions.workers.charts import LOOKS, begin, who, worker_memory, worker_startup
-from feedrate.schema.axes import AXES, Value, applicable, cell_id
-from feedrate.schema.columns import TRIALS
+from feedrate.schema.axes import Value
 
 MIB = 2**20
 LOAD: dict[str, Value] = {"mode": "load", "workload": "synthetic", "storage_format": "lmdb", "batch_size": 8}
@@ -30,14 +30,13 @@ WAYS: dict[str, dict[str, Value]] = {
 
 def trials(cells: Mapping[str, tuple[Mapping[str, Value], Mapping[str, Any]]], blocks: int = 3) -> pd.DataFrame:
     """Trials of a run: cells with their columns, a little more in every block."""
-    rows = []
+    frames = []
     for axes, columns in cells.values():
-        cell, _ = applicable({**{axis.name: axis.default for axis in AXES}, **LOAD, **axes}, "cpu")
-        common = {"run_id": "r", "cell_id": cell_id(cell), "suite": "workers", "device": "cpu", "outcome": "ok"}
-        for block in range(blocks):
-            grown = {name: round(value * (1 + block / 100)) for name, value in columns.items()}
-            rows.append({**cell, **common, "block": block, "samples_per_s": 10.0, **grown})
-    return pd.DataFrame(rows, columns=[column.name for column in TRIALS])
+        frame = make_trials([({**LOAD, **axes}, [10.0] * blocks)]).assign(suite="workers")
+        for name, value in columns.items():
+            frame[name] = (value * (1 + frame["block"] / 100)).round().astype("int64")
+        frames.append(frame)
+    return pd.concat(frames, ignore_index=True)
 
 
 def starting(blocks: int = 3) -> pd.DataFrame:

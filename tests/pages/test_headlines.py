@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 
 import numpy as np
 import pandas as pd
 import pytest
+from made_trials import make_trials
 
 from feedrate.analysis import sentences
 from feedrate.analysis.estimate import RATE
@@ -16,39 +16,20 @@ from feedrate.analysis.summary import most_gained
 from feedrate.charts.figure import slices
 from feedrate.pages.headlines import headline_table, task_cell
 from feedrate.pages.tasks import answer, gain_settings, gain_words, headlines, set_words, what_ran
-from feedrate.schema import columns as schema_columns
-from feedrate.schema.axes import AXES, EMULATED_STEPS, Value, applicable, cell_id
+from feedrate.schema.axes import EMULATED_STEPS, Value
+from feedrate.schema.columns import TRIALS
 
 RATES = {("png", 0): 1000.0, ("png", 2): 1900.0, ("lmdb", 0): 5000.0, ("lmdb", 2): 4000.0}
 
 
 def trials(rates: dict[tuple[str, int], float], blocks: int = 6, device: str = "cpu", **more: Value) -> pd.DataFrame:
     """A loader alone, or what more says, whose cells have the given rates, with half a per cent of spread."""
-    rows = []
-    for block, (name, workers) in itertools.product(range(blocks), rates):
-        full = {axis.name: axis.default for axis in AXES}
-        asked = {"mode": "load", "storage_format": name, "num_workers": workers} | more
-        cell, _ = applicable(full | asked, device)
-        rate = rates[name, workers] * (1 + 0.005 * ((block * 7 + workers) % 3 - 1))
-        rows.append(
-            {
-                "run_id": "r",
-                "cell_id": cell_id(cell),
-                "machine_id": "m",
-                "suite": "loader",
-                "device": device,
-                "block": block,
-                "outcome": "ok",
-                "samples_per_s": rate,
-                "wall_ns": 10**9,
-                **cell,
-            }
-        )
-    frame = pd.DataFrame(rows)
+    settings = []
+    for (name, workers), rate in rates.items():
+        axes = {"mode": "load", "storage_format": name, "num_workers": workers} | more
+        settings.append((axes, [rate * (1 + 0.005 * ((block * 7 + workers) % 3 - 1)) for block in range(blocks)]))
     types = {"string": "string", "int64": "Int64", "float64": "Float64", "bool": "boolean"}
-    return pd.DataFrame(
-        {c.name: frame.get(c.name, pd.Series(pd.NA, frame.index)).astype(types[c.dtype]) for c in schema_columns.TRIALS}
-    )
+    return make_trials(settings, device=device).astype({column.name: types[column.dtype] for column in TRIALS})
 
 
 @pytest.mark.slow

@@ -95,17 +95,12 @@ def test_a_figure_that_cannot_be_drawn_changes_nothing(show: Callable[..., RunVi
 
 
 @pytest.mark.slow
-def test_an_emulated_step_is_explained_where_there_is_one(show: Callable[..., RunView]) -> None:
-    """Not where the table has none."""
+def test_the_table_says_what_a_run_is(show: Callable[..., RunView]) -> None:
+    """An emulated step is explained where there is one; one repetition is shown without an interval, and said."""
     sleep = "A sleep stands in for a GPU's step."
-    assert sleep in readme.block([show(fails="none")])
     assert sleep not in readme.block([show(fails="none", device="cuda")])
-
-
-@pytest.mark.slow
-def test_one_block_has_no_interval(show: Callable[..., RunView]) -> None:
-    """A run of one repetition is shown without one, and says so."""
     text = readme.block([show(fails="none", blocks=1)])
+    assert sleep in text
     assert "(no interval) |" in text
     assert "1 repetition;" in text
     assert "nan" not in text

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import filecmp
 import re
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
-from visits import Site, everybody
+from visits import Site, policies
 
 from feedrate.pages import kept as kept_pages
 from feedrate.pages import markup, processes
@@ -39,35 +39,28 @@ def test_every_page_is_listed_where_the_address_is_known(tmp_path: Path) -> None
 
 def test_a_host_can_send_the_policy_as_a_header(sites: dict[str, Site]) -> None:
     """The file for it holds the policy of the pages, and forbids framing, which a page cannot."""
-    folder = sites["main"].folder
-    page = (folder / "index.html").read_text(encoding="utf-8")
-    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)
-    assert policy
-    said = (folder / HEADERS).read_text(encoding="utf-8")
-    assert said == f"/*\n  Content-Security-Policy: {policy[1]}; frame-ancestors 'none'\n"
+    (policy,) = policies(sites["main"])
+    header = f"/*\n  Content-Security-Policy: {policy}; frame-ancestors 'none'\n"
+    assert sites["main"].text(HEADERS) == header
 
 
-def test_no_rule_of_the_theme_styles_every_element_anew(sites: dict[str, Site]) -> None:
-    """The theme turns an attribute on and off while a page loads: no rule hangs all elements on it."""
-    sheets = [path.read_text(encoding="utf-8") for path in (sites["main"].folder / "assets").rglob("*.css")]
+def test_the_theme_styles_no_page_anew(sites: dict[str, Site]) -> None:
+    """No rule or script of the theme restyles a page that is there: the page says it at its beginning."""
+    site = sites["main"]
+    sheets = [path.read_text(encoding="utf-8") for path in (site.folder / "assets").rglob("*.css")]
     assert any("[data-md-color-scheme" in sheet for sheet in sheets)
     assert not any("[data-md-color-switching" in sheet for sheet in sheets)
-
-
-def test_no_script_of_the_theme_styles_a_page_anew(sites: dict[str, Site]) -> None:
-    """What it would say of the whole page when that is there, the page says at its beginning, and our styles do."""
-    folder = sites["main"].folder
-    (bundle,) = (folder / "assets" / "javascripts").glob("bundle.*.js")
+    (bundle,) = (site.folder / "assets" / "javascripts").glob("bundle.*.js")
     script = bundle.read_text(encoding="utf-8")
     for theirs, ours in publish._THEMES_SCRIPT:
         assert script.count(ours) == 1
         assert theirs not in script
-    for said in ('classList.add("js")', 'classList.add("js-focus-visible")', '"data-js-focus-visible"'):
-        assert said in script
-    pages = sorted(folder.rglob("*.html"))
-    heads = [path.read_text(encoding="utf-8").partition("</head>")[0] for path in pages]
-    assert all("className='js js-focus-visible'" in head for head in heads)
-    assert all(head.index("Content-Security-Policy") < head.index("className=") < head.index("<link") for head in heads)
+    for what in ('classList.add("js")', 'classList.add("js-focus-visible")', '"data-js-focus-visible"'):
+        assert what in script
+    for text in site.texts().values():
+        head = text.partition("</head>")[0]
+        assert head.index("Content-Security-Policy") < head.index("className='js js-focus-visible'")
+        assert head.index("className=") < head.index("<link")
 
 
 def test_two_builds_do_not_meet(sites: dict[str, Site], tmp_path: Path) -> None:
@@ -76,18 +69,11 @@ def test_two_builds_do_not_meet(sites: dict[str, Site], tmp_path: Path) -> None:
         site_build.build(sites["empty"].results, tmp_path)
 
 
-def test_processes_change_nothing(sites: dict[str, Site], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages that several processes made are byte for byte those of one."""
-    monkeypatch.setattr(processes, "WORTH", 0)
-    shown = sites["main"]
-    again = site_build.build(shown.results, tmp_path, everybody)
-    names = [str(path.relative_to(again)) for path in again.rglob("*") if path.is_file()]
-    kept = [name for name in names if not name.endswith((".gz", ".pdf"))]
-    assert filecmp.cmpfiles(shown.folder, again, kept, shallow=False)[1:] == ([], [])
-
-
 def test_what_did_not_change_is_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second build makes nothing anew and gives the same bytes; a run that is withdrawn, or damaged, is noticed."""
+    """A second build makes nothing anew; runs that are withdrawn or damaged, and other code, are noticed.
+
+    One process makes the same bytes as several.
+    """
     results, out = tmp_path / "results", tmp_path / "out"
     committed = sorted(store_runs.folders(ROOT / "results"), key=lambda run: (run / "trials.parquet").stat().st_size)
     one, two = (
@@ -97,19 +83,24 @@ def test_what_did_not_change_is_not_made_again(tmp_path: Path, monkeypatch: pyte
 
     def built() -> tuple[dict[str, bytes], dict[str, int]]:
         site = site_build.build(results, out)
-        pages = {str(path.relative_to(site)): path.read_bytes() for path in site.rglob("*.html")}
-        return pages, {path.name: path.stat().st_mtime_ns for path in (out / "kept").iterdir()}
+        files = {str(path.relative_to(site)): path for path in site.rglob("*") if path.is_file()}
+        made = {name: path.read_bytes() for name, path in files.items() if not name.endswith((".gz", ".pdf"))}
+        return made, {path.name: path.stat().st_mtime_ns for path in (out / "kept").iterdir()}
 
+    monkeypatch.setattr(processes, "WORTH", 0)
     first, again = built(), built()
     assert first == again
     marks.withdraw(one, "the disk was failing")
-    pages, kept = built()
+    withdrawn, kept = built()
     assert set(kept) != set(first[1])
-    assert b"the disk was failing" in pages[f"runs/{markup.slug(one.name)}.html"]
-    assert pages["index.html"] != first[0]["index.html"]
+    assert b"the disk was failing" in withdrawn[f"runs/{markup.slug(one.name)}.html"]
+    assert withdrawn["index.html"] != first[0]["index.html"]
+    monkeypatch.setattr(processes, "WORTH", sys.maxsize)
     (tmp_path / "code").write_text("another version")
     monkeypatch.setattr(kept_pages, "_code", (tmp_path / "code").read_text)
-    assert set(built()[1]).isdisjoint(kept)  # code that changed while a process serves the site
+    alone, anew = built()  # by one process, of code that changed while it serves the site
+    assert set(anew).isdisjoint(kept)
+    assert alone == withdrawn
     (two / "trials.parquet").write_bytes(b"PAR1")
-    assert f"runs/{markup.slug(two.name)}.html" in first[0]
+    assert f"runs/{markup.slug(two.name)}.html" in alone
     assert f"runs/{markup.slug(two.name)}.html" not in built()[0]

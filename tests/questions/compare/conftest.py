@@ -1,8 +1,8 @@
-"""What the browser tests of the page Compare share: the page of two published machines, and a file to drop on it."""
+"""What tests of the question Compare share: pages in a browser, a file to drop on one, runs of scripts, searches."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -12,11 +12,33 @@ import visits
 from dropping import made, ready
 from playwright.sync_api import Browser, Page
 
+from feedrate.site import scripts as site_scripts
+from feedrate.site.serve import served
+
 
 @pytest.fixture(scope="session")
 def other(fake_run: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The ``trials.parquet`` of a machine of four cores that feeds 1.5 times as fast as the published ones."""
     return made(fake_run, tmp_path_factory.mktemp("other"), "20260104T030405Z-four", cores=4)
+
+
+@pytest.fixture(scope="session")
+def written(
+    fake_script: ModuleType, fake_tuned: ModuleType, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., Path]:
+    """Makes up a run of a script, or a search where ``blocks`` are given, and gives its folder; each kind once."""
+    folders: dict[str, Path] = {}
+
+    def write(**what: Any) -> Path:
+        if str(what) not in folders:
+            results = tmp_path_factory.mktemp("written")
+            if "blocks" in what:
+                folders[str(what)] = fake_tuned.write(results, fake_tuned.Search(**what))
+            else:
+                folders[str(what)] = fake_script.write(results, fake_script.Script(**what))
+        return folders[str(what)]
+
+    return write
 
 
 @pytest.fixture
@@ -25,3 +47,15 @@ def page(sites: dict[str, Any], browser: Browser) -> Iterator[Page]:
     seen = visits.visit(browser, sites["main"])
     yield ready(seen.open("compare.html"))
     assert seen.problems == []
+
+
+@pytest.fixture(scope="module")
+def scripts(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    """A page of a folder in which the scripts of the page Compare and what they import lie."""
+    folder = tmp_path_factory.mktemp("scripts")
+    site_scripts.bundle(folder, ("compare/comparison.js", "compare/views.js", "compare/worker.js"))
+    with served(folder) as address:
+        opened = browser.new_page()
+        opened.goto(address)
+        yield opened
+        opened.close()

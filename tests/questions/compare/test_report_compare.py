@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import math
 import re
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -171,11 +170,10 @@ SCRIPTS = [
 
 @pytest.mark.parametrize(("b", "told", "never"), SCRIPTS)
 def test_two_runs_of_a_script(
-    fake_script: ModuleType, tmp_path: Path, b: dict[str, Any], told: tuple[str, ...], never: tuple[str, ...]
+    written: Callable[..., Path], tmp_path: Path, b: dict[str, Any], told: tuple[str, ...], never: tuple[str, ...]
 ) -> None:
     """How settings differ is said, and the waits; how well a run can be repeated only where nothing was changed."""
-    one, other = (fake_script.write(tmp_path, fake_script.Script(**what)) for what in ({}, b))
-    text = said(comparison.compare(str(one), other.name, tmp_path))
+    text = said(comparison.compare(str(written()), str(written(**b)), tmp_path))
     for words in (
         *told,
         "It waits for data ",
@@ -188,30 +186,18 @@ def test_two_runs_of_a_script(
     assert re.search(r"This one setting: [\d.]+× \([\d.]+–[\d.]+, n = 32 and \d+\)\.", text)
 
 
-def test_searches_are_compared_setting_by_setting(
-    fake_tuned: ModuleType, fake_script: ModuleType, tmp_path: Path
-) -> None:
+def test_searches_are_compared_setting_by_setting(written: Callable[..., Path], tmp_path: Path) -> None:
     """Two searches are compared in the settings that both tried; a script as it is with a search in its own."""
-    first, second = (fake_tuned.write(tmp_path / str(blocks), fake_tuned.Search(blocks=blocks)) for blocks in (2, 3))
-    both = comparison.compare(str(first), str(second), tmp_path)
+    search = written(blocks=3)
+    both = comparison.compare(str(written(blocks=2)), str(search), tmp_path)
     assert len(both.found.cells) > 1
     assert both.found.changed is None
     text = said(both)
     assert "feedrate tune -- train.py" in text
     assert "A → B:" not in text
-    plain = fake_script.write(tmp_path / "plain", fake_script.Script(workers=0))
-    against = comparison.compare(str(plain), str(second), tmp_path)
-    assert against.found.cells["cell_id"].tolist() == [runs.find(str(second)).manifest.tuned[0].present]
+    against = comparison.compare(str(written(workers=0)), str(search), tmp_path)
+    assert against.found.cells["cell_id"].tolist() == [runs.find(str(search)).manifest.tuned[0].present]
     assert against.found.changed is None
-
-
-def test_a_file_that_is_no_result(results: Path, tmp_path: Path) -> None:
-    """It is refused with the reason, whatever its bytes."""
-    for name, data in (("empty", b""), ("text", b"hello"), ("magic", b"PAR1" + b"\0" * 40 + b"PAR1")):
-        path = tmp_path / f"{name}.parquet"
-        path.write_bytes(data)
-        with pytest.raises(InputError, match=name):
-            comparison.compare(str(path), FAST, results)
 
 
 WRONG: list[tuple[str, str, str]] = [
@@ -221,29 +207,27 @@ WRONG: list[tuple[str, str, str]] = [
     ("{results}", FAST, "a folder without a run"),
     ("\x1b[31mred", FAST, "A=red: names nothing"),
     ("x" * 5000, FAST, "names nothing"),
+    ("{file}", FAST, "file.parquet"),
 ]
 
 
 @pytest.mark.parametrize(("a", "b", "words"), WRONG)
-def test_names_of_nothing(results: Path, a: str, b: str, words: str) -> None:
+def test_names_of_nothing(results: Path, tmp_path: Path, a: str, b: str, words: str) -> None:
     """What cannot be compared is said in one message with what was expected."""
+    file = tmp_path / "file.parquet"
+    file.write_bytes(b"PAR1" + b"\0" * 40 + b"PAR1")
     with pytest.raises(InputError, match=re.escape(words)):
-        comparison.compare(a.format(results=results), b, results)
-
-
-def with_another(fake_run: ModuleType, results: Path, tmp_path: Path, **what: Any) -> Path:
-    """The runs of these tests and one more, ``another``, of a machine of its own."""
-    copied: Path = shutil.copytree(results, tmp_path / "results")
-    fake_run.write(copied, fake_run.Fake(run_id="another", cores=9, batches=(8,), **what))
-    return copied
+        comparison.compare(a.format(results=results, file=file), b, results)
 
 
 def test_nothing_in_common_is_said_with_reasons(results: Path, fake_run: ModuleType, tmp_path: Path) -> None:
     """Another device shares no cell: the reasons are counted, and what could be compared is said."""
-    place = with_another(fake_run, results, tmp_path, device="cuda")
+    other = fake_run.write(
+        tmp_path, fake_run.Fake(run_id="20260105T030405Z-cuda", cores=9, batches=(8,), device="cuda")
+    )
     reasons = r"no setting in common.*different device: cpu in A, cuda in the other.*on one kind of device"
     with pytest.raises(InputError, match=reasons):
-        comparison.compare(SLOW, "another", place)
+        comparison.compare(SLOW, str(other), results)
 
 
 def test_the_command(results: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Page
 
 from feedrate.pages.runs import load_runs
 from feedrate.pages.selection import select
@@ -22,8 +21,6 @@ from feedrate.questions.compare.comparison import Comparison, Side
 from feedrate.questions.explore.run_files import path_of, run_file
 from feedrate.schema.columns import PROTOCOL_VERSION, SCHEMA_VERSION, TRIALS
 from feedrate.schema.errors import InputError
-from feedrate.site import scripts
-from feedrate.site.serve import served
 from feedrate.store import marks
 from feedrate.store.manifest import read_manifest
 from feedrate.store.tables import MANIFEST_KEY
@@ -43,18 +40,6 @@ TEXT = """async ([name, given]) => {
 
 
 @pytest.fixture(scope="module")
-def page(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    """A page of a folder in which the scripts and what they import lie."""
-    folder = tmp_path_factory.mktemp("scripts")
-    scripts.bundle(folder, ("compare/views.js", "compare/worker.js"))
-    with served(folder) as address:
-        opened = browser.new_page()
-        opened.goto(address)
-        yield opened
-        opened.close()
-
-
-@pytest.fixture(scope="module")
 def manifest(fake_run: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What a run of the newest schema says of itself."""
     folder: Path = fake_run.write(tmp_path_factory.mktemp("said"), fake_run.Fake(blocks=1, batches=(8,)))
@@ -62,28 +47,28 @@ def manifest(fake_run: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> 
     return found
 
 
-def about(page: Page, manifest: dict[str, Any]) -> tuple[dict[str, Any] | None, str]:
+def about(scripts: Page, manifest: dict[str, Any]) -> tuple[dict[str, Any] | None, str]:
     """What the Worker takes from a manifest, or why it refuses that."""
-    said, refusal = page.evaluate(ABOUT, [json.dumps(manifest), compare_page.rules()])
+    said, refusal = scripts.evaluate(ABOUT, [json.dumps(manifest), compare_page.rules()])
     return said, refusal
 
 
-def text(page: Page, name: str, *given: Any) -> str:
+def text(scripts: Page, name: str, *given: Any) -> str:
     """What a part of the page says."""
-    return str(page.evaluate(TEXT, [name, list(given)]))
+    return str(scripts.evaluate(TEXT, [name, list(given)]))
 
 
 @pytest.mark.slow
-def test_what_is_left_out_is_counted_as_a_whole(page: Page) -> None:
+def test_what_is_left_out_is_counted_as_a_whole(scripts: Page) -> None:
     """However many settings have a reason, all are counted; of very many the first are written out."""
     rows = [{"mode": "load", "batch_size": at, "reason": "only in A"} for at in range(300)]
-    said = text(page, "leftOut", [*rows, {"mode": "load", "reason": "only in B"}], compare_page.rules())
+    said = text(scripts, "leftOut", [*rows, {"mode": "load", "reason": "only in B"}], compare_page.rules())
     assert "300 settings: only in A" in said
     assert "and 100 more" in said
     assert "1 setting: only in B" in said
 
 
-def test_claims_are_compared_between_the_runs_that_were_judged(page: Page) -> None:
+def test_claims_are_compared_between_the_runs_that_were_judged(scripts: Page) -> None:
     """A verdict is held against another only where both runs are published and were judged."""
     verdicts = {
         "x": {"one": "confirmed", "two": "refuted"},
@@ -92,12 +77,12 @@ def test_claims_are_compared_between_the_runs_that_were_judged(page: Page) -> No
     known = {"says": {"one": "One is so", "two": "Two is so", "three": "Three is so"}, "verdicts": verdicts}
     x, y, z = ({"about": {"run": name, "page": "run.html"}} for name in "xyz")
     file = {"about": {"run": "x"}}
-    said = text(page, "claims", x, y, known)
+    said = text(scripts, "claims", x, y, known)
     assert "1 of 2 that both tested" in said
     assert "One is so" in said
     assert "Two is so" not in said
     for other in (z, file):
-        said = text(page, "claims", x, other, known)
+        said = text(scripts, "claims", x, other, known)
         assert "that both tested" not in said
         assert "feedrate compare A B" in said
 
@@ -119,7 +104,7 @@ def test_verdicts_are_told_by_run(fake_run: ModuleType, tmp_path: Path) -> None:
     assert of_old
 
 
-def test_every_version_that_python_compares_is_compared(page: Page, manifest: dict[str, Any]) -> None:
+def test_every_version_that_python_compares_is_compared(scripts: Page, manifest: dict[str, Any]) -> None:
     """What ran on both machines in different versions or settings: the page lists what the terminal lists."""
     other = json.loads(json.dumps(manifest))
     other["software"] = {name: f"{value}.other" for name, value in other["software"].items()}
@@ -134,13 +119,13 @@ def test_every_version_that_python_compares_is_compared(page: Page, manifest: di
     (line,) = [line for line in lines if line.startswith("Versions differ too")]
     names = [part.split(" ")[0] for part in line.split(": ", 1)[1].split("; ")]
     assert {"cudnn", "power_limit_w", "pcie_width", "torch"} <= set(names)
-    listed = page.evaluate(
+    listed = scripts.evaluate(
         """async (sides) => {
           const { facts } = await import("/compare/views.js");
           const [told] = facts(...sides);
           return [...told.querySelector("table").querySelectorAll("td:first-child")].map((cell) => cell.textContent);
         }""",
-        [about(page, one)[0] for one in (manifest, other)],
+        [about(scripts, one)[0] for one in (manifest, other)],
     )
     assert set(names) <= set(listed)
 
@@ -157,7 +142,7 @@ VERSIONS: list[dict[str, Any]] = [
 @pytest.mark.slow
 @pytest.mark.parametrize("change", VERSIONS)
 def test_versions_are_read_by_the_rules_of_the_package(
-    change: dict[str, Any], page: Page, manifest: dict[str, Any]
+    change: dict[str, Any], scripts: Page, manifest: dict[str, Any]
 ) -> None:
     """A file is refused for its version where the package refuses it, and only there; None is missing."""
     whole = manifest | change
@@ -167,7 +152,7 @@ def test_versions_are_read_by_the_rules_of_the_package(
         refused = False
     except InputError:
         refused = True
-    said, refusal = about(page, stored)
+    said, refusal = about(scripts, stored)
     assert (said is None) == refused, refusal
     assert (refusal == "") == (not refused)
     assert "<b>" not in refusal
