@@ -25,9 +25,9 @@ class Reported(NamedTuple):
 
 
 COMMON = """
-import json, os, queue, sys, tempfile, threading, time
+import json, queue, threading, time
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset, WeightedRandomSampler
+from torch.utils.data import DataLoader, Dataset, WeightedRandomSampler
 torch.set_num_threads(1)
 now = time.perf_counter
 spent = 0.0
@@ -99,62 +99,6 @@ if __name__ == "__main__":
     main()
 """,
     ),
-    "checkpoint": Reported(
-        "meta-pytorch/torchtune#522: saving between steps, and the loader is blamed",
-        "checkpoint",
-        "checkpoint",
-        """
-state = {"weights": torch.randn(2_000_000)}
-file = tempfile.mktemp()
-for count, batch in enumerate(DataLoader(Cheap(1200), 8, num_workers=1)):
-    step(batch)
-    begun = now()
-    torch.save(state, file)  # here
-    spent += now() - begun
-os.unlink(file)
-""",
-    ),
-    "evaluation": Reported(
-        "thuml/Time-Series-Library#324: validation by single samples takes longer than training",
-        "evaluation",
-        "evaluation",
-        """
-def loader_of(length, size):
-    return DataLoader(Cheap(length), size, num_workers=0)
-
-train, check = loader_of(1600, 8), loader_of(4000, 1)
-for epoch in range(4):
-    for batch in train:
-        step(batch)
-    begun = now()
-    with torch.no_grad():
-        for batch in check:
-            net(batch).pow(2).mean().item()  # here
-    spent += now() - begun
-""",
-        line=False,  # loading for it takes as long
-    ),
-    "recreated": Reported(
-        "kohya-ss/sd-scripts#120: the data set is built anew in every epoch",
-        "between_epochs",
-        "between_epochs",
-        """
-import gc
-gc.disable()
-
-def built():
-    table = [[float(column * row % 11) for column in range(8)] for row in range(40_000)]
-    samples = torch.tensor(table)[:256]  # here
-    return DataLoader(samples, 8, num_workers=0)
-
-for epoch in range(12):
-    begun = now()
-    loader = built()
-    spent += (now() - begun) if epoch else 0  # the first is start-up
-    for batch in loader:
-        step(batch)
-""",
-    ),
     "many tensors": Reported(
         "pytorch/pytorch#22866: a batch of very many small tensors",
         "receiving",
@@ -205,19 +149,6 @@ while True:
     time.sleep(0.005)
 """,
     ),
-    "metrics": Reported(
-        "EugenHotaj/pytorch-generative#10: a metric over all that was seen, in every step",
-        "between_steps",
-        "between_steps",
-        """
-history = []
-for batch in DataLoader(Cheap(2400), 2):
-    history.append(step(batch).detach())
-    begun = now()
-    means = [sum(loss.item() for loss in history) / len(history) for _ in range(8)]  # here
-    spent += now() - begun
-""",
-    ),
     "garbage": Reported(
         "pytorch/pytorch#61947: Python looks for garbage among millions of objects",
         "garbage",
@@ -232,39 +163,6 @@ for batch in DataLoader(Cheap(320), 8):
     spent += now() - begun
 """,
         line=False,
-    ),
-    "no workers": Reported(
-        "discuss.pytorch.org/t/10541: everything is decoded in the training process",
-        "here",
-        "here",
-        """
-class Decoding(Cheap):
-    def __getitem__(self, index):
-        return torch.tensor(sum(number % 3 for number in range(20_000))) * torch.ones(8)  # here
-
-asked = now()
-for batch in DataLoader(Decoding(400), 4):
-    spent += now() - asked
-    step(batch)
-    asked = now()
-""",
-    ),
-    "storage": Reported(
-        "pytorch/pytorch#13018: each read of a network file system takes a moment",
-        "waiting",
-        "reading",
-        """
-class Remote(Cheap):
-    def __getitem__(self, index):
-        time.sleep(0.01)  # here
-        return torch.ones(8)
-
-asked = now()
-for count, batch in enumerate(DataLoader(Remote(600), 4, num_workers=2)):
-    spent += now() - asked if count else 0
-    step(batch)
-    asked = now()
-""",
     ),
     "two loaders": Reported(
         "eriklindernoren/PyTorch-GAN#122: the second of two loaders that are zipped is slow",
