@@ -264,16 +264,6 @@ def as_it_is(found: Trial, landscape: Landscape, seed: int) -> Trial:
     return replace(found, told={**found.told, "wall_ns": pace})
 
 
-@pytest.mark.slow
-def test_a_search_without_noise_keeps_its_promises() -> None:
-    """Where trials do not vary the bound holds, what is recommended is good, and far fewer trials are taken."""
-    for seed, case in enumerate(list(cases("reads", Landscape(own=0.0)))[:2]):
-        found = searched(case, 0.0, seed)
-        assert found.of_compared <= max(found.bound, WITHIN) + 1e-9
-        assert found.regret <= WITHIN
-        assert found.share < 1 / GRID_BLOCKS
-
-
 @cache
 def campaign(name: str, noise_sd: float) -> list[tuple[Case, int, Searched]]:
     """Searches of every workload in a landscape, with their seeds."""
