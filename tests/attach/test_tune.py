@@ -125,7 +125,7 @@ if __name__ == "__main__":
             step(batch)
             time.sleep(0.020)
 """
-    options = ("--max-workers", "1", "--within", "20", "--budget", "90s")
+    options = ("--max-workers", "1", "--within", "50", "--budget", "90s")
     done = tune(place, sys.executable, place.script(text), options=options)
     assert done.status == 0, done.err
     found = told(place)
