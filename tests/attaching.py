@@ -52,6 +52,8 @@ def train(loader, stop=None):
         step(batch)
 """
 """How the small scripts of tests begin."""
+PLAIN = "import os, signal, sys, time\nimport feedrate\n"
+"""Those that need no torch: it takes seconds to import."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +78,10 @@ class Place:
         """A copy of the planted script: modules beside it hide those of Python."""
         return str(shutil.copy(PACKAGE / "bench" / "planted.py", self.folder / "train.py"))
 
-    def script(self, text: str, name: str = "train.py") -> str:
+    def script(self, text: str, *, torch: bool = True) -> str:
         """A script that begins as all do."""
-        path = self.folder / name
-        path.write_text(TRAINING + text)
+        path = self.folder / "train.py"
+        path.write_text((TRAINING if torch else PLAIN) + text)
         return str(path)
 
     def start(self, *words: str, **environment: str) -> subprocess.Popen[bytes]:

@@ -25,16 +25,12 @@ TRIAL_S = 20
 class Search:
     """What a made-up search is like."""
 
-    name: str = "train.py"
-    present: int = 0
-    """Workers that the script has."""
     most: int = 4
     """Workers, of those to choose from."""
     blocks: int = 40
     """After so many the budget is used up."""
     fails: int = -1
     """Workers with which every trial fails."""
-    prepare_ms: float = 20.0
     steps: int = 120
     """Of each of the two epochs of a trial."""
 
@@ -49,7 +45,7 @@ def write(results: Path, search: Search = Search()) -> Path:
     said = list(tune_report.text(session, found, "python train.py --secret=1"))
     with patch.object(rows, "describe", lambda _: machine):
         report = tune_report.as_object(session, found) | {"said": said}
-        return rows.save_search(session, found, results, search.name, math.inf, report).folder
+        return rows.save_search(session, found, results, "train.py", math.inf, report).folder
 
 
 def _searched(search: Search) -> Session:
@@ -57,7 +53,7 @@ def _searched(search: Search) -> Session:
     asked = space.Asked(most_workers=search.most)
     tuning = Tuning(asked, within=math.log(1.03), seed=1, cores=CORES)
     tuning.machine = space.Machine(CORES, 2**34, 2**30, epoch_steps=search.steps)
-    tuning.present = Setting(search.present, 2 if search.present else None)
+    tuning.present = Setting(0)
     tuning.made = [["/home/somebody/private/train.py", 80, "main"]]
     tuning.loader = {"batch_size": fake_script.BATCH_SIZE, "start_method": "fork"}
     block, order, starts = 0, [tuning.present], list[Ended]()
@@ -73,9 +69,8 @@ def _searched(search: Search) -> Session:
 def _tried(search: Search, tuning: Tuning, block: int, setting: Setting) -> Ended:
     """Make up a trial in a start of its own, and have the search take it over."""
     workers, now = setting.num_workers, fake_script.BEGAN + len(tuning.tried) * TRIAL_S * 10**9
-    script = fake_script.Script(
-        workers=workers, prepare_ms=search.prepare_ms, steps=search.steps, hour=len(tuning.tried) % 24
-    )
+    hour = len(tuning.tried) % 24
+    script = fake_script.Script(workers=workers, prepare_ms=20.0, steps=search.steps, hour=hour)
     with patch.object(fake_script, "BEGAN", now), patch.object(fake_script, "PREFETCH", setting.prefetch_factor or 2):
         ended = fake_script.ended(script)
     loader = ended.report.loader

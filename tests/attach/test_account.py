@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from feedrate.attach.account import ROWS, Account, Covered, account
+from feedrate.attach.account import ROWS, Account, account
 from feedrate.attach.blame import Blame
 from feedrate.attach.profiler import Frame, Stack
-from feedrate.attach.records import BACKWARD, COLLECTED, COPIED, END, MADE, NEXT, OPTIMIZER, SAVED, Process, passes
+from feedrate.attach.records import BACKWARD, COLLECTED, COPIED, END, MADE, NEXT, OPTIMIZER, SAVED, Process
 
 MS = 1_000_000
 Event = tuple[str, int]
@@ -175,28 +175,6 @@ def test_two_loaders_of_one_loop_count_each() -> None:
     found = of.account()
     assert found.rows["waiting"] == 2 * 4 * 2 * MS
     assert not found.evaluating
-
-
-def test_passes_end_where_others_begin() -> None:
-    """An iterator that is left by break ends with the next batch of another; updates are counted within each."""
-    of = Timeline()
-    for batch in of.loop(9):
-        step(of)
-        if batch == 1:
-            break
-    for _ in of.loop(1):
-        step(of)
-    first, second = passes(of.process(), [0, 1])
-    assert [(one.updates, one.batches) for one in (first, second)] == [(2, 2), (2, 1)]
-    assert first.ended_ns == second.begun_ns
-
-
-def test_unions_measure_stretches() -> None:
-    """Overlapping intervals count once; nothing has no length."""
-    union = Covered(np.array([[0, 10, 20], [0, 15, 30], [0, 40, 50]], np.int64))
-    begun, ended = np.array([0, 12, 25, 60]), np.array([100, 18, 45, 70])
-    assert union.within(begun, ended).tolist() == [30, 6, 10, 0]
-    assert Covered().within(begun, ended).tolist() == [0, 0, 0, 0]
 
 
 SOURCE = """

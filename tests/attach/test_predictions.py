@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from timelines import MS, constant, loader_of
 
-from feedrate.analysis.estimate import Estimate
 from feedrate.analysis.pipeline import Pipeline, simulate
 from feedrate.attach import loop, predictions
 from feedrate.attach.records import Loader
@@ -68,21 +67,6 @@ def test_a_range_is_that_of_nine_in_ten() -> None:
     assert pace is not None
     assert (pace.value, pace.low, pace.high, pace.n) == pytest.approx((55, 46, 64, 7))
     assert predictions.ranged(50.0, known[:-1], 0, 7) is None
-
-
-@pytest.mark.parametrize(
-    ("paces", "best"),
-    [
-        ({2: (80, 60), 4: (98, 70), 8: (100, 70)}, 4),
-        ({2: (99, 52), 4: (100, 70)}, None),
-        ({0: (40, 30)}, None),
-        ({}, None),
-    ],
-)
-def test_the_fewest_workers_that_are_as_fast(paces: dict[int, tuple[float, float]], best: int | None) -> None:
-    """None where the low end of their range is no faster than now."""
-    others = {workers: Estimate(value, low, 2 * value, 9) for workers, (value, low) in paces.items()}
-    assert predictions.recommended(50.0, others) == best
 
 
 def test_a_script_is_advised_by_scripts_of_other_kinds() -> None:

@@ -23,13 +23,12 @@ PLANTED: dict[str, tuple[list[str], dict[str, Any]]] = {
     ),
     "fork": (SHORT, {"num_workers": 2, "prefetch_factor": 2, "iterable": False, "start_method": "fork"}),
     "spawn": (
-        [*SHORT, "--method", "spawn", "--kind", "iterable", "--shape", "heavy"],
-        {"num_workers": 2, "start_method": "spawn", "iterable": True},
+        ["--workers", "1", *SHORT[2:], "--method", "spawn", "--kind", "iterable", "--shape", "heavy"],
+        {"num_workers": 1, "start_method": "spawn", "iterable": True},
     ),
 }
 """Trainings whose costs are planted, and what their loader is; the first two are of one data set."""
 slow = pytest.mark.slow
-KINDS = ("fork", "no workers", "spawn")
 
 
 class Planted:
@@ -56,8 +55,8 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Planted]:
     assert place.place.left() == []
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
+@slow
+@pytest.mark.parametrize("kind", PLANTED)
 def test_what_is_said_is_what_the_scripts_own_clock_says(planted: Planted, kind: str) -> None:
     """Pace and waits agree with a clock inside the script, over the same steps."""
     clock, report, _ = planted[kind]
@@ -69,8 +68,8 @@ def test_what_is_said_is_what_the_scripts_own_clock_says(planted: Planted, kind:
     assert report["loader"]["steps"] == len(clock["walls"])
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
+@slow
+@pytest.mark.parametrize("kind", PLANTED)
 def test_the_planted_line_is_found(planted: Planted, kind: str) -> None:
     """The line that takes three quarters of the preparing comes first, with its file, its number and its text."""
     _, report, _ = planted[kind]
@@ -79,6 +78,13 @@ def test_the_planted_line_is_found(planted: Planted, kind: str) -> None:
     assert (first["file"], first["code"]) == (planted.script, source[first["line"] - 1].strip())
     assert first["code"].endswith("# the hot line")
     assert 0.5 < first["share"] < 0.95
+
+
+@slow
+@pytest.mark.parametrize(("kind", "row"), [("no workers", "here"), ("fork", "waiting")])
+def test_the_cause_is_who_prepares(planted: Planted, kind: str, row: str) -> None:
+    """The training process itself, or the wait for its workers."""
+    assert planted[kind][1]["cause"]["row"] == row
 
 
 @pytest.mark.parametrize("kind", ["fork", pytest.param("no workers", marks=slow), pytest.param("spawn", marks=slow)])
@@ -105,7 +111,7 @@ def test_a_script_is_a_run(planted: Planted) -> None:
     assert trials["steps"].sum() == report["pacing"]["steps"]
 
 
-@pytest.mark.slow
+@slow
 def test_the_report_stays_at_home(planted: Planted) -> None:
     """What was said lies beside the run and is in no submission: it names files of the user's."""
     _, report, run = planted["fork"]
@@ -142,6 +148,7 @@ def test_headspace_measures_the_step_and_the_loader_alone(place: Place) -> None:
     words = ["--workers", "2", "--sample-ms", "4", "--batch", "4", "--step-ms", "16", "--steps", "400"]
     done = place.python(place.planted(), *words, options=("--headspace", "--steps", "30"))
     assert (done.status, done.out) == (0, b"")
+    assert place.report["account"]["steps"] == 30
     alone = place.report["headspace"]
     assert 0.7 < alone["compute"] * 0.016 < 1.02  # a sleep is never too short, and longer where the machine is busy
     assert 0.7 < alone["load"] * 0.008 < 1.1
@@ -154,9 +161,8 @@ def test_headspace_measures_the_step_and_the_loader_alone(place: Place) -> None:
 @slow
 def test_json_goes_to_stdout_behind_the_scripts_own(place: Place) -> None:
     """With --json - what the script printed comes first, then one JSON object, and a signal does not lose it."""
-    script = place.script(
-        "print('of the script', flush=True)\ntrain(DataLoader(Samples(), 4))\nos.kill(os.getpid(), signal.SIGTERM)\n"
-    )
+    text = "print('of the script', flush=True)\nfor _ in feedrate.watch(range(20)):\n    pass\n"
+    script = place.script(text + "os.kill(os.getpid(), signal.SIGTERM)\n", torch=False)
     done = place.python(script, options=("--json", "-"))
     assert done.status == 143, done.err
     first, _, rest = done.out.partition(b"\n")
