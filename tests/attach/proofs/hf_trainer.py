@@ -1,28 +1,48 @@
 """Hugging Face's Trainer on a small BERT, evaluated every 25 steps: python hf_trainer.py FOLDER."""
 
 import json
+import random
 import sys
 import time
 from pathlib import Path
 
 import torch
 from torch.utils.data import Dataset
-from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainerCallback, TrainingArguments
+from transformers import (
+    BertConfig,
+    BertForSequenceClassification,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+    set_seed,
+)
 
 WORDS, LENGTH = 200, 32
 
 
+def make(folder: Path, count: int) -> None:
+    """Write texts, a line each: a label, then words that depend on it."""
+    chosen = random.Random(0)
+    lines = []
+    for _ in range(count):
+        label = chosen.randrange(2)
+        words = " ".join(str(chosen.randrange(2 + 60 * label, WORDS)) for _ in range(chosen.randrange(8, LENGTH)))
+        lines.append(f"{label} {words}\n")
+    (folder / "texts").write_text("".join(lines))
+
+
 class Texts(Dataset):
-    def __init__(self, sleep_s: float) -> None:
-        self.sleep_s = sleep_s
+    def __init__(self, folder: Path, sleep_s: float) -> None:
+        self.lines, self.sleep_s = (folder / "texts").read_text().splitlines(), sleep_s
 
     def __len__(self):
-        return 320
+        return len(self.lines)
 
     def __getitem__(self, index):
         time.sleep(self.sleep_s)  # planted
-        words = [(index + place) % WORDS for place in range(LENGTH)]
-        return {"input_ids": words, "attention_mask": [1] * LENGTH, "labels": index % 2}
+        label, *words = map(int, self.lines[index].split())
+        words += [0] * (LENGTH - len(words))
+        return {"input_ids": words, "attention_mask": [int(word > 0) for word in words], "labels": label}
 
 
 class Clock(TrainerCallback):
@@ -41,7 +61,9 @@ class Clock(TrainerCallback):
 
 
 def main(folder: Path) -> None:
+    set_seed(0)
     torch.set_num_threads(1)
+    make(folder, 320)
     config = BertConfig(
         vocab_size=WORDS, hidden_size=64, num_hidden_layers=2, num_attention_heads=2, intermediate_size=128
     )
@@ -62,11 +84,12 @@ def main(folder: Path) -> None:
     trainer = Trainer(
         BertForSequenceClassification(config),
         arguments,
-        train_dataset=Texts(0.004),
-        eval_dataset=Texts(0),
+        train_dataset=Texts(folder, 0.004),
+        eval_dataset=Texts(folder, 0),
         callbacks=[clock],
     )
-    trainer.train()  # training
+    result = trainer.train()  # training
+    print(f"loss {result.training_loss:.6f} over {result.global_step} steps")
     (folder / "clock-0.json").write_text(json.dumps(clock.stretches))
 
 

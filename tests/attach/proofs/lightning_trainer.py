@@ -7,12 +7,12 @@ from pathlib import Path
 
 import lightning
 import torch
-from samples import Samples
+from images import Images, make
 from torch import nn
 from torch.utils.data import DataLoader
 
 
-class Slow(Samples):
+class Slow(Images):
     def __getitem__(self, index):
         time.sleep(0.004)  # planted
         return super().__getitem__(index)
@@ -21,7 +21,9 @@ class Slow(Samples):
 class Classifier(lightning.LightningModule):
     def __init__(self) -> None:
         super().__init__()
-        self.model = nn.Sequential(nn.Flatten(), nn.Linear(768, 4))
+        self.model = nn.Sequential(
+            nn.Conv2d(3, 16, 3, 2), nn.ReLU(), nn.Flatten(), nn.Linear(16 * 31 * 31, 64), nn.ReLU(), nn.Linear(64, 4)
+        )
 
     def training_step(self, batch, _):
         images, labels = batch
@@ -38,11 +40,15 @@ class Classifier(lightning.LightningModule):
 
 
 class Data(lightning.LightningDataModule):
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder = folder
+
     def train_dataloader(self):
-        return DataLoader(Slow(320), batch_size=8, shuffle=True, num_workers=1, prefetch_factor=4)  # training
+        return DataLoader(Slow(self.folder), batch_size=8, shuffle=True, num_workers=1, prefetch_factor=4)  # training
 
     def val_dataloader(self):
-        return DataLoader(Samples(320), batch_size=32, num_workers=1)
+        return DataLoader(Images(self.folder), batch_size=32, num_workers=1)
 
 
 class Clock(lightning.Callback):
@@ -59,7 +65,9 @@ class Clock(lightning.Callback):
 
 
 def main(folder: Path) -> None:
+    lightning.seed_everything(0, verbose=False)
     torch.set_num_threads(1)
+    make(folder, 320)
     clock = Clock()
     trainer = lightning.Trainer(
         max_epochs=2,
@@ -69,7 +77,8 @@ def main(folder: Path) -> None:
         callbacks=[clock],
         enable_progress_bar=False,
     )
-    trainer.fit(Classifier(), datamodule=Data())
+    trainer.fit(Classifier(), datamodule=Data(folder))
+    print(", ".join(f"{name} {float(trainer.callback_metrics[name]):.6f}" for name in ("loss", "valid")))
     (folder / "clock-0.json").write_text(json.dumps(clock.epochs))
 
 

@@ -6,21 +6,23 @@ import time
 from pathlib import Path
 
 import torch
-from samples import Samples
+from images import Images, make
 from torch import nn
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 
-class Slow(Samples):
+class Slow(Images):
     def __getitem__(self, index):
         time.sleep(0.004)  # planted
         return super().__getitem__(index)
 
 
 def main(folder: Path) -> None:
+    torch.manual_seed(0)
     torch.set_num_threads(1)
-    train = StatefulDataLoader(Slow(400), batch_size=8, shuffle=True, num_workers=2)  # training
-    model = nn.Sequential(nn.Flatten(), nn.Linear(768, 4))
+    make(folder, 400)
+    train = StatefulDataLoader(Slow(folder), batch_size=8, shuffle=True, num_workers=2)  # training
+    model = nn.Sequential(nn.Conv2d(3, 16, 3, 2), nn.ReLU(), nn.Flatten(), nn.Linear(16 * 31 * 31, 4))
     optimizer = torch.optim.AdamW(model.parameters())
     clock = []
     for _ in range(2):
@@ -34,6 +36,7 @@ def main(folder: Path) -> None:
             if step % 20 == 19:
                 torch.save({"model": model.state_dict(), "loader": train.state_dict()}, folder / "checkpoint.pt")
             clock[-1].append(time.perf_counter())
+    print(f"loss {loss.item():.6f}")
     (folder / "clock-0.json").write_text(json.dumps(clock))
 
 
