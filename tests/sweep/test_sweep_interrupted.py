@@ -172,11 +172,12 @@ def test_a_killed_sweep_resumes_where_it_was(story: Story) -> None:
 
 
 def test_data_that_changed_are_refused(story: Story) -> None:
-    """Until --fresh closes the run that began with others: it keeps what it had."""
+    """Until --fresh closes the run that began with others: it keeps what it had, and is valid."""
     assert "the data changed since it began (folder)" in story.printed["refused"]
     closed, _ = runs.runs(story.place.results)
     assert closed.manifest.stop_reason == "interrupted"
     assert list(closed.table("trials")["trial_id"]) == ids(story.resumed)
+    assert not rules.judge(closed.folder, in_place=True).findings
 
 
 def test_ctrl_c_keeps_what_had_ended_and_damage_is_rows(story: Story) -> None:

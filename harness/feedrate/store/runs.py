@@ -32,7 +32,7 @@ from feedrate.schema.columns import TABLES, Column
 from feedrate.schema.errors import EnvironmentFault, InputError, expected_one_of
 from feedrate.store import location
 from feedrate.store.bench_record import BenchRecord
-from feedrate.store.manifest import RunManifest, read_manifest
+from feedrate.store.manifest import Dataset, RunManifest, read_manifest
 from feedrate.store.tables import MANIFEST_KEY, arrow_schema, complete
 
 if TYPE_CHECKING:
@@ -183,6 +183,13 @@ def begin(machine_folder: Path, run_id: str, plan: Mapping[str, Any]) -> Path:
     folder = make_folder(machine_folder / run_id, exist_ok=False)
     write_whole(folder / "plan.json", json.dumps(plan, indent=1, sort_keys=True).encode())
     return folder
+
+
+def prepared(folder: Path, datasets: Iterable[Dataset], runtime: Mapping[str, Any]) -> None:
+    """Add to ``plan.json`` what the manifest needs of a run that another sweep closes."""
+    plan = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
+    facts = {"datasets": [dataset.model_dump(mode="json") for dataset in datasets], "runtime": runtime}
+    write_whole(folder / "plan.json", json.dumps(plan | facts, indent=1, sort_keys=True).encode())
 
 
 def discard(folder: Path) -> None:

@@ -23,6 +23,7 @@ from feedrate.schema import words
 from feedrate.schema.columns import PROTOCOL_VERSION
 from feedrate.schema.errors import EnvironmentFault, InputError
 from feedrate.store import archive, remote, runs
+from feedrate.store.manifest import Dataset
 from feedrate.sweep import preparation, record
 from feedrate.sweep.launcher import Answer, Template, TemplateLost, Templates
 from feedrate.sweep.observer import Observer
@@ -100,6 +101,8 @@ def _open(local: LocalPlan, folder: Path, screen: Screen) -> ActiveRun:
                 f"resuming run {path.name}: {len(active.trials)} measurements are there already (--fresh starts anew)"
             )
             return active
+        active.datasets = [Dataset(**fields) for fields in begun.get("datasets", ())]
+        active.runtime = begun.get("runtime", {})
         _finish(active, "interrupted")
         screen.say(f"Run {path.name} is closed with the {len(active.trials)} measurements that it had.")
     now = datetime.now(UTC)
@@ -170,6 +173,7 @@ def _measure(active: ActiveRun) -> str:
             if block == first:
                 preparation.confirm_device(active, templates)
                 preparation.pack(active, templates)
+                runs.prepared(active.folder, active.datasets, active.runtime)
                 active.begin_blocks()
             _run_block(active, block, order, templates)
             block, served = block + 1, served + len(order)
