@@ -143,7 +143,7 @@ _CONSECUTIVE = ["wall_ns", "warmup_ns", "startup_ns", "compile_ns"]
 
 
 def check_names(rows: Rows, run: RunManifest, where: str) -> None:
-    """Trials are of the run, of its suites and data sets, and numbered by block and position."""
+    """Measurements are of the run, of its suites and data sets. Their numbers are repetition and position."""
     hashes = [dataset.data_hash for dataset in run.datasets]
     for name, values in {
         "run_id": [run.run_id],
@@ -227,7 +227,7 @@ COLUMNS = ("block", "position", "trial_wall_ns", "started_at", "cell_id", "outco
 
 
 def counts(trials: Rows, run: RunManifest) -> None:
-    """No two trials share a place; outcomes, blocks, cells and mean times of the manifest are those of the rows."""
+    """No two measurements share a place. Outcomes, repetitions, settings and mean times are the rows'."""
     twice = int(trials.duplicated(["block", "position"]).sum())
     require(not twice, "block and position", f"{twice} trials in the place of another", "one at each place of a block")
     outcomes = {name: count for name, count in trials["outcome"].value_counts().items() if count}
@@ -243,7 +243,7 @@ def counts(trials: Rows, run: RunManifest) -> None:
 
 
 def clock(trials: Rows, run: RunManifest) -> None:
-    """A run ended after it began, a day in the future at most, and its trials began in between."""
+    """A run ended after it began, a day in the future at most, and its measurements began in between."""
     span, texts = (
         f"{run.started_at} to {run.ended_at}",
         (run.started_at, run.ended_at, *trials["started_at"].cat.categories),
