@@ -1,10 +1,10 @@
 """Does feedrate read back what was planted?
 
-Every cost here is known before it is measured: the wait of a read (constant, jittered, heavy-tailed), the computing of
-a decode and of a collation, bytes that ride along, the length of a step. What is not planted costs little (samples of
-16 pixels that lie in the page cache) and is taken off by cells that plant nothing. Cells that differ in nothing but
-`replica` must not be called different, effects of 0, 1 and 5 % must be called what they are, and a cell whose slowest
-stage was planted must be called bound by it.
+Every cost here is known before it is measured. Planted are the wait of a read (constant, jittered, heavy-tailed), the
+computing of a decode and of a collation, bytes that ride along, and the length of a step. All other costs are small
+(samples of 16 pixels that lie in the page cache). Settings that plant nothing measure them, and they are taken off.
+Settings that differ in nothing but `replica` must not be called different. Effects of 0, 1 and 5 % must be called
+what they are. A setting whose slowest stage was planted must be called bound by it.
 
 It does not show what a real loader costs: a planted wait is a sleep, a planted decode a loop.
 """
@@ -20,7 +20,7 @@ _DATA: dict[str, Any] = {"workload": "synthetic", "storage_format": "lmdb", "pat
 _LOAD = {**_DATA, "mode": "load"}
 _STEP = {**_DATA, "mode": "train", "step": "emulated"}
 _BOTH = {**_DATA, "mode": ["load", "train"], "step": "emulated"}
-"""A training cell and its loader alone, which is its ceiling."""
+"""A training setting and its loader alone, which is its limit."""
 _TWICE = {"replica": [0, 1]}
 _SLOW = {"read_us": 4000, "read_shape": "jittered"}
 _FAST = {"batch_size": 4, "read_us": 2000, "read_shape": "heavy_tailed"}

@@ -1,7 +1,8 @@
 """What does it cost to make a batch out of samples?
 
-A batch is made either sample by sample (torchvision's ToTensor turns each into floating-point numbers, channels first,
-and the default collation copies them together) or at once, from bytes. Both give the same numbers.
+A batch is made either sample by sample or at once, from bytes. Sample by sample, torchvision's ToTensor turns each
+into floating-point numbers, channels first, and the default collation copies them together. Both give the same
+numbers.
 
 It does not show what augmentations cost, of which there are none here, nor a GPU that decodes by itself.
 """
@@ -22,11 +23,11 @@ _CLAIMS = (
         says="ToTensor’s transpose and copy of every sample take about 80 % of the time of loading.",
         sources=("BOT",),
         design=(
-            "No pair: the time that the processes which load spend in ToTensor, as a share of all that they spend on "
-            "reading, decoding, ToTensor and collation, by stamps around each; it is compared with 0.8. Raw pixels "
-            "from LMDB, without workers and with two, and PNG files, whose decoding comes on top. Beside it stands "
-            "what loading gains without the copy (.contiguous()), and where bytes are collated and converted "
-            "once on the device (fast_collate; without a GPU in the training process). Pixels are equal to 1e-6."
+            "No pair: the share of loading time that ToTensor takes, compared with 0.8. Loading is reading, "
+            "decoding, ToTensor and collation, each stamped in the processes that load. Raw pixels from LMDB, "
+            "without workers and with two, and PNG files, whose decoding comes on top. Beside it stands the gain of "
+            "loading without the copy (.contiguous()). So does that of collating bytes and converting them once on "
+            "the device (fast_collate; without a GPU in the training process). Pixels are equal to 1e-6."
         ),
         not_shown=(
             "What lies outside the stamps: handing batches over, and waiting. Formats that are dearer to read, of "
@@ -51,9 +52,9 @@ _CLAIMS = (
         says="Native code is faster than Python: use NumPy as much as possible.",
         sources=("BOT",),
         design=(
-            "A converts every value of a sample to floats in a Python loop, B the whole sample by NumPy; the same "
-            "numbers to 1e-6. Besides, ToTensor, which converts in PyTorch’s native code, must beat the loop. Raw "
-            "pixels from LMDB, 16-pixel patches, without workers. NumPy against ToTensor stands beside it."
+            "A converts every value of a sample to floats in a Python loop, B the whole sample by NumPy. Both give "
+            "the same numbers to 1e-6. Besides, ToTensor, which converts in PyTorch’s native code, must beat the "
+            "loop. Raw pixels from LMDB, 16-pixel patches, without workers. NumPy against ToTensor stands beside it."
         ),
         not_shown="Other work than a conversion: how much a loop costs depends on what it does for each value.",
         by_construction=True,

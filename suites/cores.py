@@ -1,8 +1,8 @@
 """How many cores does a GPU need?
 
-Image files are decoded, cropped at random and resized in workers, as training on ImageNet does, by each decoder that is
-installed; and a GPU trains on batches that are there already. The GPU's rate ÷ a core's rate is how many cores the GPU
-needs. Where there is no GPU, its rate is declared, and can be changed on the page.
+Image files are decoded, cropped at random and resized in workers, as training on ImageNet does, by each decoder that
+is installed. A GPU is timed without loading, on batches that are there already. The GPU's rate ÷ a core's rate is how
+many cores the GPU needs. Where there is no GPU, its rate is declared, and can be changed on the page.
 
 It does not show other augmentations, most of which cost more, nor how cores are shared with what else a training does.
 """

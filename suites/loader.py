@@ -1,7 +1,8 @@
 """How must the DataLoader be set so that the accelerator does not wait?
 
-The suite crosses the DataLoader's settings with storage formats and batch sizes. It does not show what a faster disk
-would give (samples lie in the page cache from before a trial begins) nor what another model would need.
+The suite crosses the DataLoader's settings with storage formats and batch sizes. It does not show the gain of a
+faster disk, as samples lie in the page cache from before a measurement begins. Nor does it show the needs of another
+model.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _SOURCE = {**REAL, "num_workers": 16}
 _SOURCE_64 = {**_SOURCE, "patch_size": 64}
 _LARGE_TRAINING = {**REAL, **_LARGEST, "patch_size": 64}
 _EPOCHS = (
-    "Minutes for an epoch: 16, 8, 6, 4, 3 at batches of 8, 16, 32, 64, 128 in the source's tables; its text says 20 "
+    "Minutes for an epoch in the source's tables: 16, 8, 6, 4, 3 at batches of 8, 16, 32, 64, 128. Its text says 20 "
     "and 4 minutes for the first and the last."
 )
 _HEAVY = {
@@ -48,10 +49,10 @@ SUITE = Suite(
             says="Training SRCNN on DIV2K, an epoch takes less time with larger batches.",
             sources=("IO",),
             design=(
-                "A trains on batches of 8, B of 128; the samples of an epoch are the same, so that its time falls as "
-                "throughput rises. SRCNN on 16-pixel patches from PNG files. On a CPU without workers and with two, "
-                "and only whether it takes less; on a CUDA device with 16 workers as the source had it, and compared "
-                "with its 16 and 3 minutes."
+                "A trains on batches of 8, B of 128. The samples of an epoch are the same, so that its time falls as "
+                "throughput rises. SRCNN on 16-pixel patches from PNG files. On a CPU it runs without workers and "
+                "with two, and asks only whether it takes less. On a CUDA device it has 16 workers as the source "
+                "had, and is compared with its 16 and 3 minutes."
             ),
             not_shown="What larger batches do to the loss after an epoch.",
             figures=_EPOCHS,
@@ -67,9 +68,9 @@ SUITE = Suite(
             says="Larger batches raise GPU utilization.",
             sources=("IO",),
             design=(
-                "A trains on batches of 8, B of 128; SRCNN, PNG files and 16 workers as in the source, patches of 16 "
-                "and of 64 pixels. Utilization is NVML's: the share of time in which any kernel ran. B ÷ A is compared "
-                "with the source's 84 ÷ 33. Power stands beside it."
+                "A trains on batches of 8, B of 128. SRCNN, PNG files and 16 workers are as in the source, with "
+                "patches of 16 and of 64 pixels. Utilization is NVML's: the share of time in which any kernel ran. B "
+                "÷ A is compared with the source's 84 ÷ 33. Power stands beside it."
             ),
             not_shown="How much of the device a kernel used.",
             figures="Utilization 33, 31, 37, 52, 84 % and power from 69 to 201 W at batches of 8, 16, 32, 64, 128.",
@@ -85,10 +86,10 @@ SUITE = Suite(
             says="The time to load a batch grows more slowly than the batch, so that a sample's share of it falls.",
             sources=("IO",),
             design=(
-                "Batches of 8 to 128 of 64-pixel patches from PNG files, the loader alone with 8 and with 16 workers, "
-                "as the source had them: then nothing hides what loading takes. Throughput is fitted over the batch "
-                "size: 1 means that the time of a batch grows as the batch does. The wait in real training without "
-                "workers stands beside it."
+                "The loader alone makes batches of 8 to 128 of 64-pixel patches from PNG files, so nothing hides "
+                "loading. It has 8 and 16 workers, as the source had. Throughput is fitted over the batch size: 1 "
+                "means that the time of a batch grows as the batch does. The wait in real training without workers "
+                "stands beside it."
             ),
             not_shown="What of it training waits for: a step hides loading that takes no longer than the step.",
             figures="No figure is given.",
@@ -105,9 +106,9 @@ SUITE = Suite(
             says="The larger the batch, the smaller the share of the training time that data take.",
             sources=("IO",),
             design=(
-                "Batches of 8 to 128 of 16-pixel patches from PNG files, SRCNN really trained, without workers: then "
-                "nothing hides the wait for data. The wait's share of the wall clock is fitted over the batch size: "
-                "with every doubling it must become less."
+                "SRCNN really trains on batches of 8 to 128 of 16-pixel patches from PNG files. It has no workers, "
+                "so nothing hides the wait for data. The wait's share of the wall clock is fitted over the batch "
+                "size: with every doubling it must become less."
             ),
             not_shown=(
                 "A GPU, whose step hardly grows with the batch: there the share can grow where it falls on a CPU."
@@ -146,9 +147,9 @@ SUITE = Suite(
             says="The forward pass of a batch takes nearly the same time on a GPU, however large the batch is.",
             sources=("IO",),
             design=(
-                "Batches of 8 to 128 of 16-pixel patches, SRCNN, PNG files and 16 workers as in the source: the span "
-                "of the forward pass on the device, for a sample, is fitted over the batch size, and would halve with "
-                "every doubling. The ratio is compared with a half."
+                "SRCNN trains on batches of 8 to 128 of 16-pixel patches from PNG files, with 16 workers as in the "
+                "source. The span of the forward pass on the device, for a sample, is fitted over the batch size. It "
+                "would halve with every doubling. The ratio is compared with a half."
             ),
             not_shown="Which part of the span is launching kernels, and which computing.",
             figures="“Nearly flat”: a sample’s share halves with every doubling of the batch.",
@@ -160,9 +161,9 @@ SUITE = Suite(
             says="The time of the backward pass on a GPU grows as the batch does.",
             sources=("IO",),
             design=(
-                "Batches of 8 to 128 of 16-pixel patches, SRCNN, PNG files and 16 workers as in the source: the span "
-                "of the backward pass on the device, for a sample, is fitted over the batch size, and would stay the "
-                "same."
+                "SRCNN trains on batches of 8 to 128 of 16-pixel patches from PNG files, with 16 workers as in the "
+                "source. The span of the backward pass on the device, for a sample, is fitted over the batch size. "
+                "It would stay the same."
             ),
             not_shown="Batches so large that they fill the device’s memory.",
             figures="“Linear”: a sample’s share stays what it is.",
@@ -174,8 +175,8 @@ SUITE = Suite(
             says="Small batches are loaded fastest with fewer workers than large ones.",
             sources=("IO",),
             design=(
-                "An interaction: what eight workers in place of two do for batches of 128, divided by what they do for "
-                "batches of 8; above 1, more workers are worth more where batches are large. Besides, eight must be "
+                "An interaction: the effect of eight workers in place of two for batches of 128, divided by that for "
+                "batches of 8. Above 1, more workers are worth more where batches are large. Besides, eight must be "
                 "slower than two for batches of 8, and faster for batches of 128. The loader alone, 64-pixel patches "
                 "from PNG files."
             ),
@@ -199,11 +200,11 @@ SUITE = Suite(
             says="Loading in worker processes is faster than loading in the training process.",
             sources=("TIPS", "AIDA", "API"),
             design=(
-                "A loads in the training process, B in two workers, before a step of 10 ms that is emulated by a "
-                "sleep: workers can load during it. Small, usual and large batches of PNG files, which cost much to "
-                "decode, and raw pixels from LMDB, which cost little. Then the loader alone, PNG and LMDB, and real "
-                "training, which shares a CPU's cores with its workers. An emulated step leaves the cores to the "
-                "workers, as an accelerator does."
+                "A loads in the training process, B in two workers. A sleep of 10 ms emulates the step, and workers "
+                "can load during it. Small, usual and large batches of PNG files, which cost much to decode, and raw "
+                "pixels from LMDB, which cost little. Then the loader alone, PNG and LMDB, and real training, which "
+                "shares a CPU's cores with its workers. An emulated step leaves the cores to the workers, as an "
+                "accelerator does."
             ),
             not_shown="More cores, and steps that leave a worker’s core busy in other ways.",
             effect=pair(
@@ -228,9 +229,9 @@ SUITE = Suite(
             says="Preparing more batches ahead makes loading faster, as fewer exchanges cost less.",
             sources=("API",),
             design=(
-                "A prepares one batch a worker ahead, B eight; two workers, PNG files and raw pixels from LMDB, alone "
-                "and before an emulated step of 10 ms. What preparing ahead is good for by all accounts stands beside "
-                "it: reads that are planted with a heavy tail, which a stock outlasts."
+                "A prepares one batch a worker ahead, B eight. Two workers read PNG files and raw pixels from LMDB, "
+                "alone and before an emulated step of 10 ms. Beside it stand reads that are planted with a heavy "
+                "tail. By all accounts preparing ahead is good for these, as a stock outlasts them."
             ),
             not_shown="Data that come over a network.",
             effect=change(
@@ -254,8 +255,8 @@ SUITE = Suite(
             says="Twelve workers are enough, where the machine has as many cores.",
             sources=("AIDA",),
             design=(
-                "A has 12 workers, B 24, before an emulated step of 10 ms, PNG files in batches of 32 and of 128: more "
-                "must make no difference."
+                "A has 12 workers, B 24. Both read PNG files in batches of 32 and of 128 before an emulated step of "
+                "10 ms. More must make no difference."
             ),
             not_shown="Steps that are shorter, and samples that are dearer than 64-pixel PNG files.",
             least_cores=12,
@@ -272,8 +273,8 @@ SUITE = Suite(
             says="The busier the GPU, the shorter the epoch.",
             sources=("BOT",),
             design=(
-                "More workers alone, from 1 to 16, are to make training faster: utilization and throughput are fitted "
-                "over them, and both must rise. The source says that both change in inverse proportion: their "
+                "More workers alone, from 1 to 16, are to make training faster. Utilization and throughput are "
+                "fitted over them, and both must rise. The source says that both change in inverse proportion: their "
                 "quotient, which would stay at 1 then, stands beside it. SRCNN, PNG files, batches of 128."
             ),
             not_shown="What utilization says where the kernels themselves change, as with larger batches.",

@@ -1,13 +1,12 @@
 """Which format should my images live in?
 
-Every storage format holds the same samples; they are read in the same order, with a warm page cache and with a
-cold one, where the kernel’s own count says that next to none of them is cached. Most formats differ
-twice: in what a sample is on disk (pixels, compressed pixels, an image file) and in the container that holds it; the
-two effects are shown apart. Formats that can only be streamed are compared in the order of the disk, with the others in
-that order.
+Every storage format holds the same samples, read in the same order. The page cache is warm or cold; when cold, the
+kernel’s own count says that next to none of them is cached. Formats differ in encoding (pixels, compressed pixels, an
+image file) and in container. The two effects are shown apart. Formats that can only be streamed are compared in the
+order of the disk, with the others in that order.
 
-It does not show what a model would still notice: loading is measured alone, or before a step that is a sleep. Nor does
-it show a disk by itself: below the kernel its own cache, or that of a virtual machine’s host, may hold the data.
+It does not show what a model would still notice: loading is measured alone, or before a step that is a sleep. Nor
+does it show a disk by itself. Below the kernel its own cache, or that of a virtual machine’s host, may hold the data.
 """
 
 from __future__ import annotations
@@ -53,11 +52,11 @@ _CLAIMS = (
         says="Training is fed faster from LMDB than from a folder of PNG files, “but not so much”.",
         sources=("IO",),
         design=(
-            "A is a folder of PNG files, B an LMDB of decoded pixels; the same 64-pixel samples in the same order, two "
-            "workers, before an emulated step: what training notices of it. The step takes 0.31 ms a sample: 10 ms for "
-            "batches of 32, 40 ms for batches of 128. A GPU four times as fast (batches of 128 in 10 ms) stands beside "
-            "it. So does the loader alone, where the difference is largest, from memory and from a cold cache, and "
-            "LMDB with the PNG files themselves, which shows the container's share."
+            "A is a folder of PNG files, B an LMDB of decoded pixels. Two workers read the same 64-pixel samples in "
+            "the same order, before an emulated step: this is what training notices. The step takes 0.31 ms a "
+            "sample: 10 ms for batches of 32, 40 ms for batches of 128. A GPU four times as fast (batches of 128 in "
+            "10 ms) stands beside it. So does the loader alone, from memory and from a cold cache, where the "
+            "difference is largest. LMDB with the PNG files themselves shows the container's share."
         ),
         not_shown="How much is “not so much”: the source gives no figure, and the verdict is of whether it is faster.",
         figures="LMDB is better “but not so much”; no figure is given.",
@@ -75,9 +74,10 @@ _CLAIMS = (
         sources=("IO",),
         design=(
             "A is an HDF5 file, one image a chunk, B an LMDB; both hold decoded pixels. Two workers, 96-pixel images "
-            "from memory, 480-pixel ones from a cold cache. HDF5 is read as h5py’s documentation has it. Besides, LMDB "
-            "must be faster than the same file opened so that a read costs least: without chunk cache and file lock, "
-            "its selection kept from read to read. LMDB is opened without lock, its transaction kept."
+            "from memory, 480-pixel ones from a cold cache. HDF5 is read as h5py’s documentation has it. LMDB must "
+            "also be faster than the same file opened so that a read costs least. That file has no chunk cache and "
+            "no file lock, and keeps its selection from read to read. LMDB is opened without lock, its transaction "
+            "kept."
         ),
         not_shown="Chunks of several images (chunking-under-shuffle).",
         effect=change("storage_format", "hdf5_plain", "lmdb", {**_TWO, **_WARM}, _COLD_LARGE),
@@ -99,8 +99,8 @@ _CLAIMS = (
         says="The size of an LMDB cannot be changed once it was made.",
         sources=("IO",),
         design=(
-            "A check: an LMDB of a small map is filled until it is full, its map is enlarged (set_mapsize), and as "
-            "much again is written; then every value is read. No time is measured."
+            "A check: an LMDB of a small map is filled until it is full. Its map is enlarged (set_mapsize), and as "
+            "much again is written. Then every value is read. No time is measured."
         ),
         not_shown="Several processes that hold the file open while it grows.",
         facts=({"check": "lmdb_resize"},),
@@ -110,10 +110,10 @@ _CLAIMS = (
         says="Compressing the values of an LMDB with lz4 pays.",
         sources=("field",),
         design=(
-            "A is an LMDB of pixels, B the same with every value compressed by lz4, neither with a checksum. "
-            "Photographs of 96 pixels from memory and of 480 pixels from a cold cache; patterns of 96 pixels that "
-            "compress well; and IO’s own setting, 16-pixel patches and 16 workers. The loader alone. The size on disk "
-            "stands beside it."
+            "A is an LMDB of pixels, B the same with every value compressed by lz4, neither with a checksum. Samples "
+            "are photographs of 96 pixels from memory and of 480 pixels from a cold cache, and patterns of 96 pixels "
+            "that compress well. IO’s own setting has 16-pixel patches and 16 workers. The loader alone. The size on "
+            "disk stands beside it."
         ),
         not_shown="Training: loading is alone here, and a step hides what is shorter than itself.",
         effect=change("storage_format", "lmdb", "lmdb_lz4", {**SMALL, **_WARM}, COLD_LARGE, _PATTERNS, _OF_THE_SOURCE),
@@ -133,10 +133,10 @@ _CLAIMS = (
         says="HDF5 is vulnerable to being read by several processes at once.",
         sources=("IO",),
         design=(
-            "A check: a file in HDF5’s own chunks, with its own chunk cache and locks, is opened and read; while a "
-            "thread goes on reading, four processes are forked, and all five read random samples through the one "
-            "handle. It holds if a read fails, gives other bytes than were written, or never returns. Beside it the "
-            "same with a handle that every process opens for itself, as the library asks for. What a doubling of the "
+            "A check: a file in HDF5’s own chunks, with its own chunk cache and locks, is opened and read. While a "
+            "thread goes on reading, four processes are forked. All five read random samples through the one handle. "
+            "It holds if a read fails, gives other bytes than were written, or never returns. Beside it the same "
+            "with a handle that every process opens for itself, as the library asks for. What a doubling of the "
             "workers does to throughput, each with a handle of its own, stands beside it."
         ),
         not_shown=(
@@ -161,10 +161,10 @@ _CLAIMS = (
         says="Record formats such as TFRecord, RecordIO and LMDB are read faster than a folder of files.",
         sources=("field",),
         design=(
-            "A is a folder of PNG files, B a TFRecord of the same files; both are read in the order of the disk, which "
-            "is the only one that TFRecord has, by two workers, from memory and from a cold cache. The same must hold "
-            "for RecordIO and for LMDB; WebDataset stands beside it. All hold the same bytes, so that only the "
-            "container differs."
+            "A is a folder of PNG files, B a TFRecord of the same files. Two workers read both in the order of the "
+            "disk, the only one that TFRecord has, from memory and from a cold cache. The same must hold for "
+            "RecordIO and for LMDB; WebDataset stands beside it. All hold the same bytes, so that only the container "
+            "differs."
         ),
         not_shown="Storage over a network, where opening many files is dear.",
         figures="IO wishes for such a format in PyTorch, and does not say that it is faster.",
@@ -180,13 +180,13 @@ _CLAIMS = (
         says="Formats that store samples in chunks lose their advantage when training shuffles.",
         sources=("BOT",),
         design=(
-            "An interaction: what chunks of eight images (B) in place of single ones (A) do for an HDF5 file that is "
-            "read in the order of the disk, divided by what they do in random order; 480-pixel images from a cold "
-            "cache, not compressed, one worker, and a fourth of the set at most fits into the trial's memory. The "
-            "source says besides that chunks are useless once the data are cached: in order and from memory B is "
-            "compared with 1. That they may mean something at the first load, as the source says with a maybe, stands "
-            "beside it: in order, from the disk as it is and from one that is limited to 50 MiB/s. So does what "
-            "drawing from a buffer of 256 samples costs TFRecord, which has no random order at all."
+            "An interaction: the effect of chunks of eight images (B) in place of single ones (A) on an HDF5 file. "
+            "The effect in the order of the disk is divided by that in random order. One worker reads 480-pixel "
+            "images, not compressed, from a cold cache. A fourth of the set at most fits into the measurement's "
+            "memory. The source also says that chunks are useless once the data are cached. So in order and from "
+            "memory B is compared with 1. The source says with a maybe that they may mean something at the first "
+            "load. This stands beside it: in order, from the disk as it is and from one that is limited to 50 MiB/s. "
+            "So does what drawing from a buffer of 256 samples costs TFRecord, which has no random order at all."
         ),
         not_shown="Chunks of other sizes; an order that is shuffled by chunks.",
         effect=change("storage_format", "hdf5", "hdf5_chunks", _UNSHUFFLED, against=[_SHUFFLED]),
@@ -213,10 +213,11 @@ _CLAIMS = (
         says="After the first pass the page cache hides the storage: what was slow from the disk is fast.",
         sources=("BOT",),
         design=(
-            "A reads samples of which next to no page lies in the system's cache, B samples that lie there whole or "
-            "nearly so; both shares are verified and recorded with every trial, and a cold trial must have read what "
-            "it delivered from a cold cache, and left the rest there. PNG files of 96 pixels, LMDB and HDF5 of 480, "
-            "two workers; a cold trial reads each sample once, and the disk reads ahead 128 KiB."
+            "A reads samples of which next to no page lies in the system's cache. B reads samples that lie there "
+            "whole or nearly so. Both shares are verified and recorded with every measurement. A cold measurement "
+            "must have read what it delivered from a cold cache, and left the rest there. Two workers read PNG files "
+            "of 96 pixels, LMDB and HDF5 of 480. A cold measurement reads each sample once, and the disk reads ahead "
+            "128 KiB."
         ),
         not_shown="Caches below the kernel, because of which a cold disk may still look fast.",
         effect=pair(
@@ -232,7 +233,7 @@ _CLAIMS = (
         says="HDF5 files are always read into memory as a whole, and cannot exceed it.",
         sources=("IO",),
         design=(
-            "Not tested. The source quotes a tutorial on Caffe, whose own reader did so; h5py reads what it is asked "
+            "Not tested. The source quotes a tutorial on Caffe, whose own reader did so. h5py reads what it is asked "
             "for, and cannot refute a sentence about another reader."
         ),
         not_shown="Anything: no reader of PyTorch’s is meant.",
@@ -243,7 +244,7 @@ _CLAIMS = (
         says="An HDF5 data set can be enlarged after it was made.",
         sources=("IO",),
         design=(
-            "A check: a data set is made with room to grow, filled and closed; then it is opened again, enlarged and "
+            "A check: a data set is made with room to grow, filled and closed. Then it is opened again, enlarged and "
             "filled, and every value is read. Beside it stands a data set that was made without: HDF5 refuses to "
             "enlarge that. No time is measured."
         ),
@@ -255,10 +256,10 @@ _CLAIMS = (
         says="LMDB works well with sets that are larger than memory.",
         sources=("IO",),
         design=(
-            "A is a folder of PNG files, B an LMDB of decoded pixels; 64-pixel samples in random order, again and "
-            "again, two workers, the loader alone. The trial may use 256 MiB of memory, page cache included, which is "
-            "full of the set before its window opens. The LMDB is 0.94 GB, the PNG files are 0.36 GB. Works well "
-            "is: is still read faster. LMDB from memory, which holds all of it, stands beside it."
+            "A is a folder of PNG files, B an LMDB of decoded pixels. The loader alone reads 64-pixel samples in "
+            "random order, again and again, with two workers. The measurement may use 256 MiB of memory, page cache "
+            "included, which is full of the set before its window opens. The LMDB is 0.94 GB, the PNG files are 0.36 "
+            "GB. Works well is: is still read faster. LMDB from memory, which holds all of it, stands beside it."
         ),
         not_shown="Disks whose random reads are slow.",
         figures="No figure is given: the source quotes it.",
@@ -280,10 +281,10 @@ _CLAIMS = (
         says="Reading small pieces that do not lie together is slow.",
         sources=("IO",),
         design=(
-            "A reads a set in the order in which it lies in one file, B in random order; decoded pixels of 96 pixels a "
-            "side (55 kB a sample) in an HDF5 file, from a cold cache, one worker, the loader alone. The disk reads "
-            "ahead 128 KiB, Linux's own default, which only an order can use. The same from a disk that is limited to "
-            "50 MiB/s stands beside it."
+            "A reads a set in the order in which it lies in one file, B in random order. The HDF5 file holds decoded "
+            "pixels, 96 a side (55 kB a sample). The loader alone reads it from a cold cache with one worker. The "
+            "disk reads ahead 128 KiB, Linux's own default, which only an order can use. The same from a disk that "
+            "is limited to 50 MiB/s stands beside it."
         ),
         not_shown="Disks with moving heads, for which the sentence was coined.",
         figures="No figure is given: the source quotes it.",
@@ -297,8 +298,8 @@ _CLAIMS = (
         says="Reading HDF5 in several processes is faster in its mode for a single writer and multiple readers.",
         sources=("field",),
         design=(
-            "A opens the file for reading, B with that mode on; one, two and four workers, each with a file handle of "
-            "its own, 96-pixel images from memory."
+            "A opens the file for reading, B with that mode on. One, two and four workers, each with a file handle "
+            "of its own, read 96-pixel images from memory."
         ),
         not_shown="A file that somebody writes meanwhile, which is what the mode is for.",
         figures="No figure is given: IO could not bring the mode to a stable state.",
@@ -311,9 +312,9 @@ _CLAIMS = (
         says="Decoding PNG files keeps every CPU busy while the model trains.",
         sources=("IO",),
         design=(
-            "No pair: the busy share of all cores while PNG files are fed by 16 workers, as the source had them, in "
-            "batches of 128; to an emulated step of 10 ms, 64-pixel patches, and to SRCNN, which is really trained, "
-            "16-pixel ones. It is compared with 100 %. LMDB in place of PNG files stands beside it."
+            "No pair: the busy share of all cores while 16 workers feed PNG files, as in the source, in batches of "
+            "128. They feed 64-pixel patches to an emulated step of 10 ms. They feed 16-pixel patches to SRCNN, "
+            "which is really trained. It is compared with 100 %. LMDB in place of PNG files stands beside it."
         ),
         not_shown=(
             "Whether a GPU’s step would wait for it: that depends on the step. Without a GPU real training keeps the "
@@ -342,9 +343,9 @@ _CLAIMS = (
         says="Samples are read faster from NVMe than from SATA, and from SATA than over a network.",
         sources=("BOT",),
         design=(
-            "The folder of the data is no setting of a trial: the cold trials of a run each on two devices "
-            "(--data-root) would have to be compared. What one run can say is how much its own device costs: A reads "
-            "from memory, B from a cold cache."
+            "The folder of the data is no option of a measurement. One would have to compare the cold measurements "
+            "of two runs, each on its own device (--data-root). What one run can say is how much its own device "
+            "costs: A reads from memory, B from a cold cache."
         ),
         not_shown="Caches below the kernel.",
         needs="disks",
@@ -355,8 +356,8 @@ _CLAIMS = (
         says="The kernel's I/O scheduler hardly matters when samples are read in random order.",
         sources=("BOT",),
         design=(
-            "The scheduler is recorded with every run and never changed; machines that differ in it would have to be "
-            "compared by what the disk costs them: A reads from memory, B from a cold cache, in random order."
+            "The scheduler is recorded with every run and never changed. Machines that differ in it would have to be "
+            "compared by the cost of the disk: A reads from memory, B from a cold cache, in random order."
         ),
         not_shown="What else such machines differ in.",
         needs="machines",
@@ -367,11 +368,11 @@ _CLAIMS = (
         says="Opening an LMDB without readahead helps random reads when it is larger than memory, and memory is full.",
         sources=("LMDB",),
         design=(
-            "A lets the kernel read ahead of what is asked for, LMDB's default, B does not. The trial may use 256 MiB "
-            "of memory, page cache included, which is full of the set before its window opens; it reads 64-pixel "
-            "samples of a set of 0.94 GB again and again, in random order, two workers; once where the disk reads "
-            "ahead as far as it is set here, once 128 KiB, Linux's own default. 480-pixel images, each read once from "
-            "the disk, and 96-pixel ones from memory stand beside it."
+            "A lets the kernel read ahead of what is asked for, LMDB's default, B does not. The measurement may use "
+            "256 MiB of memory, page cache included, which is full of the set before its window opens. Two workers "
+            "read 64-pixel samples of a set of 0.94 GB again and again, in random order. The disk reads ahead once "
+            "as far as it is set here, once 128 KiB, Linux's own default. 480-pixel images, each read once from the "
+            "disk, and 96-pixel ones from memory stand beside it."
         ),
         not_shown="Values of less than a page, and disks whose random reads are slow.",
         effect=change("readahead", True, False, FULL_LMDB, {**FULL_LMDB, **_AHEAD}),

@@ -1,10 +1,10 @@
 """Which switches of the training step make it faster?
 
-Most trials run the step alone on one resident batch, so that no loader disturbs it; what happens once (compilation,
+Most measurements run the step alone on one resident batch, so that no loader disturbs it. One-time work (compilation,
 the choice of convolution algorithms, warm-up) is recorded apart.
 
-It does not show what a switch does to what is learnt. On a CPU networks and images are small, so that a trial stays
-short; on a CUDA device, which such a step would leave idle, larger ones decide.
+It does not show what a switch does to what is learnt. On a CPU networks and images are small, so that a measurement
+stays short. Such a step would leave a CUDA device idle, so larger ones decide there.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _CLAIMS = (
         says="Letting cuDNN time its algorithms and keep the fastest makes convolutions faster.",
         sources=("TIPS",),
         design=(
-            "A takes what cuDNN's heuristics choose, B what its autotuner found; SRCNN alone on a resident batch, "
-            "patches of 64 pixels, batches of 128. The search happens during the warm-up. Images whose size changes "
-            "from step to step stand beside it: every new size is searched for once."
+            "A takes the choice of cuDNN's heuristics, B that of its autotuner. SRCNN runs alone on a resident batch "
+            "of 128 patches of 64 pixels. The search happens during the warm-up. Images whose size changes from step "
+            "to step stand beside it: every new size is searched for once."
         ),
         not_shown="What the search itself costs a short training.",
         needs="cuda",
@@ -57,9 +57,9 @@ _CLAIMS = (
         says="Computing in bfloat16 where autocast allows it is faster.",
         sources=("field",),
         design=(
-            "A computes in float32, its convolutions in TF32 on GPUs that have it, as is PyTorch's default; B in "
-            "bfloat16 where autocast allows it. SRCNN and a perceptron of large layers, alone on a resident batch of "
-            "16-pixel patches. "
+            "A computes in float32, which is PyTorch's default, with convolutions in TF32 on GPUs that have it. B "
+            "computes in bfloat16 where autocast allows it. SRCNN and a perceptron of large layers, alone on a "
+            "resident batch of 16-pixel patches. "
             f"{_ON_CUDA} Float16 stands beside it."
         ),
         not_shown=(
@@ -86,9 +86,9 @@ _CLAIMS = (
         says="Convolutions that are followed by a batch norm are faster without a bias.",
         sources=("TIPS",),
         design=(
-            "A keeps the bias of the convolutions before a batch norm, B drops it; the norm takes the mean off, so "
-            "that both compute the same. SRCNN with batch norms, alone on a resident batch, batches of 8 and of 32 of "
-            f"16-pixel patches. {_ON_CUDA}"
+            "A keeps the bias of the convolutions before a batch norm, B drops it. The norm takes the mean off, so "
+            "that both compute the same. SRCNN with batch norms, alone on a resident batch, batches of 8 and of 32 "
+            f"of 16-pixel patches. {_ON_CUDA}"
         ),
         not_shown="Deeper networks, which have more such pairs, and more to gain.",
         effect=change("conv_bias", True, False, _NORMED, {**_NORMED, "batch_size": 8}),
@@ -99,9 +99,10 @@ _CLAIMS = (
         says="Setting gradients to None is faster than overwriting them with zeros.",
         sources=("TIPS",),
         design=(
-            "A clears gradients with zeros, B drops them, which is PyTorch's default by now; weights are the same bit "
-            "by bit after any number of steps. A perceptron of large layers, whose gradients are 46 MB, with batches "
-            f"of 8 and of 32, and SRCNN, whose gradients are small. The step alone, on a resident batch. {_ON_CUDA}"
+            "A clears gradients with zeros. B drops them, which is PyTorch's default by now. Weights are the same "
+            "bit by bit after any number of steps. A perceptron of large layers has gradients of 46 MB, and runs "
+            "with batches of 8 and of 32. SRCNN has small gradients. The step alone, on a resident batch. "
+            f"{_ON_CUDA}"
         ),
         not_shown="The memory that gradients take while they are None.",
         effect=change("zero_grad", "memset", "none", _LINEAR, {**_LINEAR, "batch_size": 8}, STEP),
@@ -112,10 +113,10 @@ _CLAIMS = (
         says="PyTorch's debugging aids slow training: anomaly detection, the profiler, NVTX ranges, gradient checks.",
         sources=("TIPS",),
         design=(
-            "A trains without, B with anomaly detection, which also looks for NaN in every gradient; SRCNN alone on a "
-            "resident batch of 32 patches of 16 pixels. Each of the other aids must slow it, too: the profiler in the "
-            "same step, NVTX ranges on a CUDA device, and both gradient checks, which compute the loss anew for every "
-            f"number of the input, in every step on one 4-pixel patch. {_ON_CUDA}"
+            "A trains without, B with anomaly detection, which also looks for NaN in every gradient. SRCNN runs "
+            "alone on a resident batch of 32 patches of 16 pixels. Each of the other aids must slow it, too: the "
+            "profiler in the same step, NVTX ranges on a CUDA device, both gradient checks. The checks compute "
+            f"the loss anew for every number of the input, in every step on one 4-pixel patch. {_ON_CUDA}"
         ),
         not_shown="Larger networks, of whose operations an aid’s cost is a smaller part.",
         effect=change("debug", "off", "anomaly", STEP, says="less"),
@@ -133,10 +134,10 @@ _CLAIMS = (
         says="Fusing pointwise operations makes them faster, as it saves launches and memory traffic.",
         sources=("TIPS", "BOT"),
         design=(
-            "A computes a chain of GELUs operation by operation, B fused; the same numbers within rounding. On a CUDA "
-            "device TorchScript fuses them, as in the source, with 64-pixel patches in batches of 128; on a CPU, where "
-            "it fuses nothing by default, torch.compile, which has replaced it. PyTorch's own fused GELU stands beside "
-            "it."
+            "A computes a chain of GELUs operation by operation, B fused; the same numbers within rounding. On a "
+            "CUDA device TorchScript fuses them, as in the source, with 64-pixel patches in batches of 128. On a CPU "
+            "it fuses nothing by default; there torch.compile does, which has replaced it. PyTorch's own fused GELU "
+            "stands beside it."
         ),
         not_shown=(
             "The launches and the memory traffic: throughput alone is compared. What compiling costs: it happens "
@@ -155,9 +156,8 @@ _CLAIMS = (
         says="TorchScript speeds up training.",
         sources=("TIPS",),
         design=(
-            "A runs the network as written, B through torch.jit.script; a chain of GELUs, which it can fuse, and "
-            "SRCNN, where there is little to fuse; alone on a resident batch. "
-            f"{_ON_CUDA}"
+            "A runs the network as written, B through torch.jit.script. It can fuse a chain of GELUs, and finds "
+            f"little to fuse in SRCNN. Both run alone on a resident batch. {_ON_CUDA}"
         ),
         not_shown="PyTorch and Python versions that have TorchScript no more: it is deprecated for torch.compile.",
         effect=change("fusion", "eager", "script", _POINTWISE, _FEW),
@@ -168,8 +168,8 @@ _CLAIMS = (
         says="The gradient work for a sample falls as the batch grows to fill the device's memory.",
         sources=("field",),
         design=(
-            "Batches of 32 to 512 patches of 64 pixels; the backward pass of a sample on the device is fitted over the "
-            "batch size, the step alone on a resident batch. Throughput and peak memory stand beside it."
+            "The step alone runs on a resident batch of 32 to 512 patches of 64 pixels. The backward pass of a "
+            "sample on the device is fitted over the batch size. Throughput and peak memory stand beside it."
         ),
         not_shown="What larger batches do to what is learnt.",
         needs="cuda",
@@ -184,9 +184,9 @@ _CLAIMS = (
         says="Reading the loss in every step costs throughput, as the host waits for the device.",
         sources=("field",),
         design=(
-            "A never reads the loss, B reads it in every step, for which the host waits for the device. SRCNN, a "
-            "perceptron of large layers and a chain of pointwise operations, alone on a resident batch of 128 patches "
-            "of 64 pixels."
+            "A never reads the loss, B reads it in every step, for which the host waits for the device. Three "
+            "networks run alone on a resident batch of 128 patches of 64 pixels: SRCNN, a perceptron of large layers "
+            "and a chain of pointwise operations."
         ),
         not_shown="A CPU, where there is nothing to wait for; copies that overlap (nonblocking-sync-points).",
         needs="cuda",
@@ -203,10 +203,10 @@ _CLAIMS = (
         says="GPU memory grows mildly with the batch.",
         sources=("IO",),
         design=(
-            "A trains on batches of 8, B of 128; memory in use on the whole device after the window, as the source "
-            "read it, with the context and whatever the libraries keep. Mildly is at most as the source's 1238 ÷ 873 "
-            "MiB; besides, it must grow at all. What tensors need at their peak and what PyTorch reserves stand beside "
-            "it."
+            "A trains on batches of 8, B of 128. Compared is the memory in use on the whole device after the window, "
+            "as the source read it. It includes the context and whatever the libraries keep. Mildly is at most as "
+            "the source's 1238 ÷ 873 MiB; besides, it must grow at all. What tensors need at their peak and what "
+            "PyTorch reserves stand beside it."
         ),
         not_shown="Which part of it is the context’s, which does not grow.",
         figures=_MEMORY,
@@ -240,10 +240,10 @@ _CLAIMS = (
         says="A batch norm makes the host wait for the device.",
         sources=("API",),
         design=(
-            "No pair: the time for which the host is in the forward pass of SRCNN with batch norms, as a share of the "
-            "forward pass on the device. A host that waits for the last norms takes about as long as the device, which "
-            "is compared with 1; one that only launches is far ahead of it. Every step ends with reading the loss, so "
-            "that no step begins behind a full queue of launches. The same without norms stands beside it."
+            "No pair: the host's time in the forward pass of SRCNN with batch norms, as a share of the forward pass "
+            "on the device. A host that waits for the last norms takes about as long as the device, so the share is "
+            "compared with 1. A host that only launches is far ahead of it. Every step ends with reading the loss, "
+            "so that no step begins behind a full queue of launches. The same without norms stands beside it."
         ),
         not_shown="Norms that are synchronised over several devices.",
         needs="cuda",
@@ -256,8 +256,8 @@ _CLAIMS = (
         sources=("field",),
         design=(
             "A keeps images and weights in PyTorch's usual layout, B with channels last; the same numbers within "
-            "rounding. SRCNN alone on a resident batch, batches of 8 and of 32 of 16-pixel patches; with mixed "
-            f"precision beside it, which accelerators want the layout for. {_ON_CUDA}"
+            "rounding. SRCNN runs alone on a resident batch of 8 and of 32 patches of 16 pixels. Mixed precision, "
+            f"for which accelerators want the layout, stands beside it. {_ON_CUDA}"
         ),
         not_shown="Networks of many channels, which the layout is made for.",
         effect=change("memory_format", "contiguous", "channels_last", STEP, _FEW),

@@ -1,7 +1,7 @@
 """When does it pay to pin memory, and to copy while the device computes?
 
-Batches travel from the host to a CUDA device: from pageable or pinned memory, waited for or not, when their step
-begins or one step ahead. On a machine without such a device none of it can be tested.
+Batches travel from the host to a CUDA device. Memory is pageable or pinned. The copy is waited for or not, when its
+step begins or one step ahead. On a machine without such a device none of it can be tested.
 
 It does not show several devices that share a bus, nor storage that reads into the device's memory by itself.
 """
@@ -21,9 +21,9 @@ _COPY = {"mode": "copy", "workload": "div2k"}
 _SIZES = {"6 kB": (16, 1), "0.4 MB": (16, 64), "12.6 MB": (64, 128), "101 MB": (64, 1024)}
 """A batch's size, and the patch and batch size that make it."""
 _CONTRADICTION = (
-    "No figure is given. BOT and TIPS contradict each other on pinned memory: TIPS would pin almost always, and takes "
-    "the overhead that is seen in GPU memory for pinned memory; BOT says that it is not, and warns that pinning much "
-    "memory hurts the host (claims pin-always, pin-danger, pinned-is-gpu-memory)."
+    "No figure is given. BOT and TIPS contradict each other on pinned memory. TIPS would pin almost always, and "
+    "takes the overhead that is seen in GPU memory for pinned memory. BOT says that it is not, and warns that "
+    "pinning much memory hurts the host (claims pin-always, pin-danger, pinned-is-gpu-memory)."
 )
 _SMALL_LARGE = "No figure is given. IO found pageable memory faster for patches of 16 pixels, pinned memory for 64."
 
@@ -39,9 +39,9 @@ _CLAIMS = (
         says="For small images pageable memory is faster than pinned memory.",
         sources=("IO",),
         design=(
-            "A leaves batches in pageable memory, B pins them; training on patches of 16 pixels, batches of 8 and of "
-            "128, eight workers. B is said to be slower. Pinning is done by a thread of the training process, whose "
-            "cost does not shrink with the image. Its counterpart for larger images is pinned-large-input."
+            "A leaves batches in pageable memory, B pins them. Training has patches of 16 pixels, batches of 8 and "
+            "of 128, and eight workers. B is said to be slower. Pinning is done by a thread of the training process, "
+            "whose cost does not shrink with the image. Its counterpart for larger images is pinned-large-input."
         ),
         not_shown="Batches that are copied without being used.",
         figures=_SMALL_LARGE,
@@ -53,9 +53,9 @@ _CLAIMS = (
         says="For larger images pinned memory is faster than pageable memory.",
         sources=("IO",),
         design=(
-            "A leaves batches in pageable memory, B pins them; training on patches of 64 pixels, batches of 128, eight "
-            "workers. Beside it stand copies alone, from 6 kB to 101 MB, which show from which size on pinning speeds "
-            "up the copy itself. Its counterpart for small images is pageable-small-input."
+            "A leaves batches in pageable memory, B pins them; training on patches of 64 pixels, batches of 128, "
+            "eight workers. Beside it stand copies alone, from 6 kB to 101 MB. They show the size from which on "
+            "pinning speeds up the copy itself. Its counterpart for small images is pageable-small-input."
         ),
         not_shown="Which part of a small copy’s time is its launch: under some MB most of it is.",
         figures=_SMALL_LARGE,
@@ -72,12 +72,13 @@ _CLAIMS = (
         sources=("BOT",),
         design=(
             "A leaves batches in pageable memory, B pins them, eight workers that prepare eight batches of 12.6 MB "
-            "each ahead. Compared is the memory that the host has left after the window, which pinned pages cannot be "
-            "taken from; throughput stands beside it. Pinned blocks are rounded up to powers of two: at most 1.07 GB."
+            "each ahead. Compared is the memory that the host has left after the window, which pinned pages cannot "
+            "be taken from. Throughput stands beside it. Pinned blocks are rounded up to powers of two: at most 1.07 "
+            "GB."
         ),
         not_shown=(
-            "A host that is short of memory; where more than 36 GB are to spare, 1.07 GB are no difference by the "
-            "rule, and batches that are not pinned take as much shared memory."
+            "A host that is short of memory. Where more than 36 GB are to spare, 1.07 GB are no difference by the "
+            "rule. Batches that are not pinned take as much shared memory."
         ),
         figures=_CONTRADICTION,
         needs="cuda",
@@ -89,9 +90,9 @@ _CLAIMS = (
         says="Pinning memory is almost always faster.",
         sources=("TIPS",),
         design=(
-            "A leaves batches in pageable memory, B pins them; patches of 16 and of 64 pixels, batches of 8 and of "
-            "128, with eight workers and without. “Almost always” is a statement about these cases, and not about "
-            "their mean: where one of them contradicts it, it depends."
+            "A leaves batches in pageable memory, B pins them. Patches have 16 and 64 pixels, batches 8 and 128, "
+            "with eight workers and without. “Almost always” is a statement about these cases, and not about their "
+            "mean: where one of them contradicts it, it depends."
         ),
         not_shown="Inputs that are larger than a batch of images.",
         figures=_CONTRADICTION,
@@ -105,8 +106,8 @@ _CLAIMS = (
         says="Making a tensor on the device is faster than making it on the host and moving it.",
         sources=("TIPS",),
         design=(
-            "In every step a tensor of the batch's shape is filled with random numbers: A makes it on the host and "
-            "moves it, B on the device. The step alone on a resident batch of 128 patches of 64 pixels."
+            "In every step a tensor of the batch's shape is filled with random numbers. A makes it on the host and "
+            "moves it, B makes it on the device. The step alone on a resident batch of 128 patches of 64 pixels."
         ),
         not_shown="The copy alone: random numbers are dear to make on a host.",
         needs="cuda",
@@ -117,8 +118,8 @@ _CLAIMS = (
         says="Pinning saves the copy into a staging buffer that the driver makes of pageable memory.",
         sources=("API",),
         design=(
-            "A copies from pageable memory, B from pinned memory, 12.6 and 101 MB and nothing else; compared is their "
-            "rate by CUDA events. Smaller copies stand beside it, whose time is mostly their launch."
+            "A copies from pageable memory, B from pinned memory, 12.6 and 101 MB and nothing else. Compared is "
+            "their rate by CUDA events. Smaller copies stand beside it, whose time is mostly their launch."
         ),
         not_shown=(
             "The buffer itself, which cannot be seen from outside: a copy twice as fast has saved one of its length."
@@ -152,8 +153,8 @@ _CLAIMS = (
         says="Waiting for the device in every step, as loss.item() does, removes what non_blocking gains.",
         sources=("API",),
         design=(
-            "An interaction: what non_blocking does for a step that never waits, divided by what it does for one that "
-            "reads its loss; above 1 the gain is smaller where the loss is read. Training from pinned memory on "
+            "An interaction: the effect of non_blocking on a step that never waits, divided by that on one that "
+            "reads its loss. Above 1 the gain is smaller where the loss is read. Training from pinned memory on "
             "patches of 64 pixels, batches of 128, eight workers."
         ),
         not_shown="That the whole gain is gone: the quotient tells that it is smaller.",
@@ -165,9 +166,9 @@ _CLAIMS = (
         says="Copies on a stream of their own overlap with computation.",
         sources=("API",),
         design=(
-            "A copies a batch when its step begins, B one step ahead on a second stream; pinned memory, non_blocking, "
-            "patches of 64 pixels, batches of 128. Compared is the exposed copy, which the computation had to wait "
-            "for; throughput stands beside it."
+            "A copies a batch when its step begins, B one step ahead on a second stream. Both have pinned memory, "
+            "non_blocking, and batches of 128 patches of 64 pixels. Compared is the exposed copy, which the "
+            "computation had to wait for; throughput stands beside it."
         ),
         not_shown="A copy that is longer than the step.",
         needs="cuda",
@@ -179,8 +180,8 @@ _CLAIMS = (
         says="Moving the next batch while this one is computed hides the copy.",
         sources=("AIDA",),
         design=(
-            "A moves a batch when its step begins, B the next one while this one is computed, on the same stream; from "
-            "pageable memory and from pinned memory. A stream of its own stands beside it."
+            "A moves a batch when its step begins. B moves the next one while this one is computed, on the same "
+            "stream. Both move it from pageable memory and from pinned memory. A stream of its own stands beside it."
         ),
         not_shown="Copies that run beside kernels: on one stream only the host’s part of a copy can be hidden.",
         needs="cuda",
@@ -194,8 +195,8 @@ _CLAIMS = (
         says="CUDA_LAUNCH_BLOCKING=1 destroys the overlap of host and device.",
         sources=("AIDA",),
         design=(
-            "A trains as usual, B with the variable set before CUDA starts, so that every launch waits for its kernel; "
-            "pinned memory, non_blocking, patches of 64 pixels, batches of 128. Compared is throughput."
+            "A trains as usual. B sets the variable before CUDA starts, so that every launch waits for its kernel. "
+            "Both have pinned memory, non_blocking, and batches of 128 patches of 64 pixels. Compared is throughput."
         ),
         not_shown="Kernels that are long beside their launch, which lose little.",
         needs="cuda",
@@ -206,8 +207,9 @@ _CLAIMS = (
         says="Under CUDA_LAUNCH_BLOCKING=1 moving the next batch ahead gains nothing.",
         sources=("AIDA",),
         design=(
-            "A moves a batch when its step begins, B the next one while this one is computed, on the same stream as in "
-            "the source, both with the variable set; pinned memory, non_blocking, patches of 64 pixels, batches of 128."
+            "A moves a batch when its step begins. B moves the next one while this one is computed, on the same "
+            "stream as in the source. Both have the variable set, pinned memory, non_blocking, and batches of 128 "
+            "patches of 64 pixels."
         ),
         not_shown="Why: every launch waits for its kernel, so that nothing runs beside a copy.",
         needs="cuda",
@@ -232,9 +234,9 @@ _CLAIMS = (
         says="Copying outputs back to the host stalls the overlap of host and device.",
         sources=("API",),
         design=(
-            "A copies nothing back, B the step's output into pageable memory in every step, for which the host waits; "
-            "the step alone on a resident batch of 128 patches of 64 pixels. Every tenth step, and pinned memory, "
-            "which need not be waited for, stand beside it."
+            "A copies nothing back. B copies the step's output into pageable memory in every step, and the host "
+            "waits for it. The step alone runs on a resident batch of 128 patches of 64 pixels. Every tenth step, "
+            "and pinned memory, which need not be waited for, stand beside it."
         ),
         not_shown="A checkpoint that is written to a file.",
         needs="cuda",
@@ -252,9 +254,8 @@ _CLAIMS = (
         says="The DataLoader leaves batches of a class of one's own unpinned unless the class defines pin_memory().",
         sources=("API",),
         design=(
-            "A check: batches as a tensor, a dictionary, a tuple, and a class of one's own without and with the "
-            "method, through a DataLoader that pins; then every tensor is asked whether it is pinned. No time is "
-            "measured."
+            "A check: a DataLoader that pins gets batches as a tensor, a dictionary, a tuple, and a class of one's "
+            "own without and with the method. Then every tensor is asked whether it is pinned. No time is measured."
         ),
         not_shown="What the unpinned batch costs.",
         needs="cuda",

@@ -1,11 +1,11 @@
 """How many workers, of which kind, and what do they cost?
 
-Workers are compared with fewer and with more of them, with threads, with workers that live on; what they cost beside
-time stands with it: memory that grows because an index is touched, context switches, start-up and respawn, and what is
-left of them when the training process dies.
+Workers are compared with fewer and with more of them, with threads, and with workers that live on. Their other costs
+stand beside it: memory that grows because an index is touched, context switches, start-up and respawn. So does what
+is left of them when the training process dies.
 
-It does not show machines that share their cores with others, nor loaders other than PyTorch's, but for the threads,
-which are feedrate's own.
+It does not show machines that share their cores with others. Nor does it show loaders other than PyTorch's, but for
+the threads, which are feedrate's own.
 """
 
 from __future__ import annotations
@@ -57,9 +57,10 @@ _CLAIMS = (
         says="Threads cannot replace worker processes for loading, as Python’s lock lets one of them run at a time.",
         sources=("BOT",),
         design=(
-            "A loads in two processes, B in two threads of the training process; the same samples, PNG files of 64 "
-            "pixels, which a library decodes without the lock, and raw pixels from LMDB, where most is Python. Work "
-            "that is planted stands beside it: 2 ms a sample during which the lock is held, and reads that wait."
+            "A loads in two processes, B in two threads of the training process. Both load the same samples: PNG "
+            "files of 64 pixels, which a library decodes without the lock, and raw pixels from LMDB, where most is "
+            "Python. Work that is planted stands beside it: 2 ms a sample during which the lock is held, and reads "
+            "that wait."
         ),
         not_shown="Interpreters without that lock.",
         effect=pair(_PROCESSES, _THREADS, {**PNG, **PAIRS}, {**LMDB, **PAIRS}, says="less"),
@@ -73,13 +74,13 @@ _CLAIMS = (
         says="Workers are left behind, as defunct processes or running, when the training process dies.",
         sources=("BOT",),
         design=(
-            "A check: a training process with two workers, written as anybody writes one, runs in a process namespace "
-            "whose process 1 never waits for anybody, as in a container that starts with a shell or a script. It is "
-            "killed (SIGKILL), and its workers are watched until the last is gone. One that still runs or lies defunct "
-            "10 s later was left behind. Beside it the same under a process 1 that asks orphans for their status, as "
-            "an init does, with SIGKILL, SIGTERM, SIGINT, an exception and a plain return; and both signals that no "
-            "script survives with what feedrate does against it: workers that die with their parent, and a handler "
-            "that ends in order."
+            "A check: a training process with two workers, written as anybody writes one, runs in a process "
+            "namespace. Process 1 of it never waits for anybody, as in a container that starts with a shell or a "
+            "script. It is killed (SIGKILL), and its workers are watched until the last is gone. One that still runs "
+            "or lies defunct 10 s later was left behind. Beside it stands the same under a process 1 that asks "
+            "orphans for their status, as an init does. The process ends by SIGKILL, SIGTERM, SIGINT, an exception "
+            "and a plain return. Both signals that no script survives also run with feedrate's remedy: workers that "
+            "die with their parent, and a handler that ends in order."
         ),
         not_shown="How many containers have such a process 1: docker run --init gives one that asks.",
         figures="No figure is given: the source saw defunct processes.",
@@ -94,8 +95,8 @@ _CLAIMS = (
         says="Workers are daemonic: when the training process ends, all of them are terminated with SIGTERM.",
         sources=("BOT",),
         design=(
-            "A check: a training process with two workers returns in the middle of an epoch, and says as its last act "
-            "how many of them got SIGTERM. It is seen if all did. Beside it the same after an exception. No time is "
+            "A check: a training process with two workers returns in the middle of an epoch. Its last act says how "
+            "many of them got SIGTERM. It is seen if all did. Beside it the same after an exception. No time is "
             "measured."
         ),
         not_shown="Workers that hang in a read: those are terminated after 5 s.",
@@ -106,9 +107,9 @@ _CLAIMS = (
         says="Forked workers come to copy a large list of Python objects that they only read.",
         sources=("API",),
         design=(
-            "A keeps an index of 200,000 entries as a list of dictionaries, B as numpy arrays; forked workers share "
-            "its pages until they touch them, and reading a Python object does. Compared is how the workers' own "
-            "memory grew from the first batch to the end of the window: B's growth is said to be less."
+            "A keeps an index of 200,000 entries as a list of dictionaries, B as numpy arrays. Forked workers share "
+            "its pages until they touch them, and reading a Python object does. Compared is the growth of the "
+            "workers' own memory from the first batch to the end of the window. B's growth is said to be less."
         ),
         not_shown=(
             "The size that the source names: that every worker comes to take as much memory as the training process. "
@@ -146,14 +147,15 @@ _CLAIMS = (
         says="Workers help a dataset that waits far beyond the number of cores, one that computes only up to it.",
         sources=("AIDA",),
         design=(
-            "An interaction: what a doubling of the workers, from 2 to 32, does where reading a sample waits 2 ms, "
-            "divided by what it does where decoding one computes for 2 ms. Besides, from 8 workers to 32 the dataset "
-            "that computes must not become faster: the ratio is compared with 1. Both costs are planted, batches of 8, "
-            "the loader alone."
+            "An interaction: the effect of a doubling of the workers, from 2 to 32, where reading a sample waits 2 "
+            "ms. It is divided by the effect where decoding one computes for 2 ms. Besides, from 8 workers to 32 the "
+            "dataset that computes must not become faster: the ratio is compared with 1. Both costs are planted, "
+            "batches of 8, the loader alone."
         ),
         not_shown=(
-            "A disk. Costs are planted, so that most is true by construction: sleeps take no core and do not wait for "
-            "each other, as reads of a disk do. What is tested is that the DataLoader keeps up with so many workers."
+            "A disk. Costs are planted, so that most is true by construction. Sleeps take no core and do not wait "
+            "for each other, as reads of a disk do. What is tested is that the DataLoader keeps up with so many "
+            "workers."
         ),
         most_cores=8,
         by_construction=True,

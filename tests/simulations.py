@@ -99,9 +99,9 @@ class Fault(NamedTuple):
 
 FAULTS: Mapping[str, Fault] = {
     "normal": Fault(),
-    "5 % of B’s trials 3 times as slow": Fault(added=slowed(0.05, 3)),
-    "5 % of both sides’ trials 3 times as slow": Fault(added=slowed(0.05, 3), both=True),
-    "20 % of B’s trials 1.25 times as slow": Fault(added=slowed(0.2, 1.25)),
+    "5 % of B’s measurements 3 times as slow": Fault(added=slowed(0.05, 3)),
+    "5 % of both sides’ measurements 3 times as slow": Fault(added=slowed(0.05, 3), both=True),
+    "20 % of B’s measurements 1.25 times as slow": Fault(added=slowed(0.2, 1.25)),
     "autocorrelated, ρ = 0.5": Fault(correlated(0.5)),
     "autocorrelated, ρ = 0.8": Fault(correlated(0.8)),
 }

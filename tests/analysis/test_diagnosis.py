@@ -46,7 +46,7 @@ def test_noise_that_intervals_do_not_hold_for_is_found(noise: str, blocks: int, 
 def test_a_few_trials_that_are_several_times_as_slow_are_found(blocks: int) -> None:
     """They are found in most runs, though they are too few to count as tails."""
     random = np.random.default_rng(0)
-    fault = FAULTS["5 % of B’s trials 3 times as slow"]
+    fault = FAULTS["5 % of B’s measurements 3 times as slow"]
     found = [diagnose_logs(np.concatenate(fault.draw(random, (30, blocks)))) for _ in range(50)]
     assert np.mean(["move means" in each.reason for each in found]) >= 0.7
     assert np.mean([bool(each.reason) for each in found]) >= 0.85

@@ -125,7 +125,7 @@ def test_contrasts_add_up(busy: RunView, page: Page) -> None:
     html = part(page, "Why it stopped")
     assert f"Of {len(contrasts)} comparisons, {narrow} became narrow enough" in plain(html)
     assert "the time that it was given was used up" in html
-    rows = table_rows(part(page, "Comparisons by axis"))
+    rows = table_rows(part(page, "Comparisons by option"))
     counted = [sum(int(row[at]) for row in rows if row) for at in (1, 2, 3, 4)]
     assert counted == [len(contrasts), narrow, len(contrasts) - narrow, 0]
 

@@ -92,7 +92,7 @@ def test_loss_is_never_recommended_silently(show: Show) -> None:
 def test_sizes_packing_and_what_is_missing_are_told(compared: RunView) -> None:
     """Every format has a line with its bytes and what packing took; what was left out has its reason."""
     text = section(compared).details()
-    rows = table_rows(text.partition("Knobs of single")[0])
+    rows = table_rows(text.partition("Options of single")[0])
     assert {row[0].split()[0] for row in rows} == set(FEW)
     png = next(row for row in rows if row[0] == "png PNG")
     assert png[1:3] == ["34.3 kB", "0.62"]

@@ -147,23 +147,23 @@ CRITERIA = (
         "flagged",
         (5.0, 15.0, 40.0),
         "% of measurements",
-        "Measurements that carry a flag. Up to 5 %, most settings of eight repetitions have none; at 15 % each has "
-        "about one, which its interval takes up; beyond 40 % quiet is the exception.",
+        "Measurements that carry a flag. Up to 5 %, most settings of eight repetitions have none. At 15 % each has "
+        "about one, which its interval takes up. Beyond 40 % quiet is the exception.",
     ),
     Criterion(
         "spread",
         (3.0, 6.0, 12.0),
         "%",
-        "Coefficient of variation between repetitions, median over settings. At 3 % fifteen repetitions show that "
-        "two settings do not differ by 3 % in nine of ten cases, at 6 % in one of fourteen; paired measurements of a "
-        "quiet machine vary by 2 to 7 %, beside other work by 20 % and more.",
+        "Coefficient of variation between repetitions, median over settings. At 3 % fifteen repetitions show in nine "
+        "of ten cases that two settings do not differ by 3 %. At 6 % they show it in one of fourteen. Paired "
+        "measurements of a quiet machine vary by 2 to 7 %, beside other work by 20 % and more.",
     ),
     Criterion(
         "drift",
         _DRIFT_LIMITS,
         "%",
-        "By how much the control setting's throughput changed from the run's beginning to its end, at least: the end "
-        "of the 95 % interval of its slope that is nearer to none. An interval that holds both none and more than "
+        "The least change of the control setting's throughput from the run's beginning to its end. It is the end of "
+        "the 95 % interval of its slope that is nearer to none. An interval that holds both none and more than "
         "the last limit tells nothing. Repetitions take drift out of ratios, not out of single throughputs.",
     ),
     Criterion(
@@ -178,26 +178,25 @@ CRITERIA = (
         "dependence",
         (100 * MOST_LAG1, 100 * MOST_LAG1, 60.0),
         "%",
-        "How much of a measurement’s deviation from its setting is found again in the next repetition: the lag-1 "
-        "autocorrelation, where its 99 % interval leaves out none. Intervals take repetitions for independent: at 15 "
-        "% they are a seventh too narrow, at 60 % half as wide as they should be. Beyond the limit of B verdicts on "
+        "How much of a measurement’s deviation from its setting returns in the next repetition. It is the lag-1 "
+        "autocorrelation, if its 99 % interval excludes zero. Intervals take repetitions for independent. At 15 % "
+        "they are a seventh too narrow, at 60 % half as wide as they should be. Beyond the limit of B verdicts on "
         "claims are withheld.",
     ),
     Criterion(
         "tails",
         (100 * MOST_FAR, 100 * MOST_FAR, 20.0),
         "% of measurements",
-        f"Measurements farther than {FAR:g} median absolute deviations from their setting’s median, beyond those "
-        f"of normal "
-        "noise, where the 99 % interval leaves out none. They come of two modes or of a heavy tail, with which the "
-        "mean of few repetitions is not normal. Beyond the limit of B verdicts on claims are withheld.",
+        f"Measurements farther than {FAR:g} median absolute deviations from their setting’s median. Those of normal "
+        "noise do not count, and the 99 % interval must exclude zero. They come of two modes or of a heavy tail, "
+        "with which the mean of few repetitions is not normal. Beyond the limit of B verdicts on claims are withheld.",
     ),
     Criterion(
         "shift",
         (100 * MOST_SHIFT, 100 * MOST_SHIFT, 10.0),
         "%",
-        "How far measurements that lie far from their setting’s median move the mean of all, where the 95 % interval "
-        "leaves out none. A few that are several times as slow matter more than many that are a little slower: a "
+        "How far measurements that lie far from their setting’s median move the mean of all. The 95 % interval must "
+        "exclude zero. A few that are several times as slow matter more than many that are a little slower. A "
         "setting that had none of them by chance has a narrow interval in the wrong place. Beyond the limit of B, "
         "half the margin of “no difference”, verdicts on claims are withheld.",
     ),

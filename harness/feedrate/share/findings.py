@@ -88,20 +88,20 @@ class Cap(NamedTuple):
 
 
 MIB = 2**20
-_DAY = "A day of trials, one a second,"
+_DAY = "A day of measurements, one a second,"
 FILE_BYTES = Cap("file_bytes", 256 * MIB, "bytes", f"{_DAY} takes 223 MiB in its largest file.")
 FOOTER_BYTES = Cap("footer_bytes", 16 * MIB, "bytes of footer", f"{_DAY} takes 9 MiB.")
 MANIFEST_BYTES = Cap("manifest_bytes", 4 * MIB, "bytes of manifest", "A run of a hundred claims has 0.13 MB.")
 COLUMNS = Cap("columns", 256, "columns", "The widest table has fewer than 200.")
 ROW_GROUPS = Cap("row_groups", 1_000, "row groups", f"{_DAY} has 432, one for every 200 trials.")
-ROWS = Cap("rows", 2_000_000, "rows", "A million trials are checked in a quarter of the time that is given.")
-TRACE_ROWS = Cap("trace_rows", 10_000_000, "rows of steps or samples", f"{_DAY} has 6.5 million steps, 75 a trial.")
+ROWS = Cap("rows", 2_000_000, "rows", "A million measurements are checked in a quarter of the time that is given.")
+TRACE_ROWS = Cap("trace_rows", 10_000_000, "rows of steps or samples", f"{_DAY} has 6.5 million steps, 75 each.")
 PAGES = Cap("pages", 250_000, "pages", f"{_DAY} has two for every column of every row group.")
 PAGE_BYTES = Cap("page_bytes", 16 * MIB, "bytes in one page", "Writers end a page at about one MiB, dictionaries too.")
 DECODED_BYTES = Cap("decoded_bytes", 2_048 * MIB, "bytes when decompressed", f"{_DAY} has 494 MiB in its largest file.")
 TEXT_CHARACTERS = Cap("text_characters", 2_000, "characters", "An error's message is cut at 500.")
-MEMORY_BYTES = Cap("memory_bytes", 1_024 * MIB, "bytes of memory", "A million trials are checked in half of it.")
-SECONDS = Cap("seconds", 120, "seconds", "A million trials are checked in half of it on a slow machine with 2 cores.")
+MEMORY_BYTES = Cap("memory_bytes", 1_024 * MIB, "bytes of memory", "A million measurements are checked in half of it.")
+SECONDS = Cap("seconds", 120, "seconds", "A million measurements take half of it on a slow machine with 2 cores.")
 
 CAPS = (
     *(FILE_BYTES, FOOTER_BYTES, MANIFEST_BYTES, COLUMNS, ROW_GROUPS, ROWS, TRACE_ROWS, PAGES, PAGE_BYTES),

@@ -116,7 +116,7 @@ _TEXTS = {
 
 
 def check_values(rows: Rows, where: str) -> None:
-    """Numbers are not negative and of a size that is exact, shares no more than a whole, texts words or one line."""
+    """Numbers are not negative and of an exact size. Shares are no more than a whole. Texts are words or one line."""
     right = partial(hold, rows, where)
     for name in rows.columns.intersection(_FILLED):
         right(name, rows[name].notna(), "a value in every row")
@@ -143,7 +143,7 @@ _CONSECUTIVE = ["wall_ns", "warmup_ns", "startup_ns", "compile_ns"]
 
 
 def check_names(rows: Rows, run: RunManifest, where: str) -> None:
-    """Trials are of the run, of its suites and data sets, and numbered by block and position."""
+    """Measurements are of the run, of its suites and data sets. Their numbers are repetition and position."""
     hashes = [dataset.data_hash for dataset in run.datasets]
     for name, values in {
         "run_id": [run.run_id],
@@ -160,11 +160,11 @@ def check_names(rows: Rows, run: RunManifest, where: str) -> None:
 
 
 def check_numbers(rows: Rows, where: str) -> None:
-    """Trials that failed have an error, those that ended well a window, or a fact; on a CPU there is no device's time.
+    """Failed measurements have an error. Those that ended well have a window, or a fact.
 
-    Samples are steps × batch_size × world_size, or fewer of a script; samples_per_s is samples ÷ wall_ns; a window is
-    steady by half_ratio; host_*_ns sum to wall_ns, but for what the system takes in between; a trial lasted as long as
-    what it did one after the other.
+    On a CPU there is no device's time. Samples are steps × batch_size × world_size, or fewer of a script. samples_per_s
+    is samples ÷ wall_ns. A window is steady by half_ratio. host_*_ns sum to wall_ns, but for time that the system takes
+    in between. A measurement lasted as long as its parts one after the other.
     """
     right = partial(hold, rows, where)
     ok, script, wall = rows["outcome"].eq("ok"), rows["workload"].eq(SCRIPT), rows["wall_ns"]
@@ -189,7 +189,7 @@ def check_numbers(rows: Rows, where: str) -> None:
 
 
 def check_cells(rows: Rows, where: str) -> None:
-    """The id of a cell follows from its axes; each has a value that it can have, off its default where it applies."""
+    """A setting's id follows from its options. Each has a value that it can have, off its default where it applies."""
     names = [axis.name for axis in AXES if rows[axis.name].notna().any()]
     for at, values in rows[[*names, "cell_id", "device"]].drop_duplicates().iterrows():
         column, expected = _wrong(tuple(_cell(values, names).items()), values["device"], values["cell_id"])
@@ -227,7 +227,7 @@ COLUMNS = ("block", "position", "trial_wall_ns", "started_at", "cell_id", "outco
 
 
 def counts(trials: Rows, run: RunManifest) -> None:
-    """No two trials share a place; outcomes, blocks, cells and mean times of the manifest are those of the rows."""
+    """No two measurements share a place. Outcomes, repetitions, settings and mean times are the rows'."""
     twice = int(trials.duplicated(["block", "position"]).sum())
     require(not twice, "block and position", f"{twice} trials in the place of another", "one at each place of a block")
     outcomes = {name: count for name, count in trials["outcome"].value_counts().items() if count}
@@ -243,7 +243,7 @@ def counts(trials: Rows, run: RunManifest) -> None:
 
 
 def clock(trials: Rows, run: RunManifest) -> None:
-    """A run ended after it began, a day in the future at most, and its trials began in between."""
+    """A run ended after it began, a day in the future at most, and its measurements began in between."""
     span, texts = (
         f"{run.started_at} to {run.ended_at}",
         (run.started_at, run.ended_at, *trials["started_at"].cat.categories),
@@ -271,7 +271,7 @@ def origin(trials: Rows, run: RunManifest) -> None:
 
 
 def searches(trials: Rows, run: RunManifest) -> None:
-    """What a search found names cells of its trials and counts them; it is known where its bound is narrow enough."""
+    """A search names settings of its measurements and counts these. It is known only if its bound is narrow enough."""
     there = {*trials["cell_id"].cat.categories}
     if run.search:  # a trial of a script may stand for two cells
         rows = trials[_OF_SCRIPTS].drop_duplicates().to_dict("records")
@@ -301,7 +301,7 @@ TRACED = ("trial_id", "steps", *_SUMMED.values())
 
 
 def check_traces(name: str, table: Table, trials: Rows, run: RunManifest) -> None:
-    """Steps and samples are of the run's trials; steps count from 0, and sum to what a trial took if all are there."""
+    """Steps and samples are of the run's measurements. Steps count from 0. All of them sum to their measurement."""
     ids = pd.Index(trials["trial_id"].astype(str))
     count, sums = np.zeros(len(ids)), np.zeros((len(ids), len(_SUMMED)))
     for rows in table.frames():

@@ -107,7 +107,7 @@ DERIVED: dict[str, tuple[Callable[[Row], float | None], str]] = {
     "stolen_ms": (_stolen_ms, "steal_pct of all cores, in milliseconds of one core over the window"),
     "stolen_share_pct": (_stolen_share_pct, "stolen ÷ (busy + stolen): of the time that somebody here wanted to run"),
     "throttled_pct": (_throttled_pct, "throttled_ns ÷ wall_ns; over 100 when several cores were stopped"),
-    "foreign_io_pct": (_foreign_io_pct, "io_pressure_pct of a trial that reads less than 1 MB/s; else unknown"),
+    "foreign_io_pct": (_foreign_io_pct, "io_pressure_pct of a measurement that reads less than 1 MB/s; else unknown"),
     "gpu_slowed": (_gpu_slowed, f"how many reasons NVML gave: {', '.join(SLOWED_BY.values())}"),
     "halves_apart_pct": (_halves_apart_pct, "by how much the window's halves differ, 0 if steady; unknown if cold"),
 }
@@ -117,8 +117,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "foreign_cpu",
         (Limit("foreign_cpu_pct", 10.0, "% of one core"), Limit("foreign_share_pct", 2.0, "% of all cores")),
-        "On a few cores a tenth of one is missed at once; on many, the monitoring of any server uses that much beside "
-        "idle cores, and 2 % of the machine stands for neighbours that share its caches and memory.",
+        "On a few cores a tenth of one is missed at once. On many, the monitoring of any server uses that much beside "
+        "idle cores. There 2 % of the machine stands for neighbours that share its caches and memory.",
     ),
     Rule(
         "steal",
@@ -126,13 +126,13 @@ RULES: tuple[Rule, ...] = (
             Limit("stolen_share_pct", 1.0, "% of the wanted CPU time"),
             Limit("stolen_ms", 25.0, "ms of one core"),
         ),
-        "What is stolen from a CPU-bound trial is missing from its throughput, and 1 % is the least that a verdict "
-        "tells apart. Ticks of 10 ms: growth by two of them may be hardly more than one.",
+        "Time stolen from a CPU-bound measurement is missing from its throughput. 1 % is the least that a verdict "
+        "tells apart. Ticks are 10 ms: growth by two of them may be hardly more than one.",
     ),
     Rule(
         "throttled",
         (Limit("throttled_pct", 1.0, "% of the window"),),
-        "A quota that stops the trial is a limit of the container, not of the machine.",
+        "A quota that stops the measurement is a limit of the container, not of the machine.",
     ),
     Rule(
         "pressure",
@@ -142,8 +142,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "pressure",
         (Limit("foreign_io_pct", 10.0, "% of the window"),),
-        "A trial that reads from storage waits for it, which cannot be told from others' waiting: only trials that "
-        "read next to nothing are judged. A system that writes its logs stays under a tenth.",
+        "A measurement that reads from storage waits for it, and this looks like others' waiting. So only measurements "
+        "that read next to nothing are judged. A system that writes its logs stays under a tenth.",
     ),
     Rule(
         "gpu_throttled",

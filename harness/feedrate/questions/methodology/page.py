@@ -86,7 +86,7 @@ _MODULES = (
 )
 """Those whose constants the prose names."""
 _CAUSES = {
-    "within": "A window is short: another stretch of the same trial would have given another number.",
+    "within": "A window is short: another stretch of the same measurement would give another number.",
     "between": "The rest: one start of the process, or one minute, differs from the next.",
     "drift": "The machine gets slower or faster as the run goes on.",
 }
