@@ -68,26 +68,21 @@ def pooled(runs: Any, between: tuple[float, float]) -> dict[str, float]:
 
 def compare(platform: Any, results: Path) -> list[tuple[str, Any, Any]]:
     """Compute the numbers of one machine: where each stands, what numbers.json has and what the runs give."""
-    trials = {}
+    trials, effects = {}, platform["effects"]
     for run, left_out in platform["left_out"].items():
-        trials[run] = (
-            pd.read_parquet(next(results.glob(f"*/{run}/trials.parquet"))).set_index("trial_id").drop(left_out)
-        )
-    tables = [[logs_of(trials[run], number) for run in number["runs"]] for number in platform["effects"]]
+        table = pd.read_parquet(next(results.glob(f"*/{run}/trials.parquet")))
+        trials[run] = table.set_index("trial_id").drop(left_out)
+    tables = [[logs_of(trials[run], number) for run in number["runs"]] for number in effects]
     values = []
-    for number, effect_tables in zip(platform["effects"], tables, strict=True):
+    for number, tables_of_runs in zip(effects, tables, strict=True):
         weights = np.array([*number["weights"].values()])
-        sums = [(table @ weights - np.log(number["figure"] or 1)).dropna() for table in effect_tables]
+        sums = [(table @ weights - np.log(number["figure"] or 1)).dropna() for table in tables_of_runs]
         values.append([run_sums for run_sums in sums if len(run_sums) > 1] or [max(sums, key=len)])
-    decide = [
-        effect_sums
-        for number, effect_sums in zip(platform["effects"], values, strict=True)
-        if number["role"] in ("effect", "also")
-    ]
+    decide = [sums for number, sums in zip(effects, values, strict=True) if number["role"] in ("effect", "also")]
     between, numbers = between_runs(decide), []
-    for number, effect_sums, table in zip(platform["effects"], values, tables, strict=True):
-        sides = np.exp(pd.concat(table).iloc[:, [0, -1]].mean())
-        again = pooled(effect_sums, between) | {"a_value": sides.iloc[0], "b_value": sides.iloc[1]}
+    for number, sums, tables_of_runs in zip(effects, values, tables, strict=True):
+        sides = np.exp(pd.concat(tables_of_runs).iloc[:, [0, -1]].mean())
+        again = pooled(sums, between) | {"a_value": sides.iloc[0], "b_value": sides.iloc[1]}
         numbers += [(f"{number['name']}: {key}", number[key], again[key]) for key in again if key in number]
     for fact in platform["facts"]:
         rows = pd.concat([trials[run][trials[run]["cell_id"].eq(fact["cell"])] for run in fact["runs"]])
