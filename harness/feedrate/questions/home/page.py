@@ -173,7 +173,7 @@ def _measured(runs: Sequence[RunView]) -> str:
 
 
 def _tally(verdicts: Verdicts) -> list[tuple[str, int]]:
-    """Verdicts of the place that tested most claims, and how many of each."""
+    """Verdicts of the platform that tested most claims, and how many of each."""
     tallies = [
         [(verdict, count) for verdict, count in verdicts.tally(at).items() if verdict != "not testable here"]
         for at in range(len(verdicts.platforms))
