@@ -63,7 +63,7 @@ class Seen:
     """Why its interval does not hold for the noise of its own cells; empty where it does."""
 
     @property
-    def known(self) -> Floats:
+    def complete(self) -> Floats:
         """The values of the blocks in which no trial is missing."""
         return self.values[np.isfinite(self.values)]
 
@@ -84,7 +84,7 @@ class RunValues:
     """Trials of the checks of facts that ended well: ``fact``, ``fact_value``, ``evidence``."""
 
     @property
-    def place(self) -> tuple[str, str]:
+    def pool(self) -> tuple[str, str]:
         """What is pooled: machine and device."""
         return self.machine_id, self.device
 

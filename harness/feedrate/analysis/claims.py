@@ -69,10 +69,10 @@ class _Pool:
     def __init__(self, runs: Sequence[RunValues], withdrawn: Iterable[RunManifest]) -> None:
         self.runs = runs
         self.newest = runs[0]
-        gone = [run for run in withdrawn if (run.machine.machine_id, run.device) == self.newest.place]
+        gone = [run for run in withdrawn if (run.machine.machine_id, run.device) == self.newest.pool]
         self.withdrawn = Counter(tested.claim for run in gone for tested in run.claims)
         parts = dict.fromkeys(key for run in runs for key in run.effects if key[1] in ("effect", "also"))
-        self.between = between_runs([seen.known for _, seen in self.seen(key)] for key in parts)
+        self.between = between_runs([seen.complete for _, seen in self.seen(key)] for key in parts)
         self._estimates: dict[EffectKey, Row] = {}
 
     def tests(self, name: str, claim: Claim) -> bool:
@@ -101,7 +101,7 @@ class _Pool:
     def _estimated(self, key: EffectKey) -> Row:
         if not (runs := self.seen(key)):
             return {}
-        values = [seen.known for _, seen in runs]
+        values = [seen.complete for _, seen in runs]
         spread, blocks = pooled(values, self.between)
         return Estimate.of_moments(*spread).row() | {
             "n": blocks,
@@ -170,7 +170,7 @@ def judge_claims(runs: Iterable[RunValues], claims: Claims, withdrawn: Sequence[
     """
     places: defaultdict[tuple[str, str], list[RunValues]] = defaultdict(list)
     for run in runs:
-        places[run.place].append(run)
+        places[run.pool].append(run)
     rows: list[Row] = []
     cases: list[Row] = []
     asides: list[Row] = []
@@ -189,7 +189,7 @@ def _judge_place(
 ) -> tuple[list[Row], list[Row], list[Row]]:
     """Judge claims by the runs of one machine and device, pooled."""
     pool = _Pool(runs, withdrawn)
-    machine, device = pool.newest.place
+    machine, device = pool.newest.pool
     rows, cases, asides = [], [], []
     deciding: dict[EffectKey, Effect] = {}
     for name, (suite, general) in claims.items():

@@ -57,8 +57,8 @@ def select_trials(trials: pd.DataFrame, wanted: Sequence[str] = ()) -> pd.DataFr
         emulated = training["step"].isin(EMULATED_STEPS)
         kinds = [training[~emulated], training[emulated]]
         parts = kinds if len(training) else [measured[measured["mode"].eq("load").fillna(False)]]
-        told = [cell for group in parts for cell in _pair(group)] if not wanted else _named(measured, wanted)
-        chosen = [_median_trial(ended, cell) for cell in told]
+        selected = [cell for group in parts for cell in _pair(group)] if not wanted else _named(measured, wanted)
+        chosen = [_median_trial(ended, cell) for cell in selected]
     return pd.DataFrame(chosen, columns=list(TRIAL_COLUMNS))
 
 
@@ -94,8 +94,8 @@ def _named(cells: pd.DataFrame, wanted: Sequence[str]) -> list[dict[str, Any]]:
     stands: dict[str, dict[str, Any]] = {}
     for row in rows_of(cells):
         axes = {axis.name: axis.type(row[axis.name]) for axis in AXES if not pd.isna(row[axis.name])}
-        for each in (cell_id(life) for life in lives(axes)):
-            stands[each] = row if row["cell_id"] == each else stands.get(each, row)
+        for life_id in (cell_id(life) for life in lives(axes)):
+            stands[life_id] = row if row["cell_id"] == life_id else stands.get(life_id, row)
     return [stands[name] for name in dict.fromkeys(wanted) if name in stands]
 
 

@@ -44,7 +44,7 @@ def pacing(loader: Loader) -> Pacing | None:
         return None
     walls, parts = steps["wall_ns"].astype(float), stretches(steps, workers_of(loader))
 
-    def over(values: pd.Series[float], by: pd.Series[float], kind: Kind = "share") -> Estimate:
+    def ratio_of(values: pd.Series[float], by: pd.Series[float], kind: Kind = "share") -> Estimate:
         ratio = float(values.sum() / by.sum())
         sums = [(values.iloc[stretch].sum(), by.iloc[stretch].sum()) for stretch in parts]
         of_parts = np.array([value / base for value, base in sums if base])
@@ -56,10 +56,10 @@ def pacing(loader: Loader) -> Pacing | None:
     return Pacing(
         steps=len(steps),
         stretches=len(parts),
-        steps_per_s=over(walls * 0 + 1e9, walls, "number"),
-        wait_share=over(steps["wait_ns"].astype(float), walls),
+        steps_per_s=ratio_of(walls * 0 + 1e9, walls, "number"),
+        wait_share=ratio_of(steps["wait_ns"].astype(float), walls),
         startup_share=float(steps.loc[steps["first"], "wait_ns"].sum() / walls.sum()),
-        starved_share=over(steps["starved_ns"].clip(upper=seen), seen) if steps["cuda"].any() else None,
+        starved_share=ratio_of(steps["starved_ns"].clip(upper=seen), seen) if steps["cuda"].any() else None,
     )
 
 

@@ -264,10 +264,10 @@ def _settings(loader: Loader) -> str:
 
 def _made(loader: Loader) -> str:
     """Where the user's own code made it: the innermost line outside packages, else the innermost."""
-    return place(loader.settings.get("made"))
+    return caller_line(loader.settings.get("made"))
 
 
-def place(callers: Sequence[Sequence[Any]] | None) -> str:
+def caller_line(callers: Sequence[Sequence[Any]] | None) -> str:
     """Name the innermost of some callers that is the user's own code, else the innermost, as file:line."""
     places = callers or [["?", 0, ""]]
     of_script = [caller for caller in places if not profiler.of_library(caller[0])]

@@ -150,7 +150,7 @@ class Tuning:
         self._pid, self.made, self.loader = message["pid"], message["made"], message["settings"]
         if self._asked.batch_sizes and message["batch_sampler"] != "BatchSampler":
             self.refused = (
-                f"--batch-size: the loader at {report.place(self.made)} has a batch sampler of its own, "
+                f"--batch-size: the loader at {report.caller_line(self.made)} has a batch sampler of its own, "
                 f"{message['batch_sampler']}; expected DataLoader(batch_size=...): leave --batch-size out"
             )
             return {"do": "stop"}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from feedrate.analysis.crossfit import Gain, over
-from feedrate.attach.report import place
+from feedrate.attach.report import caller_line
 from feedrate.attach.space import Setting, gib
 from feedrate.attach.trials import SEEN, Trial
 from feedrate.attach.tune import Session
@@ -29,7 +29,7 @@ class Result:
     gain: Gain | None
     """Over the present setting; None where that is the recommended one, or no block ran with both."""
     entry: Tuned
-    """What its run says of it, with settings as they are written in place of cells."""
+    """What its run says of it, with settings as they are written in caller_line of cells."""
     excluded: dict[str, int]
     """Reason to the number of settings that do not fit the machine for it."""
     failed: dict[Setting, str]
@@ -45,7 +45,7 @@ def result(session: Session) -> Result | None:
         return None
     outcome = search.outcome()
     memory, shared = tuning.machine.takes(outcome.recommended)
-    gain = over({each: search.logs[each] for each in search.measured}, present, outcome.recommended)
+    gain = over({setting: search.logs[setting] for setting in search.measured}, present, outcome.recommended)
     ratio = gain.ratio if gain and gain.ratio.known else None
     ends = (round(ratio.value, 4), round(ratio.low, 4), round(ratio.high, 4)) if ratio else None
     settings = len(search.settings) + len(set(tuning.excluded) - set(search.settings))
@@ -56,7 +56,7 @@ def result(session: Session) -> Result | None:
         gain=gain,
         entry=manifest_entry(search, str, settings=settings, trials=len(tuning.tried), gain=ends),
         excluded=dict(Counter(tuning.excluded.values())),
-        failed={each.setting: each.error for each in tuning.tried if each.error},
+        failed={trial.setting: trial.error for trial in tuning.tried if trial.error},
         memory_bytes=memory,
         shm_bytes=shared,
     )
@@ -74,7 +74,7 @@ def text(session: Session, result: Result | None, command: str) -> Iterator[tupl
     entry = result.entry
     grid = f"a grid of {entry.settings} settings × {GRID_BLOCKS} repetitions takes {entry.settings * GRID_BLOCKS}"
     yield "", f"{command} tuned in {session.took_s:.0f} s by {plural(entry.trials, 'measurement')}; {grid}"
-    yield "set", f"{result.outcome.recommended}  at {place(tuning.made)}"
+    yield "set", f"{result.outcome.recommended}  at {caller_line(tuning.made)}"
     yield "gain", _said_gain(result)
     yield from (("bound", sentence) for sentence in sentences(entry))
     if (spread := _spread_pct(result)) is not None:
@@ -83,12 +83,12 @@ def text(session: Session, result: Result | None, command: str) -> Iterator[tupl
         yield "set aside", f"{plural(count, 'setting')}: {reason}"
     if audits := list(result.search.audits()):
         text = ", ".join(
-            f"{each.setting} {times(math.exp(-each.measured))} (by the model {times(math.exp(-each.predicted))})"
-            for each in audits
+            f"{audit.setting} {times(math.exp(-audit.measured))} (by the model {times(math.exp(-audit.predicted))})"
+            for audit in audits
         )
         yield "checked", f"set aside, but measured all the same, against the leader: {text}"
     for error in dict.fromkeys(result.failed.values()):
-        yield "failed", f"{', '.join(str(each) for each, why in result.failed.items() if why == error)}: {error}"
+        yield "failed", f"{', '.join(str(setting) for setting, why in result.failed.items() if why == error)}: {error}"
     workers, memory = plural(result.outcome.recommended.num_workers, "worker"), gib(result.memory_bytes)
     yield "takes", f"{workers}, about {memory} of memory, {gib(result.shm_bytes)} of it in /dev/shm"
     yield "paste", snippet(result.outcome.recommended)

@@ -123,11 +123,11 @@ def judge(scripts: Sequence[AccountedScript]) -> Iterator[Figure]:
         ("the largest row of the account is the one that was planted", largest),
         ("what can go and was planted is what holds the script back", causes),
     ):
-        met = sum(right) >= OFTEN * len(right)
-        yield Figure(what, f"in {100 * OFTEN:g} % of the scripts", f"{sum(right)} of {len(right)}", met)
-    yield _within("share of a planted row", [told for script in scripts for told in script.rows.values()], POINTS, 1)
-    lines = [told for script in scripts for told in script.lines.values()]
-    first = sum(told.said > 0 for told in lines)
+        enough = sum(right) >= OFTEN * len(right)
+        yield Figure(what, f"in {100 * OFTEN:g} % of the scripts", f"{sum(right)} of {len(right)}", enough)
+    yield _within("share of a planted row", [share for script in scripts for share in script.rows.values()], POINTS, 1)
+    lines = [line for script in scripts for line in script.lines.values()]
+    first = sum(line.said > 0 for line in lines)
     target = f"in {100 * OFTEN:g} % of the rows"
     yield Figure(
         "the planted line is the first of its row", target, f"{first} of {len(lines)}", first >= OFTEN * len(lines)
@@ -135,8 +135,8 @@ def judge(scripts: Sequence[AccountedScript]) -> Iterator[Figure]:
     yield _within("its share of the row", lines, LINE_POINTS, LINES)
 
 
-def _within(what: str, told: Sequence[Told], points: float, least: float) -> Figure:
-    errors = [100 * (one.said - one.truth) for one in told]
+def _within(what: str, shares: Sequence[Told], points: float, least: float) -> Figure:
+    errors = [100 * (share.said - share.truth) for share in shares]
     within = sum(abs(error) <= points for error in errors)
     target = f"within {points:g} points" + ("" if least == 1 else f" in {100 * least:g} % of cases")
     spread = f"worst {max(errors, key=abs):+.1f} points"
@@ -145,7 +145,7 @@ def _within(what: str, told: Sequence[Told], points: float, least: float) -> Fig
 
 def _largest(script: AccountedScript, among: Sequence[str] = ()) -> set[str]:
     """The planted rows that may be called the largest."""
-    shares = {row: told.truth for row, told in script.rows.items() if not among or row in among}
+    shares = {row: share.truth for row, share in script.rows.items() if not among or row in among}
     return {row for row, share in shares.items() if share >= max(shares.values()) - NEAR}
 
 

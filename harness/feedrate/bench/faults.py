@@ -46,11 +46,11 @@ def kills(session: Session) -> Iterator[Figure]:
         if sweeps % 4:  # others pack their own, so that packing is hit, too
             ground.data = session.folder / "kills" / "0" / "data"
         wrong = storm(ground, draw, counts)
-        problems += [f"sweep {sweeps}: {each}" for each in wrong]
+        problems += [f"sweep {sweeps}: {problem}" for problem in wrong]
         sweeps += 1
         session.console.print(f"{counts.total()} of {session.kills} kills, {len(problems)} problems ...", *wrong)
-    told = ", ".join(f"{count} of the {kind}" for kind, count in sorted(counts.items()))
-    measured = f"{counts.total()} kills in {words.plural(sweeps, 'sweep')} ({told}): {len(problems)} problems"
+    kinds = ", ".join(f"{count} of the {kind}" for kind, count in sorted(counts.items()))
+    measured = f"{counts.total()} kills in {words.plural(sweeps, 'sweep')} ({kinds}): {len(problems)} problems"
     what = "kill -9 at random: measurements lost, processes, shared memory and damaged files left, sweeps not ended"
     yield Figure(what, "0", "; ".join([measured, *problems[:3]]), not problems)
 
@@ -138,7 +138,7 @@ def soak(session: Session) -> Iterator[Figure]:
             held[at] = *_held(template), ended - begun, time.perf_counter() - ended
     journal.close()
     held = held[count // 10 :]  # what is imported late is there by then
-    yield from (_slope(*each, values) for each, values in zip(GROWING.items(), held.T, strict=True))
+    yield from (_slope(*column, values) for column, values in zip(GROWING.items(), held.T, strict=True))
 
 
 GROWING = {
@@ -162,10 +162,10 @@ def _held(template: Template) -> tuple[float, ...]:
     return *memory, *counts, len(shm_segments()), sum(1 for _ in Path(template.scratch).rglob("*"))
 
 
-def _slope(name: str, told: tuple[str, float], values: Values, batches: int = 20) -> Figure:
+def _slope(name: str, measure: tuple[str, float], values: Values, batches: int = 20) -> Figure:
     """Growth over a thousand trials, by the slope through means of batches with its 95 % interval."""
-    unit, scale = told
-    means = np.array([part.mean() for part in np.array_split(values / scale, batches)])
+    unit, scale = measure
+    means = np.array([batch.mean() for batch in np.array_split(values / scale, batches)])
     at = np.arange(batches) * len(values) / batches / 1000
     slope, start = np.polyfit(at, means, 1) if np.ptp(means) else (0.0, means[0])
     rest = means - (slope * at + start)

@@ -85,8 +85,8 @@ class Ground:
 
     def command(self) -> list[str]:
         """What is typed to sweep here."""
-        own = {"--matrix": self.folder / "matrix.yaml", "--results": self.results, "--data-root": self.data}
-        words = [str(word) for pair in own.items() for word in pair]
+        options = {"--matrix": self.folder / "matrix.yaml", "--results": self.results, "--data-root": self.data}
+        words = [str(word) for pair in options.items() for word in pair]
         return [*FEEDRATE, "sweep", *words]
 
     def start(self, *words: str) -> subprocess.Popen[str]:
@@ -164,10 +164,10 @@ class Ground:
 
         ``ended`` is what journals held.
         """
-        found = runs.runs(self.results)
-        if len(found) != 1:
-            return [f"{len(found)} runs"]
-        (run,) = found
+        written = runs.runs(self.results)
+        if len(written) != 1:
+            return [f"{len(written)} runs"]
+        (run,) = written
         trials = run.table("trials").set_index("trial_id")
         speeds = trials["samples_per_s"].astype(object).where(trials["samples_per_s"].notna(), None).to_dict()
         lost = [f"lost {name}" for name, speed in ended.items() if speeds.get(name, "none") != speed]
@@ -186,17 +186,17 @@ def _owned(segment: str) -> bool:
 
 def family(process: subprocess.Popen[str]) -> dict[str, list[psutil.Process]]:
     """Processes of a sweep by what they are: parent, template, trial, worker."""
-    found: dict[str, list[psutil.Process]] = {"parent": [], "template": [], "trial": [], "worker": []}
+    processes: dict[str, list[psutil.Process]] = {"parent": [], "template": [], "trial": [], "worker": []}
     with suppress(psutil.Error):
         parent = psutil.Process(process.pid)
-        found["parent"] = [parent]
+        processes["parent"] = [parent]
         for child in parent.children():
             if "feedrate.trial.template" in child.cmdline():
-                found["template"].append(child)
+                processes["template"].append(child)
                 for trial in child.children():
-                    found["trial"].append(trial)
-                    found["worker"] += trial.children()
-    return found
+                    processes["trial"].append(trial)
+                    processes["worker"] += trial.children()
+    return processes
 
 
 def send(number: signal.Signals, processes: Sequence[psutil.Process]) -> None:

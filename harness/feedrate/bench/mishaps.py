@@ -83,8 +83,8 @@ def _ended_by(*signals: signal.Signals) -> Case:
     def case(ground: Ground) -> str:
         process = ground.start()
         ground.wait_for(4, process)
-        for each in signals:
-            process.send_signal(each)
+        for number in signals:
+            process.send_signal(number)
             time.sleep(0.1)
         wrong = ground.done(process).wrong(130) or "; ".join(ground.left())
         return wrong or ("" if runs.runs(ground.results) else again(ground))
@@ -262,8 +262,8 @@ def _plugin(fault: str, after: int, outcomes: set[str]) -> Case:
         if wrong := done.wrong(0) or "; ".join([*ground.left(), *ground.faults({})]):
             return wrong
         (run,) = runs.runs(ground.results)
-        met = set(run.manifest.outcomes)
-        return "" if {"ok"} < met <= {"ok", *outcomes} else f"outcomes {met}"
+        occurred = set(run.manifest.outcomes)
+        return "" if {"ok"} < occurred <= {"ok", *outcomes} else f"outcomes {occurred}"
 
     return case
 

@@ -67,8 +67,8 @@ def measure(console: Console, only: str = "", results: Path = runs.RESULTS, kill
                 try:
                     figures.extend(MEASURES[name](session))
                 except FeedrateError as error:  # neither the other sections nor what was taken before are lost
-                    met = None if isinstance(error, EnvironmentFault) else False
-                    figures.append(Figure("the rest of this section", "taken", str(error), met))
+                    verdict = None if isinstance(error, EnvironmentFault) else False
+                    figures.append(Figure("the rest of this section", "taken", str(error), verdict))
                 promises += [Promise(section=name, **figure._asdict()) for figure in figures]
     record = BenchRecord(
         feedrate_version=__version__,

@@ -150,7 +150,9 @@ def measure(session: Session) -> Iterator[Figure]:
     for costs, workers, method in track(scripts, "", console=session.console, transient=True):
         session.scripts.append(watch(planted, costs, workers, method))
     by_label = {costs.label: costs for costs in COSTS}
-    missing = {(each.script.costs, each.num_workers) for each in advised(session.scripts) if each.measured is None}
+    missing = {
+        (advice.script.costs, advice.num_workers) for advice in advised(session.scripts) if advice.measured is None
+    }
     for label, workers in sorted(missing):
         session.scripts.append(watch(planted, by_label[label], workers, "fork"))
     yield from judge_accuracy(session.scripts)
@@ -207,9 +209,9 @@ def judge_accuracy(scripts: Sequence[WatchedScript]) -> Iterator[Figure]:
         target = f"within {most} {unit}" + ("" if least == 1 else f" in {100 * least:g} % of cases")
         yield Figure(what, target, f"{sum(within)} of {len(within)} ({spread})", float(np.mean(within)) >= least)
     first = [script.hot_first for script in scripts]
-    met = float(np.mean(first)) >= OFTEN
+    often = float(np.mean(first)) >= OFTEN
     what, target = "the planted hot line is the first that is named", f"in {100 * OFTEN:g} % of the scripts"
-    yield Figure(what, target, f"{sum(first)} of {len(first)}", met)
+    yield Figure(what, target, f"{sum(first)} of {len(first)}", often)
     yield judge_recommended(scripts)
 
 

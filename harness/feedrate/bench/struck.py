@@ -138,7 +138,8 @@ class Watched:
     def script(self, process: Running) -> list[psutil.Process]:
         """The script's own process, where it lives."""
         below = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
-        return [each for each in below if each.cmdline()[-1:] == ["train.py"] and "feedrate" not in each.cmdline()][:1]
+        commands = [(child, child.cmdline()) for child in below]
+        return [child for child, words in commands if words[-1:] == ["train.py"] and "feedrate" not in words][:1]
 
 
 Strike = Callable[[Watched, Running], None]
@@ -157,7 +158,7 @@ def _pause(watched: Watched, process: Running) -> None:
 
 def _kill_profiler(_: Watched, process: Running) -> None:
     below = psutil.Process(process.pid).children(recursive=True)
-    send(signal.SIGKILL, [each for each in below if "py-spy" in " ".join(each.cmdline())])
+    send(signal.SIGKILL, [child for child in below if "py-spy" in " ".join(child.cmdline())])
 
 
 def _kill_feedrate(watched: Watched, process: Running) -> None:
@@ -194,22 +195,22 @@ def measure(session: Session) -> Iterator[Figure]:
     for at in range(count):
         name = "64 workers" if at == count - 1 else _ORDER[at % len(_ORDER)]
         counts[name] += 1
-        own = name if name in (*HARM, "64 workers") else ""
-        if own not in alone:
-            script = Watched(session.folder / "alone" / own, own, alone=True)
-            alone[own] = script.end(script.start())
+        harm = name if name in (*HARM, "64 workers") else ""
+        if harm not in alone:
+            script = Watched(session.folder / "alone" / harm, harm, alone=True)
+            alone[harm] = script.end(script.start())
         watched = Watched(session.folder / "scripts" / str(at), name, counts[name])
         process = watched.start()
         time.sleep(draw.uniform(0.0, 0.8))
         with suppress(psutil.Error):
             STRIKES.get(name, _nothing)(watched, process)
         outcome = watched.end(process)
-        if wrong := _differs(name, outcome, alone[own], watched):
+        if wrong := _differs(name, outcome, alone[harm], watched):
             problems.append(f"{name}: {wrong}")
         if at % 10 == 9:
             session.console.print(f"{at + 1} of {count} scripts struck, {len(problems)} problems ...")
-    told = ", ".join(f"{number} × {name}" for name, number in counts.items())
-    measured = f"{count} faults ({told}): {len(problems)} changes"
+    strikes = ", ".join(f"{number} × {name}" for name, number in counts.items())
+    measured = f"{count} faults ({strikes}): {len(problems)} changes"
     what = "scripts under feedrate run: changes of status, output and weights by faults"
     yield Figure(what, "0", "; ".join([measured, *problems[:3]]), not problems)
     yield _long(session)
@@ -225,14 +226,16 @@ def _long(session: Session) -> Figure:
     while process.poll() is None:
         held: dict[str, int] = {}
         with suppress(psutil.Error):
-            held = {" ".join(each.cmdline()): each.memory_info().rss for each in ground.processes()}
+            held = {" ".join(child.cmdline()): child.memory_info().rss for child in ground.processes()}
         if f"{sys.executable} train.py" in held:  # afterwards feedrate writes its report
             seen.append(sum(resident for words, resident in held.items() if "py-spy" not in words))
         time.sleep(0.1)
     quarter = len(seen) // 4
-    grown = (max(seen[3 * quarter : -1]) / max(seen[2 * quarter : 3 * quarter]) - 1) * 100 if quarter > 2 else 0.0
+    growth_pct = (max(seen[3 * quarter : -1]) / max(seen[2 * quarter : 3 * quarter]) - 1) * 100 if quarter > 2 else 0.0
     what = f"memory of feedrate run and script, last quarter of {count:,} steps over the one before"
-    return Figure(what, "≤ 2 %", f"{grown:+.1f} % ({len(seen)} looks)", process.returncode == 0 and grown <= 2)
+    return Figure(
+        what, "≤ 2 %", f"{growth_pct:+.1f} % ({len(seen)} looks)", process.returncode == 0 and growth_pct <= 2
+    )
 
 
 def _differs(name: str, outcome: Outcome, whole: Outcome, watched: Watched) -> str:

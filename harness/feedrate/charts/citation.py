@@ -66,7 +66,7 @@ class Origin:
         runs = f"{self.noun}{'s' if len(self.runs) > 1 else ''} {', '.join(self.runs)}"
         measured = []
         if self.days:
-            first, last = (f"{date.fromisoformat(each):%-d %B %Y}" for each in (self.days[0], self.days[-1]))
+            first, last = (f"{date.fromisoformat(iso_date):%-d %B %Y}" for iso_date in (self.days[0], self.days[-1]))
             measured = [f"measured on {last}" if first == last else f"measured from {first} to {last}"]
         return ["; ".join(self.machines), runs, *measured, f"feedrate {__version__}{by}"]
 
@@ -82,12 +82,12 @@ def day(moment: str) -> tuple[str, ...]:
 def together(origins: Iterable[Origin]) -> Origin:
     """Join what a figure of several runs comes from, each named once; a basis that differs is left out."""
     parts = list(origins)
-    basis = {part.basis for part in parts}
+    basis = {origin.basis for origin in parts}
     return Origin(
-        tuple(dict.fromkeys(name for part in parts for name in part.machines)),
-        tuple(dict.fromkeys(run for part in parts for run in part.runs)),
-        tuple(sorted({moment for part in parts for moment in part.days})),
-        tuple(sorted({version for part in parts for version in part.versions})),
+        tuple(dict.fromkeys(name for origin in parts for name in origin.machines)),
+        tuple(dict.fromkeys(run for origin in parts for run in origin.runs)),
+        tuple(sorted({moment for origin in parts for moment in origin.days})),
+        tuple(sorted({version for origin in parts for version in origin.versions})),
         basis.pop() if len(basis) == 1 else "",
     )
 

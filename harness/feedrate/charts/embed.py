@@ -61,11 +61,11 @@ def figure_html(figure: Figure, name: str, csv_link: str, cite: str = "") -> str
     return _TEMPLATES.get_template("figure.html").render(
         figure=figure,
         name=name,
-        panels=[(panel, _chart(name, place), alone or panel.wide) for place, panel in enumerate(figure.panels)],
+        panels=[(panel, _chart(name, index), alone or panel.wide) for index, panel in enumerate(figure.panels)],
         about=about,
         columns=columns,
         numeric={column: numeric.get(column, "") for column in columns},
-        groups=[(_pairs(part[0], heads), part) for part in _runs(rows, heads)],
+        groups=[(_pairs(group[0], heads), group) for group in _runs(rows, heads)],
         row_name=lambda row: " ".join(cell_text(row[column]) for column in figure.row_key),
         csv_link=csv_link,
         cite=Markup(cite),  # noqa: S704 - written by a template
@@ -74,11 +74,11 @@ def figure_html(figure: Figure, name: str, csv_link: str, cite: str = "") -> str
 
 def specifications(figure: Figure, name: str) -> dict[str, dict[str, Any]]:
     """Give what the panels of a figure are drawn anew from: the name of each in the page to its specification."""
-    return {_chart(name, place): specification(panel) for place, panel in enumerate(figure.panels)}
+    return {_chart(name, index): specification(panel) for index, panel in enumerate(figure.panels)}
 
 
-def _chart(name: str, place: int) -> str:
-    return f"{name}-{place}"
+def _chart(name: str, index: int) -> str:
+    return f"{name}-{index}"
 
 
 def swatch(key: Key) -> Markup:
@@ -106,7 +106,7 @@ def _split_columns(rows: Sequence[Row]) -> tuple[list[str], list[str], list[str]
 
 def _runs(rows: Sequence[Row], names: Sequence[str]) -> Iterator[list[Row]]:
     """Rows that follow one another and have the same values."""
-    return (list(part) for _, part in groupby(rows, lambda row: [row.get(name) for name in names]))
+    return (list(group) for _, group in groupby(rows, lambda row: [row.get(name) for name in names]))
 
 
 def _pairs(row: Row, names: Sequence[str]) -> str:

@@ -104,12 +104,12 @@ class Figure:
     @property
     def facets(self) -> dict[str, list[str]]:
         """What readers choose by: the values of a panel's facets, and ``all`` before those of several in one panel."""
-        found: dict[str, list[str]] = {}
+        facets: dict[str, list[str]] = {}
         for panel in self.panels:
             for name, value in panel.facets.items():
-                values = found.setdefault(name, [] if isinstance(value, str) else ["all"])
-                values += [each for each in ([value] if isinstance(value, str) else value) if each not in values]
-        return {name: values for name, values in found.items() if len(set(values) - {"all"}) > 1}
+                values = facets.setdefault(name, [] if isinstance(value, str) else ["all"])
+                values += [choice for choice in ([value] if isinstance(value, str) else value) if choice not in values]
+        return {name: values for name, values in facets.items() if len(set(values) - {"all"}) > 1}
 
 
 @dataclass(slots=True)
@@ -180,7 +180,7 @@ def charts_by_name() -> dict[str, Chart]:
     """Find the charts of all questions by their names, sorted."""
     files = PACKAGE.glob("questions/*/*charts.py")
     modules = [importlib.import_module(f"feedrate.questions.{path.parent.name}.{path.stem}") for path in files]
-    charts = {name: each for module in modules for name, each in vars(module).items() if isinstance(each, Chart)}
+    charts = {name: member for module in modules for name, member in vars(module).items() if isinstance(member, Chart)}
     return dict(sorted(charts.items()))
 
 
@@ -205,12 +205,12 @@ def listed(rows: Iterable[Row], given: Row, columns: Mapping[str, str] = COLUMNS
     return [{**given, **{heading: row[key] for heading, key in columns.items()}} for row in rows]
 
 
-def stacked(rows: Iterable[Row], bar: str, part: str, given: Row, columns: Mapping[str, str]) -> list[Row]:
+def stacked(rows: Iterable[Row], bar: str, segment: str, given: Row, columns: Mapping[str, str]) -> list[Row]:
     """Tabulate segments of bars: a row a bar, ``columns`` as :func:`listed` takes them, then a column a part."""
     series: dict[str, dict[str, Any]] = {}
     for row in rows:
         line = series.setdefault(row[bar], {**given, **{heading: row[key] for heading, key in columns.items()}})
-        line[f"{row[part]} (us)"] = row["us"]
+        line[f"{row[segment]} (us)"] = row["us"]
     return list(series.values())
 
 
@@ -261,7 +261,7 @@ def slices(cells: pd.DataFrame, kinds: Sequence[str]) -> list[Slice]:
         return parts_of_frame
     frame = cells[cells["n"].fillna(0).gt(0) & cells["samples_per_s"].notna()]
     keys = [frame[name].astype(object).where(frame[name].notna(), None) for name in PANEL_AXES]
-    for values, part in frame.groupby(keys, dropna=False, sort=False):
+    for values, group in frame.groupby(keys, dropna=False, sort=False):
         cell: dict[str, Any] = dict(zip(PANEL_AXES, values, strict=True))
         if cell["mode"] != TRAIN:
             kind, subtitle = str(cell["mode"]), "loading alone, no model"
@@ -269,13 +269,13 @@ def slices(cells: pd.DataFrame, kinds: Sequence[str]) -> list[Slice]:
             what = "spin" if cell["step"] == "spin" else "sleep"
             kind, subtitle = EMULATED, f"emulated step: a {what} of {float(cell['step_ms']):g} ms, no model"
         else:
-            device = "GPU" if part["device"].iloc[0] == "cuda" else "CPU"
+            device = "GPU" if group["device"].iloc[0] == "cuda" else "CPU"
             of = "" if cell["workload"] == SCRIPT else f" of {cell['model']}"
             kind, subtitle = TRAIN, f"real training{of} on the {device}"
         name = cell["script"] if cell["workload"] == SCRIPT else cell["workload"]
-        size = int(cell["patch_size"]) if words.known(cell["patch_size"]) else 0
+        size = int(cell["patch_size"]) if words.is_number(cell["patch_size"]) else 0
         if kind in kinds:
-            parts_of_frame.append(Slice(str(name), size, kind, subtitle, part))
+            parts_of_frame.append(Slice(str(name), size, kind, subtitle, group))
     return sorted(
         parts_of_frame,
         key=lambda s: (s.workload not in PHOTOGRAPHS, s.workload, s.patch_size, kinds.index(s.kind), s.subtitle),
@@ -291,10 +291,10 @@ def held(frame: pd.DataFrame, free: Sequence[str]) -> tuple[pd.DataFrame, dict[s
     kept: dict[str, Any] = {}
     axes = [axis for axis in AXES if axis.name not in (*free, *PANEL_AXES)]
     table = frame[[axis.name for axis in axes]].to_numpy(dtype=object)
-    known = ~pd.isna(table)
-    table = np.where(known, table, np.array(None))
+    present = ~pd.isna(table)
+    table = np.where(present, table, np.array(None))
     remain = np.ones(len(frame), dtype=bool)
-    for axis, column, applies in zip(axes, table.T, known.T, strict=True):
+    for axis, column, applies in zip(axes, table.T, present.T, strict=True):
         values = sorted(set(column[remain & applies]))
         if len(values) > 1:
             kept[axis.name] = axis.default if axis.default in values else values[0]
@@ -333,5 +333,6 @@ def interval(row: Row, lo: str = "lo", hi: str = "hi", n: str = "n") -> str:
 
 def overlap(faster: Row, slower: Row) -> str:
     """Say that the intervals of two rows overlap; nothing where they do not, or are not known."""
-    known = words.known(faster["lo"]) and words.known(slower["hi"])
-    return "; their intervals overlap" if known and faster["lo"] <= slower["hi"] else ""
+    if words.is_number(faster["lo"]) and words.is_number(slower["hi"]) and faster["lo"] <= slower["hi"]:
+        return "; their intervals overlap"
+    return ""

@@ -66,11 +66,13 @@ def _plain(specification: dict[str, Any], columns: int) -> dict[str, Any]:
         if len(spec["concat"]) > 1:
             panel["title"]["text"] = f"{letter}  {panel['title']['text']}"
         channels = [layer.get("encoding", {}).get(channel, {}) for layer in panel["layer"] for channel in _LEGENDS]
-        told = [(json.dumps(each.get("scale", {}).get("domain")), each) for each in channels if "field" in each]
-        for names, each in told:
+        domains = [
+            (json.dumps(channel.get("scale", {}).get("domain")), channel) for channel in channels if "field" in channel
+        ]
+        for names, channel in domains:
             if names in seen:
-                each["legend"] = None
-        seen |= {names for names, _ in told}
+                channel["legend"] = None
+        seen |= {names for names, _ in domains}
     return spec
 
 

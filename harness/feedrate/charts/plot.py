@@ -129,15 +129,15 @@ class Plot:
 
     def layers(self) -> list[alt.Chart]:
         """Draw it, from back to front."""
-        (channel, place), (other, value) = self._channels()
+        (channel, position), (other, value) = self._channels()
         low, high = self.ends
-        told = self._told(place, value) if self.tooltip is None else self.tooltip
-        fields = [place.key, value.key, self.by, low, high, *(name.rpartition(":")[0] for name in told)]
+        tooltip = self._tooltip(position, value) if self.tooltip is None else self.tooltip
+        fields = [position.key, value.key, self.by, low, high, *(name.rpartition(":")[0] for name in tooltip)]
         fields += [pair[0] for pair in (self.shaped, self.beside) if pair] + [self.tick] * bool(self.tick)
         used = {row[self.by] for row in self.rows}
         looks = {name: pair for name, pair in self.looks.items() if name in used}
         base = alt.Chart(data(self.rows, *dict.fromkeys(fields)))
-        base = base.encode(**place.along(channel), **self._offset(channel), color=tone(self.by, looks))
+        base = base.encode(**position.along(channel), **self._offset(channel), color=tone(self.by, looks))
         spread = base.transform_filter(f"isValid(datum.{low}) && isValid(datum.{high})")
         spread = spread.mark_area(opacity=0.2) if self.curve else spread.mark_rule(strokeWidth=1.75)
         line = base.mark_line(strokeWidth=1.75, opacity=0.75).encode(**value.along(other))
@@ -146,13 +146,13 @@ class Plot:
         marks = base.mark_point(filled=True, size=self.size, opacity=0 if self.curve else 1)
         second = base.transform_filter(f"isValid(datum.{self.tick})").mark_tick(thickness=2, size=self.row * 0.6)
         spread = spread.encode(**value.along(other, low), **{f"{other}2": f"{high}:Q"})
-        known = any(row[low] is not None and row[high] is not None for row in self.rows)
+        has_spread = any(row[low] is not None and row[high] is not None for row in self.rows)
         return [
             *self.behind,
             *([second.encode(**value.along(other, self.tick))] if self.tick else []),
             *([line] if self.joined or self.curve else []),
-            *([spread] if known else []),
-            marks.encode(**value.along(other), **shaped, tooltip=hover(told)),
+            *([spread] if has_spread else []),
+            marks.encode(**value.along(other), **shaped, tooltip=hover(tooltip)),
             *self.before,
         ]
 
@@ -169,11 +169,11 @@ class Plot:
         scale = alt.Scale(domain=list(order), paddingOuter=1 if channel == "x" else 0.6)
         return {f"{channel}Offset": offset(f"{key}:N", sort=list(order), scale=scale)}
 
-    def _told(self, place: Side, value: Side) -> Fields:
-        told: dict[str, str | tuple[str, str]] = {place.typed: place.title or "", f"{self.by}:N": ""}
-        told |= {f"{self.shaped[0]}:N": ""} if self.shaped else {}
-        told |= {**self.also, **rate(value.title or "", value.key)}
-        return {**told, **(BLOCKS if all("n" in row for row in self.rows) else {})}
+    def _tooltip(self, position: Side, value: Side) -> Fields:
+        tooltip: dict[str, str | tuple[str, str]] = {position.typed: position.title or "", f"{self.by}:N": ""}
+        tooltip |= {f"{self.shaped[0]}:N": ""} if self.shaped else {}
+        tooltip |= {**self.also, **rate(value.title or "", value.key)}
+        return {**tooltip, **(BLOCKS if all("n" in row for row in self.rows) else {})}
 
     def panel(self, title: str, subtitle: str | list[str], message: str) -> Panel:
         """Make a panel of it; names take as much height as they need."""
@@ -203,16 +203,16 @@ class Bars:
 
     def layers(self) -> list[alt.Chart]:
         """Draw them, from back to front."""
-        told: Fields = {self.y.typed: "", f"{self.by}:N": "", f"{self.x.key}:Q": (self.x.title or "", ",.3~g")}
-        told = {**told, **self.also}
-        fields = [self.by, "order", *(name.rpartition(":")[0] for name in told), *(ENDS if self.whisker else ())]
+        tooltip: Fields = {self.y.typed: "", f"{self.by}:N": "", f"{self.x.key}:Q": (self.x.title or "", ",.3~g")}
+        tooltip = {**tooltip, **self.also}
+        fields = [self.by, "order", *(name.rpartition(":")[0] for name in tooltip), *(ENDS if self.whisker else ())]
         base = alt.Chart(data(self.rows, *dict.fromkeys(fields))).encode(**self.y.along("y"))
         used = {row[self.by] for row in self.rows}
         stack = base.mark_bar(stroke=colour("paper"), strokeWidth=0.5).encode(
             **self.x.along("x", stack="zero"),
             color=tone(self.by, {name: (tint, "") for name, tint in self.tones.items() if name in used}),
             order=alt.Order("order:Q"),
-            tooltip=hover(told),
+            tooltip=hover(tooltip),
         )
         if self.asleep in used:
             sleeps = alt.datum[self.by] == self.asleep
@@ -254,11 +254,11 @@ def written(rows: Sequence[Row], x: Side, y: Side, key: str, *, right: bool = Fa
 
 def core_marks(cores: Iterable[float | None], x: Side, end: float) -> list[alt.Chart]:
     """Mark on a side of workers where there are as many as cores; nothing where that is unknown or beyond its end."""
-    known = [count for count in dict.fromkeys(cores) if count is not None and count <= end]
-    if not known:
+    counted = [count for count in dict.fromkeys(cores) if count is not None and count <= end]
+    if not counted:
         return []
-    texts = [words.plural(int(count), "core") if count == int(count) else "cores" for count in known]
-    at = alt.Chart(table([{"at": count, "text": text} for count, text in zip(known, texts, strict=True)]))
+    texts = [words.plural(int(count), "core") if count == int(count) else "cores" for count in counted]
+    at = alt.Chart(table([{"at": count, "text": text} for count, text in zip(counted, texts, strict=True)]))
     at = at.encode(**x.along("x", "at"))
     name = at.mark_text(align="right", baseline="top", dx=-4, fontSize=10, color=colour("muted"))
     return [
@@ -331,7 +331,7 @@ def ticks(lo: float, hi: float, most: int = 6) -> list[float]:
     if len(values) > most:
         return values[:: -(-len(values) // most)]
     step = next(step for step in _even_steps((hi - lo) / most) if (hi - lo) / step <= most)
-    return [float(f"{step * place:.6g}") for place in range(math.ceil(lo / step), math.floor(hi / step) + 1)]
+    return [float(f"{step * multiple:.6g}") for multiple in range(math.ceil(lo / step), math.floor(hi / step) + 1)]
 
 
 def _even_steps(least: float) -> Iterator[float]:

@@ -47,6 +47,6 @@ def _width(drawn: str) -> float:
 
 
 def _write(path: Path, content: bytes) -> None:
-    part = path.with_name(f"{path.name}.tmp")
-    part.write_bytes(content)
-    part.replace(path)
+    temporary = path.with_name(f"{path.name}.tmp")
+    temporary.write_bytes(content)
+    temporary.replace(path)

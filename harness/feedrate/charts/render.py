@@ -102,7 +102,7 @@ def _drawn(spec: str) -> str:
 
 def _shorter(tag: re.Match[str]) -> str:
     bare = _LABELS.sub("", tag[0])
-    placed = _PLACE.sub(lambda place: _COORDINATE.sub(lambda number: _short(number, 1), place[0]), bare)
+    placed = _PLACE.sub(lambda match: _COORDINATE.sub(lambda number: _short(number, 1), match[0]), bare)
     return _NUMBER.sub(lambda number: _short(number, 2), _alone(placed))
 
 
@@ -131,9 +131,9 @@ def picture(figure: Figure, caption: str) -> str:
     legend, y = _legend(figure.keys, width, y + 20)
     foot, y = _lines(caption, width, y + 26, 11)
     size = f'width="{width}" height="{y}" viewBox="0 0 {width} {y}"'
-    said = f"<title>{escape(figure.title)}</title><desc>{escape(figure.message)}</desc>"
+    description = f"<title>{escape(figure.title)}</title><desc>{escape(figure.message)}</desc>"
     return solid(
-        f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="{FONT}" font-size="12" role="img">{said}'
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="{FONT}" font-size="12" role="img">{description}'
         f'<rect width="100%" height="100%" rx="6" fill="{colour("paper")}"/>'
         f"{''.join([*body, *head, *panels, *legend, *foot])}</svg>"
     )
@@ -149,9 +149,9 @@ def _panels(panels: Sequence[Panel], columns: int, width: int, top: int) -> tupl
     body = []
     for first in range(0, len(panels), columns):
         lowest = top
-        for place, panel in enumerate(panels[first : first + columns]):
-            drawn = svg(panel, f"feedrate-{first + place}", width)
-            x = _MARGIN + place * (width + _GAP)
+        for column, panel in enumerate(panels[first : first + columns]):
+            drawn = svg(panel, f"feedrate-{first + column}", width)
+            x = _MARGIN + column * (width + _GAP)
             body.append(f'<svg x="{x}" y="{top}" {drawn.removeprefix("<svg ")}')
             lowest = max(lowest, top + _height(drawn))
         top = lowest + _GAP
@@ -189,8 +189,8 @@ def edge(key: Key) -> str:
 def _lines(text: str, width: int, top: int, size: int) -> tuple[list[str], int]:
     """Set text in lines that fit; return them with the lower edge of the last."""
     letters = int((width - 2 * _MARGIN) / (_LETTER * size / 11))
-    lines = [part for line in text.splitlines() for part in textwrap.wrap(line, letters)]
-    body = [_text(line, _MARGIN, top + place * _LINE, "muted", size) for place, line in enumerate(lines)]
+    lines = [wrapped for line in text.splitlines() for wrapped in textwrap.wrap(line, letters)]
+    body = [_text(line, _MARGIN, top + index * _LINE, "muted", size) for index, line in enumerate(lines)]
     return body, top + len(lines) * _LINE
 
 
@@ -221,7 +221,7 @@ def _renumbered(picture: str, prefix: str) -> str:
     seen: dict[str, int] = {}
 
     def name(match: re.Match[str]) -> str:
-        place = seen.setdefault(f"{match[2]}{match[3]}", len(seen))
-        return f"{match[1]}{prefix}-{match[2]}{place}"
+        number = seen.setdefault(f"{match[2]}{match[3]}", len(seen))
+        return f"{match[1]}{prefix}-{match[2]}{number}"
 
     return _ID.sub(name, picture)

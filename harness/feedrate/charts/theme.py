@@ -75,13 +75,13 @@ def series(count: int, has_zero: bool) -> list[str]:
     """Spread a series, such as worker counts, over the ordered ramp; a first member that is zero is grey."""
     first = [0] if has_zero else []
     rest = count - len(first)
-    steps = [4] * rest if rest <= 1 else [1 + round(place * 5 / (rest - 1)) for place in range(rest)]
+    steps = [4] * rest if rest <= 1 else [1 + round(index * 5 / (rest - 1)) for index in range(rest)]
     return [colour(f"series-{step}") for step in (*first, *steps)]
 
 
 def css() -> str:
     """Write the palette as CSS variables: light, and for screens that ask for it dark; paper is always light."""
-    light, dark = ("".join(f"  --fr-{name}: {pair[place]};\n" for name, pair in PALETTE.items()) for place in range(2))
+    light, dark = ("".join(f"  --fr-{name}: {pair[index]};\n" for name, pair in PALETTE.items()) for index in range(2))
     return f'[data-md-color-scheme] {{\n{light}}}\n@media screen {{\n[data-md-color-scheme="slate"] {{\n{dark}}}\n}}\n'
 
 

@@ -54,7 +54,7 @@ def takes(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
         def command(**given: Any) -> None:
             function(SweepOptions(**{name: given.pop(name) for name in names}), **given)
 
-        own = list(signature(function, eval_str=True).parameters.values())[1:]
+        parameters = list(signature(function, eval_str=True).parameters.values())[1:]
         shared = [
             Parameter(
                 name,
@@ -64,7 +64,7 @@ def takes(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
             )
             for name in names
         ]
-        command.__signature__ = Signature([*shared, *own])  # type: ignore[attr-defined]
+        command.__signature__ = Signature([*shared, *parameters])  # type: ignore[attr-defined]
         return command
 
     return of

@@ -78,7 +78,7 @@ class NodeSweep:
     """A node's part of a sweep, as a job calls it: may be called again, and then goes on."""
 
     options: SweepOptions
-    part: NodePart
+    node_part: NodePart
     folder: ClusterFolder
     name: str
     """Of the node, as the scheduler calls it."""
@@ -90,7 +90,7 @@ class NodeSweep:
         screen = NodeScreen(self.folder, status)
         try:
             screen.tell(state="starts")
-            run = sweep.run(request.make(self.options, self.part), screen)
+            run = sweep.run(request.make(self.options, self.node_part), screen)
             if run:
                 remote.require_handed_in(run.folder, self.options.results)
         except KeyboardInterrupt:

@@ -62,9 +62,9 @@ class Watched:
         """Look at all nodes: those that will do more."""
         states = self.engine.states()
         self.statuses = self.folder.statuses()  # after the jobs: one that ended between has said so
-        unseen = {status.node for status in self.statuses if not status.over and self.jobs[status.node] not in states}
+        unseen = {status.node for status in self.statuses if not status.ended and self.jobs[status.node] not in states}
         lost, self._unseen = unseen & self._unseen, unseen
-        going = [status for status in self.statuses if not status.over and status.node not in lost]
+        going = [status for status in self.statuses if not status.ended and status.node not in lost]
         if self.rendezvous:
             for gone in self.jobs.keys() - {status.node for status in going}:
                 self.rendezvous.leave(gone)
@@ -145,9 +145,9 @@ def _submit(options: SweepOptions, minutes: int, budget_s: float | None, console
     jobs = {}
     for node, name in enumerate(names):
         member = Membership(sweep=folder.sweep, node=node, nodes=len(names), together=options.together)
-        part = NodePart(member, folder.label(name), rendezvous.url if rendezvous else "")
+        node_part = NodePart(member, folder.label(name), rendezvous.url if rendezvous else "")
         folder.tell(NodeStatus(node=node, name=name))
-        jobs[node] = engine.submit(name, NodeSweep(everywhere, part, folder, name))
+        jobs[node] = engine.submit(name, NodeSweep(everywhere, node_part, folder, name))
     console.print(
         f"Sweep {folder.sweep} on {words.plural(len(names), 'node')} ({', '.join(names)}); jobs "
         f"{', '.join(jobs.values())}. Ctrl-C ends them; what they print lies in {_near(folder.jobs)}.",

@@ -79,8 +79,8 @@ class ChunkStream(ShardedStream):
         """Read what a writer wrote."""
         counts = [len(range(writer, len(self), STREAM_SHARDS)) for writer in range(shard + 1)]
         rows = self._rows()
-        for place in range(sum(counts[:-1]), sum(counts)):
-            index, *files = rows[place]
+        for position in range(sum(counts[:-1]), sum(counts)):
+            index, *files = rows[position]
             yield index, [bytes(file) for file in files]
 
 

@@ -42,14 +42,14 @@ def _held_back(row: Mapping[Any, Any]) -> str:
     if row["kind"] == LOAD:
         return "the loader itself"
     reached = (("efficiency", row["efficiency"]), ("AU", row["au"]))
-    shares = [f"{name}\u00a0{words.percent(float(value))}" for name, value in reached if words.known(value)]
+    shares = [f"{name}\u00a0{words.percent(float(value))}" for name, value in reached if words.is_number(value)]
     return markup.two_lines(row["bound"], ", ".join(shares)) if shares else str(row["bound"])
 
 
 def sized_name(row: Mapping[Any, Any]) -> Markup:
     """Write a workload in bold, with the height and width of its images where it has such."""
     name = Markup("<strong>{}</strong>").format(row["workload"])
-    size = Markup(", {}\u00a0px").format(row["patch_size"]) if words.known(row["patch_size"]) else ""
+    size = Markup(", {}\u00a0px").format(row["patch_size"]) if words.is_number(row["patch_size"]) else ""
     return name + size
 
 

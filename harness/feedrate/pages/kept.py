@@ -67,9 +67,9 @@ class Kept:
             made: Made = pickle.loads(path.read_bytes())  # noqa: S301  # written by this machine, for itself
         except (OSError, pickle.UnpicklingError, AttributeError, EOFError, ImportError, IndexError):
             made = make()
-            part = path.with_suffix(".part")
-            part.write_bytes(pickle.dumps(made))
-            part.replace(path)
+            temporary = path.with_suffix(".part")
+            temporary.write_bytes(pickle.dumps(made))
+            temporary.replace(path)
         return made
 
     def clear(self) -> None:

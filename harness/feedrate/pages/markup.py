@@ -164,7 +164,7 @@ def scripted(name: str, index: str, waiting: str, styles: Iterable[str] = ()) ->
         waiting: plain text that stands there until it runs.
         styles: names of the style sheets that it needs before its own.
     """
-    sheets = "".join(f'<link rel="stylesheet" href="assets/{each}.css">' for each in (*styles, name))
+    sheets = "".join(f'<link rel="stylesheet" href="assets/{sheet}.css">' for sheet in (*styles, name))
     return (
         f'{sheets}<div class="fr-{name}" id="fr-{name}" data-index="{escape(index)}" data-search-exclude>'
         f'<p class="fr-{name}-wait">{escape(waiting)}</p></div>'

@@ -118,7 +118,7 @@ class Ahead:
             if isinstance(page, Page):
                 yield page
 
-    def each(self, name: str, make: Callable[[RunView], Made], runs: Iterable[RunView]) -> Iterator[Made]:
+    def map_runs(self, name: str, make: Callable[[RunView], Made], runs: Iterable[RunView]) -> Iterator[Made]:
         """Do what ``map`` does of runs, several at a time where there are processes; ``name`` as of :meth:`begin`."""
         begun = [self.begin(name, [view.run.folder], make, view) for view in runs]
         return (result() for result in begun)

@@ -133,14 +133,14 @@ class RunView:
     def trials_of(self, suite: str) -> pd.DataFrame:
         """Rows of ``trials`` that were made for a suite: always the same frame, of which much is worked out."""
         if suite not in self._of_suites:
-            own = self.trials["suite"].eq(suite).fillna(False)
-            self._of_suites[suite] = self.trials if own.all() else self.trials[own]
+            rows = self.trials["suite"].eq(suite).fillna(False)
+            self._of_suites[suite] = self.trials if rows.all() else self.trials[rows]
         return self._of_suites[suite]
 
     def steps_of(self, trials: pd.DataFrame) -> pd.DataFrame:
         """Recorded steps of some trials, beside what the trials are: those of a search before and after it."""
-        found = self.tuned
-        chosen = steps.select_trials(trials, [found.present, found.recommended] if found and found.present else ())
+        tuned = self.tuned
+        chosen = steps.select_trials(trials, [tuned.present, tuned.recommended] if tuned and tuned.present else ())
         return steps.join_steps(chosen, self.run.table("steps", chosen["trial_id"]))
 
     @cached_property
@@ -208,7 +208,7 @@ def newest(runs: Sequence[RunView]) -> list[RunView]:
     first: dict[str, dict[str, RunView]] = {}
     for view in runs:
         first.setdefault(view.machine_id, {}).setdefault(view.manifest.device, view)
-    return [view for own in first.values() for view in own.values()]
+    return [view for views in first.values() for view in views.values()]
 
 
 def draw(chart: str, view: RunView, suite: str | None = None) -> Figure:

@@ -54,8 +54,8 @@ class Selection:
         """
         featured = self._of(lambda view: bool(view.manifest.claims))
         machines, pages = {view.machine_id for view in featured}, {view.page for view in featured}
-        own = [view for view in self.every if view.machine_id in machines]
-        return [view for view in own if view.manifest.claims or view.page in pages]
+        views = [view for view in self.every if view.machine_id in machines]
+        return [view for view in views if view.manifest.claims or view.page in pages]
 
     def _of(self, comes_first: Callable[[RunView], bool], most: int = 0) -> list[RunView]:
         machines = [view.machine_id for view in (*filter(comes_first, self.featured), *self.featured)]
@@ -88,8 +88,8 @@ def _featured(runs: Sequence[RunView]) -> set[str]:
             apart = name == suite.MAIN and view.beside.tier == REFERENCE
             machines = counts[name, apart]
             if view.machine_id in machines or len(machines) < MACHINES:
-                own = machines.setdefault(view.machine_id, Counter())
-                own[view.manifest.device] += 1
-                if own[view.manifest.device] <= RUNS:
+                by_device = machines.setdefault(view.machine_id, Counter())
+                by_device[view.manifest.device] += 1
+                if by_device[view.manifest.device] <= RUNS:
                     featured.add(view.page)
     return featured

@@ -83,7 +83,7 @@ def set_words(row: Mapping[Any, Any]) -> str:
     if members > 1:
         text = f"ties with {members - 1} of {words.plural(every - 1, 'other')}"
         return text + (f"; the cheapest is {row['cheapest']}" if row["cheapest"] else ", and the cheapest of them")
-    return f"clearly the best of {every}" if words.known(row["lo"]) else f"the best of {every} in one repetition"
+    return f"clearly the best of {every}" if words.is_number(row["lo"]) else f"the best of {every} in one repetition"
 
 
 def what_ran(row: Mapping[Any, Any]) -> str:
@@ -115,7 +115,7 @@ def gain_words(gain: Mapping[Any, Any] | None) -> tuple[str, str]:
     """Write a gain: the ratio with its interval and n, and where it was found; the latter is empty without a gain."""
     if gain is None:
         return "not measured", ""
-    if not words.known(gain["lo"]):
+    if not words.is_number(gain["lo"]):
         return FEW, ""
     if gain["verdict"] != "faster":
         return "none that is clear", ""
@@ -137,12 +137,12 @@ def gain_sentence(row: Mapping[Any, Any]) -> str:
 
 def answer(rows: pd.DataFrame) -> str:
     """Answer in sentences made from the numbers: what better loader settings gain, per kind of run; else nothing."""
-    said = []
+    sentences = []
     measured = [row for row in rows_of(rows) if row["gain"] is not None]
     for row in rows_of(pd.DataFrame(measured, columns=rows.columns).drop_duplicates("kind")):
         gain = row["gain"]
-        if not words.known(gain["lo"]):
-            said.append(words.sentence(f"{task_words(row)}: a gain {FEW}"))
+        if not words.is_number(gain["lo"]):
+            sentences.append(words.sentence(f"{task_words(row)}: a gain {FEW}"))
         else:
-            said.append(gain_sentence(row))
-    return " ".join(said)
+            sentences.append(gain_sentence(row))
+    return " ".join(sentences)

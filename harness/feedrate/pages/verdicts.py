@@ -23,7 +23,7 @@ from feedrate.plan import suite
 from feedrate.plan.claim import Claim, Claims
 
 Row = Mapping[str, Any]
-Each = Callable[[Callable[[RunView], RunValues], Iterable[RunView]], Iterable[RunValues]]
+RunMap = Callable[[Callable[[RunView], RunValues], Iterable[RunView]], Iterable[RunValues]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class ClaimResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Platform:
     """A machine and device on which claims were tested."""
 
     view: RunView
@@ -83,14 +83,14 @@ class Verdicts:
     """What runs say of all claims, on every machine and device."""
 
     claims: Claims
-    places: tuple[Place, ...]
+    platforms: tuple[Platform, ...]
     results: Mapping[str, tuple[ClaimResult, ...]]
-    """Claim to what is known of it, in the order of the places."""
+    """Claim to what is known of it, in the order of the platforms."""
     views: Mapping[str, RunView]
     """The runs that were asked, by id."""
 
     def frame(self) -> pd.DataFrame:
-        """Rows of ``Findings.claims`` of what was tested, a row a claim and place."""
+        """Rows of ``Findings.claims`` of what was tested, a row a claim and platform."""
         tested = [dict(result.row) for results in self.results.values() for result in results if result.tested]
         return pd.DataFrame(tested, columns=list(CLAIM_COLUMNS))
 
@@ -99,21 +99,21 @@ class Verdicts:
         names = [name for name, (of, _) in self.claims.items() if of == suite]
         results = [result for name in names for result in self.results[name] if result.tested]
         ids = [[view.manifest.run_id for view in result.views] for result in results]
-        known = [(result.row, result.cases, result.asides) for result in results]
-        return hashlib.sha256(repr((names, ids, known)).encode()).hexdigest()
+        evidence = [(result.row, result.cases, result.asides) for result in results]
+        return hashlib.sha256(repr((names, ids, evidence)).encode()).hexdigest()
 
     def tally(self, index: int) -> dict[str, int]:
-        """Count the verdicts of a place, in the order of ``VERDICTS``."""
+        """Count the verdicts of a platform, in the order of ``VERDICTS``."""
         words = [results[index].verdict for results in self.results.values()]
         return {verdict: words.count(verdict) for verdict in VERDICTS if verdict in words}
 
     def holding(self, index: int) -> list[Claim]:
-        """The claims that a place confirms."""
+        """The claims that a platform confirms."""
         return [self.claims[name][1] for name, results in self.results.items() if results[index].verdict == "confirmed"]
 
 
 def load_verdicts(
-    runs: Sequence[RunView], asked: Claims | None = None, each: Each = map, withdrawn: Sequence[RunView] = ()
+    runs: Sequence[RunView], asked: Claims | None = None, run_map: RunMap = map, withdrawn: Sequence[RunView] = ()
 ) -> Verdicts:
     """Judge the claims of all suites, or those that are asked, by all runs, newest first.
 
@@ -123,21 +123,21 @@ def load_verdicts(
     asked = suite.claims() if asked is None else asked
     by_id = {view.manifest.run_id: view for view in runs if view.manifest.outcomes}
     gone = [view.manifest for view in withdrawn]
-    findings = judge_claims(each(partial(_observed, asked), by_id.values()), asked, gone)
+    findings = judge_claims(run_map(partial(_observed, asked), by_id.values()), asked, gone)
     rows, cases, asides = (_by_claim(getattr(findings, table)) for table in ("claims", "cases", "asides"))
     keys = dict.fromkeys(key[1:] for key, (row,) in rows.items() if row["verdict"] != NOT_TESTABLE)
     newest = {view.where: view for view in reversed(by_id.values())}
     machines = [machine for machine, _ in keys]
-    places = tuple(Place(newest[key], key[1], machines.count(key[0]) > 1) for key in keys)
+    platforms = tuple(Platform(newest[key], key[1], machines.count(key[0]) > 1) for key in keys)
     results = {}
     for name, (_, claim) in asked.items():
-        own = []
-        for key, place in zip(keys, places, strict=True):
+        of_claim = []
+        for key, platform in zip(keys, platforms, strict=True):
             (row,), at = rows[name, *key], (name, *key)
-            views = tuple(by_id[run_id] for run_id in row["run_ids"]) or (place.view,)
-            own.append(ClaimResult(claim.on(key[1]), views, key[1], row, cases.get(at, ()), asides.get(at, ())))
-        results[name] = tuple(own)
-    return Verdicts(asked, places, results, by_id)
+            views = tuple(by_id[run_id] for run_id in row["run_ids"]) or (platform.view,)
+            of_claim.append(ClaimResult(claim.on(key[1]), views, key[1], row, cases.get(at, ()), asides.get(at, ())))
+        results[name] = tuple(of_claim)
+    return Verdicts(asked, platforms, results, by_id)
 
 
 def _by_claim(frame: pd.DataFrame) -> dict[tuple[str, str, str], list[Row]]:

@@ -56,7 +56,7 @@ class LocalPlan:
     machine: Machine
     software: Software
     plan: schedule.Plan
-    part: NodePart | None = None
+    node_part: NodePart | None = None
     """In the sweep of many nodes; None of a sweep by itself."""
 
     def source(self, workload: str) -> str | None:
@@ -79,7 +79,7 @@ class LocalPlan:
             "software": self.software.model_dump(),
             "source": [self.source("folder"), str(self.options.data_root)],
             "seed": self.options.seed,
-            "sweep": self.part and self.part.membership.sweep,
+            "sweep": self.node_part and self.node_part.membership.sweep,
             "tune": self.options.tune,
             "order": [
                 ORDERING,
@@ -93,7 +93,7 @@ class LocalPlan:
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def make(options: SweepOptions, part: NodePart | None = None) -> LocalPlan:
+def make(options: SweepOptions, node_part: NodePart | None = None) -> LocalPlan:
     """Plan for this machine, by itself or as one of many nodes.
 
     Raises:
@@ -107,7 +107,7 @@ def make(options: SweepOptions, part: NodePart | None = None) -> LocalPlan:
     # The nearest folder above one that is not there yet lies on the same disk.
     nearest = next(path for path in (options.data_root, *options.data_root.absolute().parents) if _is_folder(path))
     read_ahead.restore(nearest)
-    machine = describe(gpu.installed(), nearest).model_copy(update={"node": part.label if part else None})
+    machine = describe(gpu.installed(), nearest).model_copy(update={"node": node_part.label if node_part else None})
     asked = {axis for suite_slice in wanted.slices for axis in suite_slice.axes}
     seconds, spread = _earlier(options.results, machine.machine_id, device, wanted.protocol)
     host = schedule.Host(
@@ -124,11 +124,11 @@ def make(options: SweepOptions, part: NodePart | None = None) -> LocalPlan:
         spread=spread,
         gpus=gpu.count(),
         cores=machine.cores_logical,
-        nodes=part.membership.nodes if part and part.membership.together else 1,
+        nodes=node_part.membership.nodes if node_part and node_part.membership.together else 1,
         one_machine=options.on == "local",
     )
     plan = cells.expand(wanted, host, yes=options.yes)
-    return LocalPlan(options, machine, software(), tuning.narrowed(plan) if options.tune else plan, part)
+    return LocalPlan(options, machine, software(), tuning.narrowed(plan) if options.tune else plan, node_part)
 
 
 def _device() -> Literal["cuda", "cpu"]:

@@ -52,7 +52,7 @@ class Metric:
         for index, factor in enumerate((*self.up, *self.down)):
             multiplied = index < len(self.up)
             parts: list[Any] = [trial.get(name) for name in _summands(factor)]
-            if any(part is None or not math.isfinite(part) for part in parts):
+            if any(term is None or not math.isfinite(term) for term in parts):
                 return None
             number = max(sum(map(float, parts)), self.least if multiplied else 0.0)
             if number <= 0:

@@ -103,8 +103,8 @@ def names_someone(text: str) -> bool:
 
 def shorten(text: str) -> str:
     """Leave of a traceback within a text, as PyTorch has it of a worker, the last place and the error."""
-    before, found, traceback = text.partition(_TRACEBACK)
-    if not found:
+    before, marker, traceback = text.partition(_TRACEBACK)
+    if not marker:
         return text
     lines = [line.strip() for line in traceback.splitlines() if line.strip()]
     places = [line for line in lines if line.startswith('File "')]

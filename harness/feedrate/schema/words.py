@@ -10,7 +10,7 @@ from typing import Any
 from feedrate.schema.errors import InputError
 
 
-def known(value: object) -> bool:
+def is_number(value: object) -> bool:
     """Say whether a value is a number (not None, not NaN, not ``pd.NA``)."""
     return isinstance(value, int | float) and math.isfinite(value)
 
@@ -41,7 +41,7 @@ def per_cent(pct: float, places: int | None = None) -> str:
 
 def signed(pct: float, places: int | None = None) -> str:
     """Write a deviation in per cent with its sign: ``+0.023 %``, ``−39.9 %``; ``places`` are its decimals, if fixed."""
-    if not known(pct):
+    if not is_number(pct):
         return "–"
     size = number(abs(pct), 3 if abs(pct) >= 1 else 2) if places is None else f"{abs(pct):.{places}f}"
     return f"{'−' if pct < 0 and size.strip('0.') else '+'}{size}\u00a0%"
@@ -75,7 +75,7 @@ _KINDS: Mapping[str, tuple[Write, str]] = {
 def interval(low: Any, high: Any, n: int | str | None = None, write: Write = number) -> str:
     """Write the ends of a 95 % interval, and what it rests on: ``2.15–2.7, n = 5``, ``58–62 %``, ``no interval``."""
     ends = NO_INTERVAL
-    if known(low) and known(high):
+    if is_number(low) and is_number(high):
         first, last = write(low), write(high)
         bare, space, unit = first.rpartition("\u00a0")
         first = bare if bare and last.endswith(space + unit) else first
@@ -86,7 +86,7 @@ def interval(low: Any, high: Any, n: int | str | None = None, write: Write = num
 
 def margin(low: Any, high: Any, write: Write, of: float = 1.0) -> str:
     """Write half of an interval, or its share ``of`` a value, where there is no room for its ends: ``± 3.1 %``."""
-    return f"± {write((high - low) / 2 / of)}" if known(low) and known(high) else "± ?"
+    return f"± {write((high - low) / 2 / of)}" if is_number(low) and is_number(high) else "± ?"
 
 
 def estimate(
@@ -113,7 +113,7 @@ def estimate(
 
 def sized(what: object, pixels: object, between: str = ", ") -> str:
     """Name images with their height and width, ``div2k, 64 px``; what has none stands alone."""
-    return f"{what}{between}{pixels} px" if known(pixels) else str(what)
+    return f"{what}{between}{pixels} px" if is_number(pixels) else str(what)
 
 
 def listed(words: Iterable[str]) -> str:

@@ -203,8 +203,8 @@ def _content(
         of_runs = {view.page: ahead.begin(RUN, [view.run.folder], _of_run, view) for view in long}
 
         def judge() -> Verdicts:
-            each = partial(ahead.each, "observed")
-            return load_verdicts(everyone.of_claims(), each=each, withdrawn=everyone.withdrawn)
+            run_map = partial(ahead.map_runs, "observed")
+            return load_verdicts(everyone.of_claims(), run_map=run_map, withdrawn=everyone.withdrawn)
 
         judged = [view.run.folder for view in (*everyone.of_claims(), *everyone.withdrawn)]
         verdicts = kept.made(judge, "verdicts", judged)
@@ -212,11 +212,11 @@ def _content(
             kept.holds("observed", [folder])  # the next build may judge anew
         # What takes longest is begun first, so that none is waited for at the end.
         of_suites = {}
-        for name, path, suite in sorted(questions, key=lambda each: -processes.trials(everyone.of_suite(each[0]))):
-            own = everyone.of_suite(name)
-            asked = [view.run.folder for view in own if name in view.manifest.suites]
+        for name, path, suite in sorted(questions, key=lambda entry: -processes.trials(everyone.of_suite(entry[0]))):
+            views = everyone.of_suite(name)
+            asked = [view.run.folder for view in views if name in view.manifest.suites]
             made_from = f"{path} {verdicts.digest(name)}", asked
-            of_suites[path] = ahead.begin(*made_from, suites_page.page, name, path, suite, own, verdicts)
+            of_suites[path] = ahead.begin(*made_from, suites_page.page, name, path, suite, views, verdicts)
         of_claims = ahead.begin(claims_page.PATH, every, _claims, everyone.every, verdicts)
         yield kept.made(partial(accuracy_page.page, measured), f"{accuracy_page.PATH} {_digest(measured)}", ())
         yield kept.made(methodology_page.page, methodology_page.PATH, ())

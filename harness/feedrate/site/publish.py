@@ -128,8 +128,8 @@ def _frame(site: Path, page: Page) -> list[str]:
     """Cut what has become of an empty page, and remove it from the site."""
     path = (site / page.path).with_suffix(".html")
     html = path.read_text(encoding="utf-8").replace(path.relative_to(site).as_posix(), _PATH)
-    for token, place in _PLACES.items():
-        html, count = place.subn(token, html)
+    for token, pattern in _PLACES.items():
+        html, count = pattern.subn(token, html)
         if count != 1:
             raise FeedrateError(f"{__file__}: the theme has {count} places for {token}; expected one")
     path.unlink()
@@ -219,9 +219,9 @@ def _vega() -> str:
     else:
         script = f"(()=>{{{vl_convert.javascript_bundle('window.vegaEmbed = vegaEmbed;')}}})();"
         with suppress(OSError):
-            with NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as part:
-                part.write(script)
-            Path(part.name).replace(path)
+            with NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as temporary:
+                temporary.write(script)
+            Path(temporary.name).replace(path)
     return f"{script}\nwindow.feedrateTheme={json.dumps(on_page(), separators=(',', ':'), sort_keys=True)};\n"
 
 

@@ -185,8 +185,8 @@ class TunedWorkload(_Frozen):
 
     @model_validator(mode="after")
     def _measured(self) -> TunedWorkload:
-        advice = [each for each in (self.feedrate, self.loadtune, self.stopped) if each]
-        named = {self.present, *(each.setting for each in advice)}
+        advice = [tuner for tuner in (self.feedrate, self.loadtune, self.stopped) if tuner]
+        named = {self.present, *(tuner.setting for tuner in advice)}
         if missing := named - self.steps_per_s.keys():
             raise ValueError(f"steps_per_s lacks {', '.join(sorted(missing))}")
         if any(len(paces) != self.blocks for paces in self.steps_per_s.values()):

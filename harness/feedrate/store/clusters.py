@@ -46,7 +46,7 @@ class NodeStatus(BaseModel):
     """When it was written, seconds of the epoch."""
 
     @property
-    def over(self) -> bool:
+    def ended(self) -> bool:
         """Whether the node will do no more."""
         return self.state in ("ended", "failed")
 

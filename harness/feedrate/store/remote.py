@@ -124,7 +124,7 @@ def copy(results: Path, into: Path = COPIES) -> Path:
 
 def _update(here: Path, results: Path) -> None:
     names, box = location.listing(results), runs.outbox(results)
-    whole = {part["folder"] for name in names if (part := _PART.fullmatch(name)) and name.endswith(f"/{_RUN}")}
+    whole = {match["folder"] for name in names if (match := _PART.fullmatch(name)) and name.endswith(f"/{_RUN}")}
     for path in [path.parent for path in here.glob(f"*/*/{_RUN}")]:
         if path.relative_to(here).as_posix() not in whole:
             shutil.rmtree(path)
@@ -143,7 +143,7 @@ def _fetch_runs(results: Path, folders: list[str], names: set[str], here: Path) 
     for at in range(0, len(folders), _AT_ONCE):
         shutil.rmtree(arriving, ignore_errors=True)
         group = folders[at : at + _AT_ONCE]
-        parts = [f"{folder}/{part}" for folder in group for part in _PARTS]
+        parts = [f"{folder}/{name}" for folder in group for name in _PARTS]
         _fetch(results, [name for name in parts if name in names], arriving)
         for folder in group:
             (here / folder).parent.mkdir(exist_ok=True)

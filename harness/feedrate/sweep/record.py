@@ -34,7 +34,7 @@ def assemble(active: ActiveRun, reason: str) -> RunManifest:
         software=local.software,
         device=plan.host.device,
         command=local.options.command(),
-        cluster=local.part.membership if local.part else None,
+        cluster=local.node_part.membership if local.node_part else None,
         profile=plan.matrix.profile,
         suites=plan.matrix.suites(),
         protocol=plan.matrix.protocol,

@@ -86,8 +86,8 @@ class ActiveRun:
         self.contrasts = ContrastTracker(plan.rule, compared, ceilings)
         self.claims = ClaimTracker(plan.rule, plan.claims)
         self.journal = runs.Journal(self.folder)
-        if (part := self.local.part) and part.meets_at:
-            self.meeting = Meeting(part.meets_at, part.membership.node, part.membership.nodes)
+        if (node_part := self.local.node_part) and node_part.meets_at:
+            self.meeting = Meeting(node_part.meets_at, node_part.membership.node, node_part.membership.nodes)
         # What one node measured must not change what it runs: the others run the same.
         self.durations = Durations(plan, None if self.meeting else self.claims)
 

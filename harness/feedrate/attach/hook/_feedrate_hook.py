@@ -52,8 +52,8 @@ class Loop:
     starting: Loop | None = None
     """The one whose workers are being started."""
 
-    def __init__(self, begun_ns: int, **said: Any) -> None:
-        self.iterator, self.parallel = next(self.ids), bool(said.get("num_workers"))
+    def __init__(self, begun_ns: int, **fields: Any) -> None:
+        self.iterator, self.parallel = next(self.ids), bool(fields.get("num_workers"))
         self.left, self.every, self.asked, self.mean_ns = 1, 1, begun_ns, 2.0 * DETAIL_NS
         """Steps until one is recorded in detail, from one to the next; when the last one began; mean duration."""
         self.made = begun_ns
@@ -64,12 +64,12 @@ class Loop:
         """Whether a batch was looked at."""
         self.taken = 0
         """Batches that it gave since it began, or began anew."""
-        self.said: dict[str, Any] | None = {"begun_ns": begun_ns, **said}
+        self.entry: dict[str, Any] | None = {"begun_ns": begun_ns, **fields}
         """What is said of it with its first batch, when its workers and the loop that takes batches are known."""
 
     def say(self, workers: Sequence[Any] = ()) -> None:
         """Say what it is, and in which loop of which thread its batches are taken."""
-        line, self.said = self.said, None
+        line, self.entry = self.entry, None
         SHARED.loops += 1
         if not self.iterator:
             LOG.say("versions", python=sys.version.split()[0], **versions())
@@ -111,7 +111,7 @@ class Loop:
         self.left = self.every = DRAW.randrange(1, 2 * mean)
         return lying, time.process_time_ns(), DEVICE.asked(), SHARED.updates
 
-    def came(self, begun: int, ended: int, step: tuple[int, int, Any, int | None], batch: int, data: Any) -> None:
+    def record(self, begun: int, ended: int, step: tuple[int, int, Any, int | None], batch: int, data: Any) -> None:
         """Record a step whose batch has come.
 
         Args:
@@ -129,8 +129,8 @@ class Loop:
             return
         cpu_ended = time.process_time_ns()
         LOG.flush()
-        came = batch, lying, cpu, cpu_ended, 2 * updates + (event is not None), self.made
-        LOG.write(NEXT, begun, ended, self.iterator, *came, *self.spent())
+        details = batch, lying, cpu, cpu_ended, 2 * updates + (event is not None), self.made
+        LOG.write(NEXT, begun, ended, self.iterator, *details, *self.spent())
         self.made = 0
         if not self.looked:
             self.look(data)
@@ -253,7 +253,7 @@ def time_class(kind: Any, number: Callable[[Any], int], ready: Callable[[Any], i
         begun, loop = now(), self.__dict__.get("_feedrate_loop")
         if not loop:
             return take(self)
-        if loop.said:
+        if loop.entry:
             with GUARD:
                 loop.say(getattr(self, "_workers", ()))
         if STEPS and SHARED.steps >= STEPS:
@@ -271,7 +271,7 @@ def time_class(kind: Any, number: Callable[[Any], int], ready: Callable[[Any], i
         loop.taken += 1
         if step is not None:
             with GUARD:
-                loop.came(begun, ended, step, number(self), data)
+                loop.record(begun, ended, step, number(self), data)
         return data
 
     __next__._feedrate = True  # type: ignore[attr-defined]
@@ -285,7 +285,7 @@ def patch_indices(base: Any) -> None:
     @functools.wraps(reset)
     def _reset(self: Any, *args: Any, **kwargs: Any) -> None:
         loop = self.__dict__.get("_feedrate_loop")
-        again = loop and not loop.said
+        again = loop and not loop.entry
         if again:
             loop.made, loop.left, loop.taken = now(), 1, 0
         reset(self, *args, **kwargs)

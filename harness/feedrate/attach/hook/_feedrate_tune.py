@@ -112,7 +112,7 @@ class Trial:
         """Whether so much is enough for a window."""
         return bool(wall_ns >= self.asked["window_ns"] and steps >= self.asked["least_steps"])
 
-    def came(self, moment: int, data: Any, iterator: Any) -> None:
+    def take(self, moment: int, data: Any, iterator: Any) -> None:
         """Note that a batch came."""
         within, window = self.within, self.window
         if within.state == "starting":
@@ -137,7 +137,7 @@ class Trial:
             self.whole = True
         within.state = "ended"
 
-    def told(self) -> dict[str, Any]:
+    def result(self) -> dict[str, Any]:
         """What is sent when the window is full, or an iterator failed."""
         return {
             **vars(self.window),
@@ -176,7 +176,7 @@ class Tuner:
         self.trial: Trial | None = None
         self.loader: Any = None
         """What gives the batches of the running trial."""
-        self.met: dict[str, list[int]] = {}
+        self.loaders: dict[str, list[int]] = {}
         """Where loaders were made, to the steps over them and when it was asked whether to tune them."""
         self.seen = 0
         """Which trial another rank was told, by its file's number."""
@@ -207,7 +207,7 @@ class Tuner:
         answer = self.ask("loader", made=made, settings=settings(loader), any=EVERY_LOADER, **facts(loader))
         if answer["do"] != "trial":
             return False
-        self.target, self.trial = place(loader), Trial(answer)
+        self.target, self.trial = made_at(loader), Trial(answer)
         if (torch := __import__("torch")).cuda.is_initialized():
             patch_copies(torch)
         self.moved_on()
@@ -224,7 +224,7 @@ class Tuner:
             with open(f"{SOCKET}.json", encoding="utf-8") as file:
                 self.trial = Trial({**json.load(file), "follows": True})
         elif trial is not None:
-            self.trial = Trial(self.ask("trial", number=trial.asked["number"], error=error, **trial.told()))
+            self.trial = Trial(self.ask("trial", number=trial.asked["number"], error=error, **trial.result()))
             self.moved_on()
         self.loader = None
 
@@ -232,7 +232,7 @@ class Tuner:
 TUNER = Tuner()
 
 
-def place(loader: Any) -> list[list[Any]]:
+def made_at(loader: Any) -> list[list[Any]]:
     """Where a loader was made."""
     return [list(caller) for caller in loader.__dict__.get("_feedrate_made", [])[:1]]
 
@@ -244,7 +244,7 @@ class Tuned:
         self._feedrate_loader, self._feedrate_make = loader, make
         self._feedrate_inner: Any = None
         self._feedrate_trial: Trial | None = None
-        self._feedrate_seen = TUNER.met.setdefault(str(place(loader)), [0, now()])
+        self._feedrate_seen = TUNER.loaders.setdefault(str(made_at(loader)), [0, now()])
         self._feedrate_pause()
         if (EVERY_LOADER and TUNER.target is None) or (self._feedrate_tuned() and TUNER.trial is None):
             TUNER.look(loader)
@@ -264,7 +264,7 @@ class Tuned:
             trial.pause(trial.within.asked, trial.within.taken - 1)
 
     def _feedrate_tuned(self) -> bool:
-        return TUNER.target is not None and place(self._feedrate_loader) == TUNER.target
+        return TUNER.target is not None and made_at(self._feedrate_loader) == TUNER.target
 
     def _feedrate_begin(self) -> None:
         """Make an iterator: of the script's own loader, or of one with the trial's settings."""
@@ -336,7 +336,7 @@ class Tuned:
         except Exception as error:  # noqa: BLE001 - whatever befalls workers
             self._feedrate_failed(trial, error)
             return self._feedrate_take(asked)
-        trial.came(now(), data, self._feedrate_inner)
+        trial.take(now(), data, self._feedrate_inner)
         return data
 
     def _feedrate_untuned(self, asked: int) -> Any:
@@ -460,7 +460,7 @@ def patch_iter(module: Any) -> None:
 
     @functools.wraps(length)
     def __len__(self: Any) -> int:
-        tuned = PLACE and TUNER.target == place(self) and not self.__dict__.get("_feedrate_arm")
+        tuned = PLACE and TUNER.target == made_at(self) and not self.__dict__.get("_feedrate_arm")
         return LONG if tuned else int(length(self))
 
     module.DataLoader._get_iterator, module.DataLoader.__len__ = _get_iterator, __len__

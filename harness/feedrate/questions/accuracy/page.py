@@ -84,7 +84,8 @@ def _plot(rows: Sequence[Row]) -> Plot:
     ends = ("low", "high")
     x = deviations("median", "error against the external clock, %", [_ROOM * row[end] for row in rows for end in ends])
     y = names("label", (row["label"] for row in rows))
-    told: Fields = {
+    tooltip: Fields = {
+        "label:N": "estimator",
         "median:Q": ("median error, %", "+,.3~g"),
         "worst:Q": ("worst error, %", "+,.3~g"),
         "n:Q": "measurements",
@@ -96,7 +97,7 @@ def _plot(rows: Sequence[Row]) -> Plot:
         by="whose",
         looks=_LOOKS,
         ends=ends,
-        tooltip={"label:N": "estimator", **told},
+        tooltip=tooltip,
         row=26,
         tick="worst",
         behind=[band(x, "x", (-1, 1))],
@@ -145,7 +146,7 @@ def page(benches: Sequence[BenchRecord]) -> Page:
     machines = []
     for machine_id, newest in _machines(benches).items():
         mark = markup.slug(machine_id)
-        told: dict[str, Any] = {
+        sections: dict[str, Any] = {
             "errors": None,
             "scripts": None,
             "accounted": None,
@@ -157,17 +158,17 @@ def page(benches: Sequence[BenchRecord]) -> Page:
             placed = place(draw(errors), f"accuracy-{mark}", PATH, _from(bench))
             figures[placed.name] = placed
             rows, text = list(_estimators(errors)), answer(errors)
-            told["errors"] = _kept(bench, mark, files) | {"figure": placed.name, "rows": rows, "answer": text}
+            sections["errors"] = _kept(bench, mark, files) | {"figure": placed.name, "rows": rows, "answer": text}
         if (bench := newest.get("scripts")) and bench.scripts:
             paces, predicted = list(_paces(bench.scripts)), _predicted(bench.scripts)
             rows = list(_recommended(bench.scripts))
-            told["scripts"] = _kept(bench, mark, files) | {"paces": paces, "predicted": predicted, "advised": rows}
+            sections["scripts"] = _kept(bench, mark, files) | {"paces": paces, "predicted": predicted, "advised": rows}
         if (bench := newest.get("account")) and bench.accounted:
-            told["accounted"] = _kept(bench, mark, files) | {"rows": list(_accounted(bench.accounted))}
+            sections["accounted"] = _kept(bench, mark, files) | {"rows": list(_accounted(bench.accounted))}
         if (bench := newest.get("tuning")) and bench.tuned:
-            told["tuned"] = _kept(bench, mark, files) | {"rows": list(_tuned(bench, benches))}
+            sections["tuned"] = _kept(bench, mark, files) | {"rows": list(_tuned(bench, benches))}
         name = descriptions.name_of(next(iter(newest.values())).machine)
-        machines.append({"name": name, "mark": mark, **told})
+        machines.append({"name": name, "mark": mark, **sections})
     machines.sort(key=lambda machine: machine["errors"] is None)  # the answer first
     body = render(
         "accuracy/page.md",
@@ -213,14 +214,14 @@ def _machines(benches: Sequence[BenchRecord]) -> dict[str, dict[str, BenchRecord
 
 def answer(errors: pd.DataFrame) -> str:
     """Answer the page's question in one or two sentences made from the errors."""
-    said = _own_error(errors)
+    sentence = _own_error(errors)
     rows: dict[str, Mapping[Any, Any]] = {row["estimator"]: row for row in rows_of(errors)}
     rows.pop(OURS, None)
-    if not (said and rows):
-        return said
+    if not (sentence and rows):
+        return sentence
     near, far = (pick(rows.values(), key=lambda row: abs(row["worst_pct"])) for pick in (min, max))
     return (
-        f"{said} Of the other ways to time the same steps, the nearest ({LABELS[near['estimator']]}) is off by "
+        f"{sentence} Of the other ways to time the same steps, the nearest ({LABELS[near['estimator']]}) is off by "
         f"up to {words.signed(near['worst_pct'])}, the farthest ({LABELS[far['estimator']]}) by up to "
         f"{words.signed(far['worst_pct'])}."
     )
@@ -241,38 +242,39 @@ def _own_error(errors: pd.DataFrame) -> str:
 def _estimators(summed: pd.DataFrame) -> Iterator[tuple[object, ...]]:
     """A row an estimator, whether its error was measured or not."""
     errors: dict[str, Mapping[Any, Any]] = {row["estimator"]: row for row in rows_of(summed)}
-    for each in ESTIMATORS:
-        label = Markup("<strong>{}</strong>").format(each.label) if each.name == OURS else each.label
-        if error := errors.get(each.name):
+    for estimator in ESTIMATORS:
+        label = Markup("<strong>{}</strong>").format(estimator.label) if estimator.name == OURS else estimator.label
+        if error := errors.get(estimator.name):
             median, worst = words.signed(error["median_pct"]), words.signed(error["worst_pct"])
-            yield label, median, worst, error["n"], each.fault, each.used_by
+            yield label, median, worst, error["n"], estimator.fault, estimator.used_by
         else:
-            yield label, "–", "–", 0, f"{each.fault} {_ABSENT.get(each.name, 'Not in this record.')}", each.used_by
+            absent = _ABSENT.get(estimator.name, "Not in this record.")
+            yield label, "–", "–", 0, f"{estimator.fault} {absent}", estimator.used_by
 
 
 def _paces(scripts: Sequence[WatchedScript]) -> Iterator[tuple[object, ...]]:
     """A row a planted script: what feedrate said of it, and what its own clock did."""
-    for each in sorted(scripts, key=lambda each: (each.costs, each.num_workers, each.start_method)):
-        shares = (each.wait_share, each.script_wait_share), (each.hot_share, each.script_hot_share)
+    for script in sorted(scripts, key=lambda script: (script.costs, script.num_workers, script.start_method)):
+        shares = (script.wait_share, script.script_wait_share), (script.hot_share, script.script_hot_share)
         yield (
-            each.costs,
-            f"{each.num_workers} {each.start_method or ''}",
-            f"{each.steps_per_s:.1f} ({each.script_steps_per_s:.1f})",
-            *(f"{words.per_cent(100 * ours, 1)} ({words.per_cent(100 * own, 1)})" for ours, own in shares),
-            "yes" if each.hot_first else Markup("<strong>no</strong>"),
+            script.costs,
+            f"{script.num_workers} {script.start_method or ''}",
+            f"{script.steps_per_s:.1f} ({script.script_steps_per_s:.1f})",
+            *(f"{words.per_cent(100 * ours, 1)} ({words.per_cent(100 * truth, 1)})" for ours, truth in shares),
+            "yes" if script.hot_first else Markup("<strong>no</strong>"),
         )
 
 
 def _predicted(scripts: Sequence[WatchedScript]) -> dict[str, Any]:
     """A row a script and number of workers that it ran with, a column a number that was predicted from that."""
-    by_script = {(each.costs, each.seen, each.num_workers): each for each in predictions(scripts)}
+    by_script = {(pace.costs, pace.seen, pace.num_workers): pace for pace in predictions(scripts)}
     numbers = sorted({workers for _, _, workers in by_script})
 
-    def said(each: PredictedPace | None) -> str:
-        return f"{each.predicted:.1f} ({each.measured:.1f}, {words.signed(each.error_pct, 0)})" if each else "–"
+    def cell(pace: PredictedPace | None) -> str:
+        return f"{pace.predicted:.1f} ({pace.measured:.1f}, {words.signed(pace.error_pct, 0)})" if pace else "–"
 
     rows = [
-        (costs, seen, *(said(by_script.get((costs, seen, workers))) for workers in numbers))
+        (costs, seen, *(cell(by_script.get((costs, seen, workers))) for workers in numbers))
         for costs, seen in sorted({(costs, seen) for costs, seen, _ in by_script})
     ]
     return {"rows": rows, "columns": ["Script", "Ran with", *(words.plural(number, "worker") for number in numbers)]}
@@ -280,34 +282,34 @@ def _predicted(scripts: Sequence[WatchedScript]) -> dict[str, Any]:
 
 def _recommended(scripts: Sequence[WatchedScript]) -> Iterator[tuple[object, ...]]:
     """A row a script that was told to use another number of workers: the pace it was told, and its pace with them."""
-    for each in advised(scripts):
-        if each.measured:
+    for advice in advised(scripts):
+        if advice.measured:
             yield (
-                each.script.costs,
-                each.script.num_workers,
-                each.num_workers,
-                each.pace.text(),
-                f"{each.measured:.1f}",
-                f"{each.pace.value / each.measured:.2f}",
-                "yes" if each.kept else Markup("<strong>no</strong>"),
+                advice.script.costs,
+                advice.script.num_workers,
+                advice.num_workers,
+                advice.pace.text(),
+                f"{advice.measured:.1f}",
+                f"{advice.pace.value / advice.measured:.2f}",
+                "yes" if advice.kept else Markup("<strong>no</strong>"),
             )
 
 
 def _accounted(scripts: Sequence[AccountedScript]) -> Iterator[tuple[object, ...]]:
     """A row a planted script: the share of each planted row and of its line, and in brackets the script's own clock."""
-    for each in scripts:
-        rows = [ROWS[row].words for row in each.planted]
+    for script in scripts:
+        rows = [ROWS[row].words for row in script.planted]
         yield (
             " + ".join(rows),
-            "computing" if each.computes else "asleep",
-            _both(each.rows.values()),
-            _both(line for line in each.lines.values() if line.said),
-            ROWS[each.largest].words,
+            "computing" if script.computes else "asleep",
+            _both(script.rows.values()),
+            _both(line for line in script.lines.values() if line.said),
+            ROWS[script.largest].words,
         )
 
 
-def _both(told: Iterable[Told]) -> str:
-    return ", ".join(f"{words.percent(one.said)} ({words.percent(one.truth)})" for one in told) or "–"
+def _both(shares: Iterable[Told]) -> str:
+    return ", ".join(f"{words.percent(share.said)} ({words.percent(share.truth)})" for share in shares) or "–"
 
 
 def _tuned(bench: BenchRecord, benches: Sequence[BenchRecord]) -> Iterator[tuple[object, ...]]:
@@ -321,14 +323,14 @@ def _tuned(bench: BenchRecord, benches: Sequence[BenchRecord]) -> Iterator[tuple
         if one.machine.machine_id == bench.machine.machine_id and one.started_at < bench.started_at
     ]
     before = {workload.costs: workload.trials for one in older for workload in one.tuned}
-    for each in bench.tuned:
-        paces = each.paces
+    for workload in bench.tuned:
+        paces = workload.paces
         best = max(paces, key=paces.__getitem__)
         yield (
-            each.costs,
-            markup.two_lines(*(f"{setting}: {paces[setting]:.1f}" for setting in (best, each.present))),
-            markup.two_lines(str(each.trials), f"before: {before.get(each.costs, '–')}"),
-            *(_advised(each, advice) for advice in (each.feedrate, each.stopped, each.loadtune)),
+            workload.costs,
+            markup.two_lines(*(f"{setting}: {paces[setting]:.1f}" for setting in (best, workload.present))),
+            markup.two_lines(str(workload.trials), f"before: {before.get(workload.costs, '–')}"),
+            *(_advised(workload, advice) for advice in (workload.feedrate, workload.stopped, workload.loadtune)),
         )
 
 

@@ -215,7 +215,7 @@ def summary(quantities: pd.DataFrame) -> pd.DataFrame:
     of_each: dict[str, Any] = {
         "cells": "size",
         "median_pct": "median",
-        "worst_pct": lambda each: max(each, key=abs),
+        "worst_pct": lambda column: max(column, key=abs),
         "n": "min",
     }
     return errors.groupby("quantity", sort=False).agg(of_each).reset_index()

@@ -60,12 +60,12 @@ def calibration(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     """Draw the errors."""
     rows = list(_marks(trials))
     for what, title in PANELS.items():
-        if part := [row for row in rows if row["what"] == what]:
+        if of_kind := [row for row in rows if row["what"] == what]:
             pairs = "pairs" if what in ("effect", "equal") else "cells"
-            subtitle = f"{len(part)} {pairs}, {words.plural(min(row['n'] for row in part), 'repetition')}"
-            drawn = [row for row in part if not row["replica"]]
-            panel = _plot(drawn).panel(title, subtitle, _message(part))
-            listed = [{_HEADINGS.get(name, name): row[name] for name in _LISTED} for row in part]
+            subtitle = f"{len(of_kind)} {pairs}, {words.plural(min(row['n'] for row in of_kind), 'repetition')}"
+            drawn = [row for row in of_kind if not row["replica"]]
+            panel = _plot(drawn).panel(title, subtitle, _message(of_kind))
+            listed = [{_HEADINGS.get(name, name): row[name] for name in _LISTED} for row in of_kind]
             sheet.add(panel, listed)
     if sheet.panels:
         for note in _NOTES:
@@ -136,11 +136,14 @@ def _plot(rows: Sequence[Row]) -> Plot:
         [_ROOM * row[end] for row in rows for end in ("error", *ends) if row[end] is not None],
     )
     form = ",.5~g"
-    told: Fields = {
+    tooltip: Fields = {
+        "setting:N": "",
         "planted:Q": ("", form),
         "measured:Q": ("", form),
         "unit:N": "",
         "error:Q": ("error, %", "+,.3~g"),
+        "verdict:N": "",
+        **BLOCKS,
     }
     return Plot(
         rows=rows,
@@ -149,7 +152,7 @@ def _plot(rows: Sequence[Row]) -> Plot:
         by="right",
         looks=_LOOKS,
         ends=ends,
-        tooltip={"setting:N": "", **told, "verdict:N": "", **BLOCKS},
+        tooltip=tooltip,
         size=45,
         row=15,
         behind=[band(x, "x", (-_WITHIN, _WITHIN), "heat-1", 0.5)],
@@ -168,8 +171,8 @@ def _message(rows: Sequence[Row]) -> str:
             f"which chance makes one in twenty; the farthest is {far}"
         )
     if rows[0]["what"] == "effect":
-        told = f"{len(rows) - wrong} of {words.plural(len(rows), 'planted effect')} are called what they are"
-        return words.sentence(f"{told}; the ratio farthest from its truth is off by {far}")
+        count = f"{len(rows) - wrong} of {words.plural(len(rows), 'planted effect')} are called what they are"
+        return words.sentence(f"{count}; the ratio farthest from its truth is off by {far}")
     sizes = pd.Series([abs(row["error"]) for row in rows])
     return words.sentence(
         f"in {words.plural(len(rows), 'setting')} the median error is {words.number(sizes.median())}\u00a0% and the "

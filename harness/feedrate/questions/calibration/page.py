@@ -28,17 +28,17 @@ _RATIO: words.Write = "{:.4f}".format
 
 def section(view: RunView, suite: str) -> Markup:
     """Say whether what a suite planted was read back in a run; empty where the suite planted nothing."""
-    own = set(view.judged.loc[view.judged["suite"].eq(suite).fillna(False), "cell_id"])
+    cell_ids = set(view.judged.loc[view.judged["suite"].eq(suite).fillna(False), "cell_id"])
     costs = analysis.planted(view.trials)
-    costs = costs[costs["cell_id"].isin(own)]
+    costs = costs[costs["cell_id"].isin(cell_ids)]
     if not len(costs):
         return Markup("")
     effects, pairs = (
-        compared[compared["cell_a"].isin(own) & compared["cell_b"].isin(own)]
+        compared[compared["cell_a"].isin(cell_ids) & compared["cell_b"].isin(cell_ids)]
         for compared in (analysis.effects(view.trials), analysis.same_pairs(view.trials))
     )
     bound = analysis.bottlenecks(view.trials)
-    bound = bound[bound["cell_id"].isin(own)].merge(view.judged.drop(columns="bottleneck"), on=KEYS)
+    bound = bound[bound["cell_id"].isin(cell_ids)].merge(view.judged.drop(columns="bottleneck"), on=KEYS)
     return render(
         "calibration/section.md",
         mark=view.mark,
@@ -60,12 +60,13 @@ def _unit(unit: str) -> str:
 def _quantities(costs: pd.DataFrame) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
     for row in rows_of(analysis.summary(costs)):
-        part = costs[costs["quantity"] == row["quantity"]]
-        low, high = (words.number(float(value)) for value in (part["planted"].min(), part["planted"].max()))
+        of_quantity = costs[costs["quantity"] == row["quantity"]]
+        planted = of_quantity["planted"]
+        low, high = (words.number(float(value)) for value in (planted.min(), planted.max()))
         rows.append(
             (
                 QUANTITIES[row["quantity"]].capitalize(),
-                f"{low if low == high else f'{low} – {high}'} {_unit(part['unit'].iloc[0])}",
+                f"{low if low == high else f'{low} – {high}'} {_unit(of_quantity['unit'].iloc[0])}",
                 f"{row['cells']}",
                 words.per_cent(row["median_pct"]),
                 _SIGNED(row["worst_pct"]),
@@ -143,7 +144,7 @@ def _bottlenecks(bound: pd.DataFrame) -> Markup:
             settings[row["cell_id"]],
             words.number(float(row["planted_load"])),
             words.number(float(row["planted_compute"])),
-            words.times(float(row["apart"])) if words.known(row["apart"]) else "–",
+            words.times(float(row["apart"])) if words.is_number(row["apart"]) else "–",
             row["truth"],
             row["bottleneck"] if row["right"] else Markup("<strong>{}</strong>").format(row["bottleneck"]),
         )

@@ -49,7 +49,7 @@ def _printed(costs: pd.DataFrame) -> Table:
     printed = Table(box=None, padding=(0, 1, 0, 0), header_style="dim")
     for name in _PRINTED:
         printed.add_column(name, justify="left" if name == "quantity" else "right", no_wrap=True)
-    order = {name: place for place, name in enumerate(dict.fromkeys(costs["quantity"]))}
+    order = {name: index for index, name in enumerate(dict.fromkeys(costs["quantity"]))}
     first = costs[costs["replica"] == 0].sort_values(["num_workers", "batch_size", "planted"], kind="stable")
     for row in rows_of(first.sort_values("quantity", key=lambda names: names.map(order), kind="stable")):
         shape = f", {row['read_shape'].replace('_', '-')}" if row["quantity"] == "read" else ""

@@ -100,7 +100,7 @@ def _effects(rows_of_claims: pd.DataFrame, asked: Claims) -> list[dict[str, Any]
     drawn = []
     for row in rows_of(rows_of_claims):
         effect = asked[row["claim"]][1].on(row["device"]).effect if row["claim"] in asked else None
-        if effect is None or not words.known(row["ratio"]) or not row["ratio"]:
+        if effect is None or not words.is_number(row["ratio"]) or not row["ratio"]:
             continue
         what = METRICS[effect.metric].noun + (f", per doubling of {effect.along}" if effect.along else "")
         what += ", as a share of the source’s figure" if effect.level else ""
@@ -165,11 +165,11 @@ def _message(rows: Sequence[dict[str, Any]]) -> str:
         for verdict in VERDICTS
         if any(row["verdict"] == verdict for row in rows)
     ]
-    said = [f"Of {words.plural(len(rows), 'effect')}: {words.listed(counts)}."]
+    sentences = [f"Of {words.plural(len(rows), 'effect')}: {words.listed(counts)}."]
     for verdict, name in (("confirmed", "Largest of the confirmed"), ("refuted", "Clearest of the refuted")):
-        part = [row for row in rows if row["verdict"] == verdict]
-        if part:
-            most = max(part, key=lambda row: abs(math.log(row["value"])))
+        of_verdict = [row for row in rows if row["verdict"] == verdict]
+        if of_verdict:
+            most = max(of_verdict, key=lambda row: abs(math.log(row["value"])))
             ratio = words.estimate((most["ratio"], most["low"], most["high"]), "ratio", n=most["n"])
-            said.append(f"{name}: {most['claim']}, {most['metric']} {ratio}.")
-    return " ".join(said)
+            sentences.append(f"{name}: {most['claim']}, {most['metric']} {ratio}.")
+    return " ".join(sentences)

@@ -25,17 +25,17 @@ _NUMBERS = ("ratio", "lo", "hi", "n", "a_value", "b_value")
 
 def numbers(verdicts: Verdicts) -> str:
     """Write them as JSON: a list a machine and device, as they are pooled."""
-    places = []
-    for at, place in enumerate(verdicts.places):
-        results = [each[at] for each in verdicts.results.values() if each[at].tested]
+    platforms = []
+    for at, platform in enumerate(verdicts.platforms):
+        results = [of_claim[at] for of_claim in verdicts.results.values() if of_claim[at].tested]
         effects = [number for result in results for number in _effects(result)]
         facts = [number for result in results for number in _facts(result)]
         runs = dict.fromkeys(run for number in (*effects, *facts) for run in number["runs"])
         trials = {run: verdicts.views[run].trials for run in runs}
         left_out = {run: rows.loc[doubtful(rows), "trial_id"].tolist() for run, rows in trials.items()}
-        where = {"machine": place.view.machine_id, "device": place.device, "left_out": left_out}
-        places.append({**where, "effects": effects, "facts": facts})
-    return json.dumps(places, indent=1)
+        where = {"machine": platform.view.machine_id, "device": platform.device, "left_out": left_out}
+        platforms.append({**where, "effects": effects, "facts": facts})
+    return json.dumps(platforms, indent=1)
 
 
 def _effects(result: ClaimResult) -> Iterator[dict[str, Any]]:
@@ -43,15 +43,17 @@ def _effects(result: ClaimResult) -> Iterator[dict[str, Any]]:
     rows: dict[tuple[str, int], Row] = {("effect", 0): result.row}
     rows |= {(row["role"], int(row["place"])): row for row in result.cases}
     rows |= {("aside", int(row["place"])): row for row in result.asides}
-    for (role, place), effect, cases in parts(result.claim):
-        row = rows.get((role, place), {})
-        if not words.known(row.get("ratio")):
+    for (role, index), effect, cases in parts(result.claim):
+        row = rows.get((role, index), {})
+        if not words.is_number(row.get("ratio")):
             continue
         metric = METRICS[effect.metric]
-        up, down = ([[part] if isinstance(part, str) else part for part in side] for side in (metric.up, metric.down))
+        up, down = (
+            [[column] if isinstance(column, str) else column for column in side] for side in (metric.up, metric.down)
+        )
         cells = terms(effect, result.device, row["photographs"], cases)
         yield {
-            "name": f"{result.claim.id}, {role} {place}",
+            "name": f"{result.claim.id}, {role} {index}",
             "role": role,
             "runs": row["run_ids"],
             "weights": {term.cell_id: term.weight for term in cells},
@@ -59,7 +61,7 @@ def _effects(result: ClaimResult) -> Iterator[dict[str, Any]]:
             "down": down,
             "least": metric.least,
             "figure": effect.figure if effect.level else None,
-            **{name: float(row[name]) for name in _NUMBERS if words.known(row.get(name))},
+            **{name: float(row[name]) for name in _NUMBERS if words.is_number(row.get(name))},
         }
 
 

@@ -50,15 +50,16 @@ def page(verdicts: Verdicts) -> Page:
     """Write the page."""
     figures: dict[str, Placed] = {}
     title = ""
-    if verdicts.places:
-        names = {each.view.machine_id: descriptions.name_of(each.view.manifest.machine) for each in verdicts.places}
+    if verdicts.platforms:
+        views = [platform.view for platform in verdicts.platforms]
+        names = {view.machine_id: descriptions.name_of(view.manifest.machine) for view in views}
         figure = forest(verdicts.frame(), verdicts.claims, names)
         title = figure.title
-        figures["claims"] = place(figure, "claims", PATH, together(each.view.origin for each in verdicts.places))
+        figures["claims"] = place(figure, "claims", PATH, together(view.origin for view in views))
     by_suite: dict[str, dict[str, list[tuple[Claim, Sequence[ClaimResult]]]]] = {}
     for name, (suite, claim) in verdicts.claims.items():
         results = verdicts.results[name]
-        group = "untestable" if results and all(each.verdict == NOT_TESTABLE for each in results) else "judged"
+        group = "untestable" if results and all(result.verdict == NOT_TESTABLE for result in results) else "judged"
         by_suite.setdefault(suite, {"judged": [], "untestable": []})[group].append((claim, results))
     key = Markup('<span id="source-{0}">{0}</span>')
     body = render(
@@ -73,11 +74,11 @@ def page(verdicts: Verdicts) -> Page:
         of_documents=sum(claim.sources != ("field",) for _, claim in verdicts.claims.values()),
         tallies=[
             (
-                each,
+                platform,
                 [f"{count} {verdict}" for verdict, count in verdicts.tally(at).items()],
                 origins(verdicts.holding(at)),
             )
-            for at, each in enumerate(verdicts.places)
+            for at, platform in enumerate(verdicts.platforms)
         ],
         substitutions=_substitutions(verdicts),
         filters=_filters(verdicts),
@@ -89,7 +90,9 @@ def page(verdicts: Verdicts) -> Page:
         tables_of=_tables,
         beside={workers_page.SUITE: Markup("\n".join(workers_page.beside(verdicts)))},  # noqa: S704 - the page escapes it
         untested=_untested(verdicts),
-        sources=[(key.format(name), each.title, each.about, _count(verdicts, name)) for name, each in SOURCES.items()],
+        sources=[
+            (key.format(name), source.title, source.about, _count(verdicts, name)) for name, source in SOURCES.items()
+        ],
     )
     files: dict[str, str | Path] = {"claims/numbers.json": numbers(verdicts), "claims/recompute.py": RECOMPUTE}
     return Page(PATH, "Claims", body, figures, files, hide=("navigation",))
@@ -107,18 +110,18 @@ def _count(verdicts: Verdicts, source: str) -> int:
 def _substitutions(verdicts: Verdicts) -> dict[str, list[str]]:
     """What the runs that speak read in place of something else, and on which machines."""
     workloads: dict[str, list[str]] = {}
-    for at, each in enumerate(verdicts.places):
-        runs = [part[at].view.manifest for part in verdicts.results.values() if part[at].tested]
+    for at, platform in enumerate(verdicts.platforms):
+        runs = [results[at].view.manifest for results in verdicts.results.values() if results[at].tested]
         for note in dict.fromkeys(note for run in runs for note in run.substitutions):
-            workloads.setdefault(descriptions.note(note), []).append(each.name)
+            workloads.setdefault(descriptions.note(note), []).append(platform.name)
     return workloads
 
 
 def _filters(verdicts: Verdicts) -> dict[str, dict[str, int]]:
     """What the check boxes offer, each with the number of claims that it leaves."""
-    results = [each for part in verdicts.results.values() for each in part]
-    numbers = Counter(each.verdict for each in results)
-    devices = Counter(each.device for each in results)
+    results = [result for claim_results in verdicts.results.values() for result in claim_results]
+    numbers = Counter(result.verdict for result in results)
+    devices = Counter(result.device for result in results)
     groups = {
         "verdict": {verdict: numbers[verdict] for verdict in VERDICTS},
         "source": {name: _count(verdicts, name) for name in SOURCES},
@@ -130,12 +133,12 @@ def _filters(verdicts: Verdicts) -> dict[str, dict[str, int]]:
 def _untested(verdicts: Verdicts) -> list[tuple[Any, dict[str, list[str]]]]:
     """Of every machine the claims that it cannot test, by reason; nothing where there are none on any."""
     untested = []
-    for at, each in enumerate(verdicts.places):
+    for at, platform in enumerate(verdicts.platforms):
         reasons: dict[str, list[str]] = {}
-        for name, part in verdicts.results.items():
-            if part[at].verdict == NOT_TESTABLE:
-                reasons.setdefault(str(part[at].row["reason"]), []).append(name)
-        untested.append((each, reasons))
+        for name, results in verdicts.results.items():
+            if results[at].verdict == NOT_TESTABLE:
+                reasons.setdefault(str(results[at].row["reason"]), []).append(name)
+        untested.append((platform, reasons))
     return untested if any(reasons for _, reasons in untested) else []
 
 
@@ -145,11 +148,11 @@ def badges(results: Sequence[ClaimResult]) -> Markup:
         return badge("not tested yet")
     if len(results) == 1:
         row = results[0].row
-        mean = f"{words.number(row['ratio'])}×" if words.known(row.get("ratio")) else ""
+        mean = f"{words.number(row['ratio'])}×" if words.is_number(row.get("ratio")) else ""
         return badge(results[0].verdict, f"{mean}, worst {worst(row)}" if mean and worst(row) else mean)
     verdicts_of: dict[str, set[str]] = {}
-    for each in results:
-        verdicts_of.setdefault(each.verdict, set()).add(each.view.machine_id)
+    for result in results:
+        verdicts_of.setdefault(result.verdict, set()).add(result.view.machine_id)
     return Markup(" ").join(badge(verdict, words.plural(len(ids), "machine")) for verdict, ids in verdicts_of.items())
 
 
@@ -164,7 +167,7 @@ def _facts(verdicts: Verdicts, suite: str, claim: Claim) -> Iterator[tuple[str, 
     """Who says a claim, and how it is tested."""
     said_by = Markup('<a href="#source-{}">{}</a> <span class="fr-kind">({})</span>')
     sources = [(name, SOURCES[name]) for name in claim.sources]
-    yield "said by", Markup("<br>").join(said_by.format(name, each.title, each.about) for name, each in sources)
+    yield "said by", Markup("<br>").join(said_by.format(name, source.title, source.about) for name, source in sources)
     if claim.figures:
         yield "with the figures", _linked(claim.figures, claim.id, verdicts.claims)
     yield "tested so", _linked(claim.design, claim.id, verdicts.claims)
@@ -188,7 +191,7 @@ def _origin(result: ClaimResult) -> Markup:
     effect = result.claim.effect
     noun = "repetition" if effect else "check"
     parts = [words.plural(int(result.row["n"]), noun), *remarks(result.row)]
-    if words.known(result.row["dropped"]) and int(result.row["dropped"]):
+    if words.is_number(result.row["dropped"]) and int(result.row["dropped"]):
         # Every trial that ended well has a throughput; other numbers may be unknown.
         failed = effect is None or effect.metric == THROUGHPUT
         lacks = "failed" if failed else "failed or the number is not known"
@@ -241,18 +244,18 @@ def _tables(result: ClaimResult) -> Iterator[Markup]:
     effects = {aside.label: aside.effect for aside in result.claim.asides}
     beside = []
     for row in result.asides:
-        if words.known(row["ratio"]):
-            label, grown = row["label"], power(row, effects[row["label"]])
-            beside.append((markup.two_lines(label, grown) if grown else label, estimate(row), int(row["n"])))
+        if words.is_number(row["ratio"]):
+            label, growth = row["label"], power(row, effects[row["label"]])
+            beside.append((markup.two_lines(label, growth) if growth else label, estimate(row), int(row["n"])))
     if beside:
         yield table("Numbers beside the claim", ("Beside it", "Ratio", "n"), beside, ("Ratio", "n"), stack=True)
 
 
 def _unit(metric: Metric, cases: Sequence[Row]) -> tuple[str, float]:
     """Choose the unit in which the largest value of a table is one or more, and its size in the metric's own."""
-    values = [abs(float(row[side])) for row in cases for side in ("a_value", "b_value") if words.known(row[side])]
+    values = [abs(float(row[side])) for row in cases for side in ("a_value", "b_value") if words.is_number(row[side])]
     units = _UNITS.get(metric.unit, ((metric.unit, 1.0),))
-    return next((each for each in units if max(values, default=0.0) >= each[1]), units[-1])
+    return next((unit for unit in units if max(values, default=0.0) >= unit[1]), units[-1])
 
 
 def _case(row: Row, size: float) -> tuple[object, ...]:
@@ -262,7 +265,7 @@ def _case(row: Row, size: float) -> tuple[object, ...]:
         against if row["role"] == "against" else where,
         words.number(float(row["a_value"]) / size),
         words.number(float(row["b_value"]) / size),
-        estimate(row) if words.known(row["ratio"]) else "–",
+        estimate(row) if words.is_number(row["ratio"]) else "–",
         int(row["n"]),
         row["verdict"],
     )
@@ -271,13 +274,13 @@ def _case(row: Row, size: float) -> tuple[object, ...]:
 def suite_section(verdicts: Verdicts, suite: str, path: str) -> list[str]:
     """Write what the page at ``path`` says of its suite's claims; nothing where no machine tested any."""
     mine = [(claim, verdicts.results[name]) for name, (owner, claim) in verdicts.claims.items() if owner == suite]
-    if not verdicts.places or not mine:
+    if not verdicts.platforms or not mine:
         return []
     rows = []
     for claim, results in mine:
         short = (
-            badge(each.verdict, f"on {where.name}" if len(results) > 1 else "")
-            for each, where in zip(results, verdicts.places, strict=True)
+            badge(result.verdict, f"on {platform.name}" if len(results) > 1 else "")
+            for result, platform in zip(results, verdicts.platforms, strict=True)
         )
         link = markup.link(path, f"{PATH}#claim-{claim.id}", claim.says)
         rows.append((link, ", ".join(claim.sources), Markup("<br>").join(short)))
@@ -292,10 +295,10 @@ def suite_section(verdicts: Verdicts, suite: str, path: str) -> list[str]:
 def answer(verdicts: Verdicts, suite: str, view: RunView) -> str:
     """Answer a suite that asks by claims: how many hold on a run's machine and device; empty where none was tested."""
     mine = [verdicts.results[name] for name, (owner, _) in verdicts.claims.items() if owner == suite]
-    places = [(place.view.machine_id, place.device) for place in verdicts.places]
+    platforms = [(platform.view.machine_id, platform.device) for platform in verdicts.platforms]
     here = (view.machine_id, view.manifest.device)
-    if here not in places or not any(part[places.index(here)].tested for part in mine):
+    if here not in platforms or not any(results[platforms.index(here)].tested for results in mine):
         return ""
-    tally = Counter(part[places.index(here)].verdict for part in mine)
+    tally = Counter(results[platforms.index(here)].verdict for results in mine)
     counts = words.listed(f"{tally[verdict]} {verdict}" for verdict in VERDICTS if tally[verdict])
     return f"Of {words.plural(len(mine), 'claim')} on this question: {counts}."

@@ -28,7 +28,7 @@ def logs_of(trials: pd.DataFrame, number: Any) -> pd.DataFrame:
     return logs.groupby([mine["block"], mine["cell_id"]]).mean().unstack().reindex(columns=list(number["weights"]))
 
 
-def known(runs: Any) -> Any:
+def moments(runs: Any) -> Any:
     """Mean, variance of the mean and blocks of each run, and whether it is precise enough to count."""
     mean, sd, count = np.array([(values.mean(), values.std(ddof=1), len(values)) for values in runs]).T
     variance, counts = sd**2, np.ones(len(runs), dtype=bool)
@@ -42,7 +42,7 @@ def known(runs: Any) -> Any:
 def between_runs(effects: Any) -> tuple[float, float]:
     """Variance of effects between runs, and its degrees of freedom, from all effects that several runs measured."""
     squares, freedom = BELIEF * ASSUMED**2, float(BELIEF)
-    for mean, variance, _, counts in (known(runs) for runs in effects if len(runs) > 1):
+    for mean, variance, _, counts in (moments(runs) for runs in effects if len(runs) > 1):
         used = counts if counts.sum() > 1 else np.ones_like(counts)
         weight = (used.sum() - 1) / (1 + variance[used].mean() / MOST**2) ** 2
         squares += weight * (mean[used].var(ddof=1) - variance[used].mean())
@@ -55,7 +55,7 @@ def pooled(runs: Any, between: tuple[float, float]) -> dict[str, float]:
     if len(runs) == 1:
         mean, error, n, freedom = runs[0].mean(), runs[0].sem(), len(runs[0]), len(runs[0]) - 1.0
     else:
-        means, variances, blocks, counts = known(runs)
+        means, variances, blocks, counts = moments(runs)
         share = counts / np.maximum(between[0] + variances, np.finfo(float).tiny)
         share = share / share.sum()
         of_runs, of_blocks = (share**2).sum() * between[0], (share**2 * variances).sum()
@@ -66,26 +66,25 @@ def pooled(runs: Any, between: tuple[float, float]) -> dict[str, float]:
     return {"ratio": np.exp(mean), "lo": np.exp(mean - half), "hi": np.exp(mean + half), "n": n}
 
 
-def compare(place: Any, results: Path) -> list[tuple[str, Any, Any]]:
+def compare(platform: Any, results: Path) -> list[tuple[str, Any, Any]]:
     """Compute the numbers of one machine: where each stands, what numbers.json has and what the runs give."""
-    trials = {}
-    for run, left_out in place["left_out"].items():
-        trials[run] = (
-            pd.read_parquet(next(results.glob(f"*/{run}/trials.parquet"))).set_index("trial_id").drop(left_out)
-        )
-    tables = [[logs_of(trials[run], number) for run in number["runs"]] for number in place["effects"]]
+    trials, effects = {}, platform["effects"]
+    for run, left_out in platform["left_out"].items():
+        table = pd.read_parquet(next(results.glob(f"*/{run}/trials.parquet")))
+        trials[run] = table.set_index("trial_id").drop(left_out)
+    tables = [[logs_of(trials[run], number) for run in number["runs"]] for number in effects]
     values = []
-    for number, own in zip(place["effects"], tables, strict=True):
+    for number, tables_of_runs in zip(effects, tables, strict=True):
         weights = np.array([*number["weights"].values()])
-        sums = [(table @ weights - np.log(number["figure"] or 1)).dropna() for table in own]
-        values.append([each for each in sums if len(each) > 1] or [max(sums, key=len)])
-    decide = [own for number, own in zip(place["effects"], values, strict=True) if number["role"] in ("effect", "also")]
+        sums = [(table @ weights - np.log(number["figure"] or 1)).dropna() for table in tables_of_runs]
+        values.append([run_sums for run_sums in sums if len(run_sums) > 1] or [max(sums, key=len)])
+    decide = [sums for number, sums in zip(effects, values, strict=True) if number["role"] in ("effect", "also")]
     between, numbers = between_runs(decide), []
-    for number, own, table in zip(place["effects"], values, tables, strict=True):
-        sides = np.exp(pd.concat(table).iloc[:, [0, -1]].mean())
-        again = pooled(own, between) | {"a_value": sides.iloc[0], "b_value": sides.iloc[1]}
+    for number, sums, tables_of_runs in zip(effects, values, tables, strict=True):
+        sides = np.exp(pd.concat(tables_of_runs).iloc[:, [0, -1]].mean())
+        again = pooled(sums, between) | {"a_value": sides.iloc[0], "b_value": sides.iloc[1]}
         numbers += [(f"{number['name']}: {key}", number[key], again[key]) for key in again if key in number]
-    for fact in place["facts"]:
+    for fact in platform["facts"]:
         rows = pd.concat([trials[run][trials[run]["cell_id"].eq(fact["cell"])] for run in fact["runs"]])
         seen = rows[rows["outcome"].eq("ok") & rows["fact"].notna()]["fact_value"]
         again = {"n": len(seen), "value": seen.median()}
@@ -94,7 +93,8 @@ def compare(place: Any, results: Path) -> list[tuple[str, Any, Any]]:
 
 
 if __name__ == "__main__":
-    numbers = [row for place in json.loads(Path(sys.argv[1]).read_text()) for row in compare(place, Path(sys.argv[2]))]
+    platforms = json.loads(Path(sys.argv[1]).read_text())
+    numbers = [row for platform in platforms for row in compare(platform, Path(sys.argv[2]))]
     differ = [row for row in numbers if not np.isclose(row[1], row[2], rtol=1e-9, equal_nan=True)]
     print(f"{len(numbers)} numbers compared, {len(differ)} differ", *differ, sep="\n")  # noqa: T201
     sys.exit(bool(differ) or not numbers)

@@ -80,12 +80,12 @@ def show_results(results: Path, console: Console, machines: Sequence[str] = (), 
     left = marks.not_withdrawn(every)
     gone = [run.manifest for run in every if run not in left]
     runs = sorted(left, key=lambda run: (run.manifest.started_at, run.manifest.run_id), reverse=True)
-    known = {run.manifest.machine.machine_id for run in runs}
+    machine_ids = {run.manifest.machine.machine_id for run in runs}
     if not runs:
         raise InputError(f"{results}: holds no run; make sweep SUITE=claims makes one")
     for machine in machines:
-        if machine not in known:
-            raise InputError(f"claims: unknown machine '{machine}'; {expected_one_of(machine, known)}")
+        if machine not in machine_ids:
+            raise InputError(f"claims: unknown machine '{machine}'; {expected_one_of(machine, machine_ids)}")
     claims = suite.claims()
     wanted = [run for run in runs if not machines or run.manifest.machine.machine_id in machines]
     read = ((run, run.table("trials")) for run in wanted)
@@ -110,7 +110,7 @@ def _note(row: Row) -> str:
     """What a claim depends on, or why it is open."""
     if row["depends_on"]:
         return f" depends: {row['depends_on']}"
-    if row["verdict"] != "inconclusive" or not words.known(row["ratio"]):
+    if row["verdict"] != "inconclusive" or not words.is_number(row["ratio"]):
         return ""
     return f": {row['reason']}" if row["reason"] else f": {blocks_needed(row)} (had {row['n']:.0f})"
 
@@ -122,9 +122,9 @@ def _table(rows: Sequence[Row]) -> Table:
         table.add_column(name, no_wrap=True, min_width=max(map(len, COLOURS)) if name == "verdict" else None)
     for row in sorted(rows, key=lambda row: VERDICTS.index(row["verdict"])):
         style = COLOURS[row["verdict"]]
-        known = not pd.isna(row["ratio"])
-        effect = estimate(row) if known else "a fact" if not pd.isna(row["fact_value"]) else "–"
-        drawn = bar(row["ratio"], row["lo"], row["hi"]) if known else ""
+        measured = not pd.isna(row["ratio"])
+        effect = estimate(row) if measured else "a fact" if not pd.isna(row["fact_value"]) else "–"
+        drawn = bar(row["ratio"], row["lo"], row["hi"]) if measured else ""
         plain = map(Text, (row["claim"], effect, worst(row)))
         table.add_row(*plain, Text(drawn, style), Text(row["verdict"], style))
     return table
@@ -134,16 +134,16 @@ def bar(ratio: float, lo: float, hi: float, reach: float = BAR_REACH) -> str:
     """Draw an effect on a log scale of one ``reach`` either way: ``●`` estimate, ``─`` interval, ``│`` no effect."""
     middle = BAR_WIDTH // 2
 
-    def place(value: float) -> int:
+    def position(value: float) -> int:
         share = math.log(value) / math.log(reach)
         return round(middle + max(-1.0, min(1.0, share)) * middle)
 
     cells = [" "] * BAR_WIDTH
     cells[middle] = "│"
     if math.isfinite(lo) and lo > 0:
-        for at in range(place(lo), place(hi) + 1):
+        for at in range(position(lo), position(hi) + 1):
             cells[at] = "─"
-    cells[place(ratio)] = "●"
+    cells[position(ratio)] = "●"
     if ratio > reach:
         cells[-1] = "▶"
     elif ratio < 1 / reach:
@@ -153,10 +153,10 @@ def bar(ratio: float, lo: float, hi: float, reach: float = BAR_REACH) -> str:
 
 def _sentences(findings: Findings, rows: Sequence[Row], claims: Claims, console: Console) -> None:
     for row in rows:
-        own = findings.cases[["claim", "machine_id", "device"]].eq(
+        matches = findings.cases[["claim", "machine_id", "device"]].eq(
             [row[name] for name in ("claim", "machine_id", "device")]
         )
-        mine = rows_of(findings.cases[own.all(axis=1)])
+        mine = rows_of(findings.cases[matches.all(axis=1)])
         claim = claims[row["claim"]][1].on(row["device"])
         _say(console, f"\n{claim.id}: {claim.says}", "bold")
         _say(console, f"  {sentence(row, mine, claim)}")

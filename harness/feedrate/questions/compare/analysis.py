@@ -140,10 +140,10 @@ def kinds(cells: pd.DataFrame) -> pd.DataFrame:
     emulated = _equal(cells["mode"], "train") & cells["step"].isin(EMULATED_STEPS).to_numpy(dtype=np.bool_)
     groups = []
     for kind in KINDS:
-        own = cells[emulated if kind == "emulated" else _equal(cells["mode"], kind) & ~emulated]
-        if len(own):
-            counts = {name: int(own["verdict"].eq(word).sum()) for name, word in COUNTED.items()}
-            groups.append({"kind": kind, **overall(own).row(OVERALL), **counts})
+        of_kind = cells[emulated if kind == "emulated" else _equal(cells["mode"], kind) & ~emulated]
+        if len(of_kind):
+            counts = {name: int(of_kind["verdict"].eq(word).sum()) for name, word in COUNTED.items()}
+            groups.append({"kind": kind, **overall(of_kind).row(OVERALL), **counts})
     return pd.DataFrame(groups)
 
 
@@ -162,18 +162,19 @@ def stages(trials_a: pd.DataFrame, trials_b: pd.DataFrame, cells: pd.DataFrame) 
     """Compare every stage that both runs show alone."""
     compared = []
     for stage in STAGES:
-        own = cells_of(stage, cells)
-        if not len(own):
+        stage_cells = cells_of(stage, cells)
+        if not len(stage_cells):
             continue
-        each = ratios(with_rate_of(stage, trials_a), with_rate_of(stage, trials_b), own).dropna(subset=["ratio"])
-        if not len(each):
+        a, b = (with_rate_of(stage, trials) for trials in (trials_a, trials_b))
+        pairs = ratios(a, b, stage_cells).dropna(subset=["ratio"])
+        if not len(pairs):
             continue
-        row = {"stage": stage.name, "cells": len(each), "least": each["ratio"].min(), "most": each["ratio"].max()}
-        row |= {side: float(np.exp(np.log(each[side]).mean())) for side in "ab"}
-        if len(each) > 1:
-            row |= overall(each).row(OVERALL)
+        row = {"stage": stage.name, "cells": len(pairs), "least": pairs["ratio"].min(), "most": pairs["ratio"].max()}
+        row |= {side: float(np.exp(np.log(pairs[side]).mean())) for side in "ab"}
+        if len(pairs) > 1:
+            row |= overall(pairs).row(OVERALL)
         else:  # the interval of a single cell is that of its blocks
-            row |= {name: float(each[name].iloc[0]) for name in (*ENDS, "n_a", "n_b")}
+            row |= {name: float(pairs[name].iloc[0]) for name in (*ENDS, "n_a", "n_b")}
         compared.append(row)
     return pd.DataFrame(compared, columns=list(_STAGE_COLUMNS))
 

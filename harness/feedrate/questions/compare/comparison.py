@@ -72,8 +72,8 @@ class Side:
         """Each cell with an estimate: its id, device, and what must agree before it is compared."""
         names = [*CELL, *SAME_IN_BOTH]
         ended = successful(self.read([*names, *OF_SCRIPT, "outcome", "samples_per_s"]))
-        known = one_setting(ended)[names].drop_duplicates().astype(object)
-        return frozenset(known.where(known.notna(), None).itertuples(index=False, name=None))
+        settings = one_setting(ended)[names].drop_duplicates().astype(object)
+        return frozenset(settings.where(settings.notna(), None).itertuples(index=False, name=None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +137,9 @@ def candidates(text: str, letter: str, results: Path) -> list[Side]:
         return _of_machine(of_machine, letter)
     if named := [_stored(folder) for folder in folders if folder.name == text]:
         return named
-    known = [*dict.fromkeys(folder.parent.name for folder in folders)][:_NAMED]
-    known += [folder.name for folder in folders[:_NAMED]]
-    others = expected_one_of(text, known) if known else f"{results} holds no run yet: make sweep makes one"
+    names = [*dict.fromkeys(folder.parent.name for folder in folders)][:_NAMED]
+    names += [folder.name for folder in folders[:_NAMED]]
+    others = expected_one_of(text, names) if names else f"{results} holds no run yet: make sweep makes one"
     raise InputError(f"{letter}={one_line(text)[:_SHOWN]}: names nothing; expected {EXPECTED}; {others}")
 
 

@@ -23,7 +23,7 @@ from feedrate.questions.compare.comparison import Comparison, Side
 from feedrate.questions.explore.run_files import RAN
 from feedrate.questions.machines import page as machines_page
 from feedrate.questions.summary.terminal import task
-from feedrate.schema.words import estimate, interval, known, number, per_cent, percent, plural
+from feedrate.schema.words import estimate, interval, is_number, number, per_cent, percent, plural
 
 MOST_CELLS = 8
 """Cells that a list shows unless all are asked for."""
@@ -48,7 +48,7 @@ def _sections(comparison: Comparison, whole: bool) -> list[Section]:
     # Bars end at the first reach that holds all that is summed up.
     ratios = [comparison.found.overall.value, *comparison.found.kinds["ratio"], *comparison.found.stages["ratio"]]
     widest = math.exp(max(abs(math.log(ratio)) for ratio in ratios))
-    reach = next((each for each in _REACHES if each >= widest), _REACHES[-1])
+    reach = next((candidate for candidate in _REACHES if candidate >= widest), _REACHES[-1])
     most = None if whole else MOST_CELLS
     return [
         facts(comparison),
@@ -131,14 +131,14 @@ def _settings(comparison: Comparison) -> Iterator[str]:
     """How the settings of a script differ, and how long it waits with either."""
     if comparison.found.changed is None:
         return
-    differ = [f"{name} {said(a)} → {said(b)}" for name, a, b in comparison.found.changed]
+    differ = [f"{name} {value_text(a)} → {value_text(b)}" for name, a, b in comparison.found.changed]
     yield f"A → B: {', '.join(differ)}." if differ else "The script's loader has the same settings in both."
     loops = (side.trials[side.trials["mode"].eq("train")] for side in (comparison.a, comparison.b))
     a, b = (percent(loop["host_fetch_ns"].sum() / loop["wall_ns"].sum()) for loop in loops)
     yield f"It waits for data {a} of the time in A and {b} in B."
 
 
-def said(value: object) -> str:
+def value_text(value: object) -> str:
     """Write the value of an axis; none where it does not apply."""
     return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
@@ -165,13 +165,13 @@ def _matched(comparison: Comparison, most: int | None) -> Section:
 
 def _overall(comparison: Comparison, reach: float) -> Section:
     """One ratio over everything, and by what ran."""
-    over, kinds = comparison.found.overall, rows_of(comparison.found.kinds)
+    overall, kinds = comparison.found.overall, rows_of(comparison.found.kinds)
     lines = [
-        f"B is {over.text()} as fast as A: the geometric mean over {plural(over.n, 'setting')}.",
+        f"B is {overall.text()} as fast as A: the geometric mean over {plural(overall.n, 'setting')}.",
         "In brackets: 95 % intervals; each decides by itself whether B is faster, not corrected for their number.",
         *_cautions(comparison),
     ]
-    every = {name: sum(row[name] for row in kinds) for name in COUNTED} | over.row(OVERALL)
+    every = {name: sum(row[name] for row in kinds) for name in COUNTED} | overall.row(OVERALL)
     rows = [
         (Cell(title), *_drawn(row, reach), *cells(f"{row['cells']:,}", _tally(row)))
         for title, row in [("all", every), *((RAN[row["kind"]], row) for row in kinds)]
@@ -214,8 +214,8 @@ def _wins_and_losses(comparison: Comparison, reach: float, most: int | None) -> 
     compared = comparison.found.cells
     for verdict, ascending, colour in (("faster", False, "green"), ("slower", True, "red")):
         title = f"Where B is {verdict}"
-        own = compared[compared["verdict"].eq(verdict)].sort_values("ratio", ascending=ascending, kind="stable")
-        if not len(own):
+        clear = compared[compared["verdict"].eq(verdict)].sort_values("ratio", ascending=ascending, kind="stable")
+        if not len(clear):
             yield Section(title, [f"In no setting is B clearly {verdict}."])
             continue
         rows = [
@@ -225,11 +225,11 @@ def _wins_and_losses(comparison: Comparison, reach: float, most: int | None) -> 
                 *_drawn(row, reach, colour),
                 Cell(f"{row['n_a']:.0f}, {row['n_b']:.0f}"),
             )
-            for row in rows_of(own if most is None else own.head(most))
+            for row in rows_of(clear if most is None else clear.head(most))
         ]
-        first = f"; the {len(rows)} largest differences (--all lists every setting):" if len(rows) < len(own) else ":"
+        first = f"; the {len(rows)} largest differences (--all lists every setting):" if len(rows) < len(clear) else ":"
         columns = ("cell", "A → B, samples/s", "B ÷ A (95 %)", "", "blocks")
-        yield Section(title, [f"In {plural(len(own), 'setting')}{first}"], columns, rows)
+        yield Section(title, [f"In {plural(len(clear), 'setting')}{first}"], columns, rows)
 
 
 def _stages(comparison: Comparison, reach: float) -> Iterator[Section]:
@@ -275,7 +275,7 @@ def _ceilings(held: pd.DataFrame) -> Iterator[str]:
             continue
         sides = []
         for side, rates in zip("AB", (both[column] for column in both), strict=True):
-            least, mean, most = (number(each) for each in (rates.min(), np.exp(np.log(rates).mean()), rates.max()))
+            least, mean, most = (number(rate) for rate in (rates.min(), np.exp(np.log(rates).mean()), rates.max()))
             sides.append(f"{mean} in {side}" if least == most else f"{mean} ({least}–{most}) in {side}")
         of = f", known of {len(both)} of them" if len(both) < len(held) else ""
         yield f"{RAN[name.removesuffix('_ceiling')]}: {', '.join(sides)}{of}"
@@ -307,7 +307,7 @@ def _choice(row: Row, by_id: Sequence[Mapping[str, Row]]) -> list[str]:
         return [*lines, f"The same setting; {best}"]
     worth = []
     for mine, other, name in (("A", "B", "a_on_b"), ("B", "A", "b_on_a")):
-        if known(row[name]):
+        if is_number(row[name]):
             share = Estimate.of_row(row, [f"{name}{end}" for end in ("", "_lo", "_hi", "_n")], "share")
             worth.append(f"{mine}'s setting reaches {share.with_n()} of {other}'s on {other}")
     return [*lines, "; ".join([*worth, best])]
@@ -336,11 +336,11 @@ def _claims(comparison: Comparison) -> Iterator[Section]:
 
 def verdict(row: Row, side: str, claim: Claim) -> Cell:
     """Write a side's verdict with what it rests on: an effect, or for a fact the trials that looked."""
-    own = {name.removesuffix(f"_{side}"): value for name, value in row.items()}
+    of_side = {name.removesuffix(f"_{side}"): value for name, value in row.items()}
     if claim.effect is None:
-        basis = f"a fact, {plural(int(own['n']), 'measurement')}"
-    elif known(own["ratio"]):
-        basis = _estimate(own, int(own["n"]))
+        basis = f"a fact, {plural(int(of_side['n']), 'measurement')}"
+    elif is_number(of_side["ratio"]):
+        basis = _estimate(of_side, int(of_side["n"]))
     else:
         basis = "no repetition of all its settings"
-    return Cell(f"{own['verdict']}: {basis}", CLAIM_COLOURS[own["verdict"]])
+    return Cell(f"{of_side['verdict']}: {basis}", CLAIM_COLOURS[of_side["verdict"]])

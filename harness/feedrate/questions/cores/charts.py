@@ -71,7 +71,7 @@ def per_core(trials: pd.DataFrame, cores: int) -> list[Core]:
         decoded = _of_files(cell) and cell["storage_format"] == "folder" and not on_device(str(cell["decoder"]))
         in_its_place = cell["device"] == "cpu" and cell["normalize_on"] == "device"
         if decoded and not in_its_place and cell["n"] and 0 < workers <= cores:
-            lo, hi = (float(cell[end]) / workers if words.known(cell[end]) else None for end in ("lo", "hi"))
+            lo, hi = (float(cell[end]) / workers if words.is_number(cell[end]) else None for end in ("lo", "hi"))
             rate = float(cell["samples_per_s"]) / workers
             every_core.append(Core(named(cell), workers, rate, lo, hi, int(cell["n"])))
     best = {core.decoder: core.value for core in sorted(every_core, key=lambda core: core.workers)}
@@ -155,7 +155,7 @@ def gpu_idle(sheet: Sheet, trials: pd.DataFrame, cores: int) -> Figure:
     for name, trained in rates_of(trials).items() if loaded else ():
         most = math.ceil(1.1 * loaded[-1].needed(trained))
         places = sorted({*np.linspace(1, most, PLACES).round().astype(int).tolist(), min(cores, most)})
-        rows = [_idle(core, trained, place) for core in loaded for place in places]
+        rows = [_idle(core, trained, vcpus) for core in loaded for vcpus in places]
         scale, axis = {"nice": False, "zero": True}, {"grid": False, "tickCount": 6}
         x, y = Side("at", "vCPUs", scale, axis), Side("value", "GPU idle (%)", {"domain": [0, 100]}, {"tickCount": 5})
         behind = core_marks([cores], x, places[-1])
@@ -167,10 +167,10 @@ def gpu_idle(sheet: Sheet, trials: pd.DataFrame, cores: int) -> Figure:
     return sheet.figure(keys(looks), _MISSING)
 
 
-def _idle(core: Core, trained: float, place: int) -> dict[str, Any]:
-    low, high = (None if end is None else 100 * max(0.0, 1 - end * place / trained) for end in (core.hi, core.lo))
-    value = 100 * core.idle(trained, place)
-    return {"decoder": core.decoder, "at": place, "value": value, "lo": low, "hi": high}
+def _idle(core: Core, trained: float, vcpus: int) -> dict[str, Any]:
+    low, high = (None if end is None else 100 * max(0.0, 1 - end * vcpus / trained) for end in (core.hi, core.lo))
+    value = 100 * core.idle(trained, vcpus)
+    return {"decoder": core.decoder, "at": vcpus, "value": value, "lo": low, "hi": high}
 
 
 def _idle_message(loaded: Sequence[Core], trained: float, cores: int) -> str:

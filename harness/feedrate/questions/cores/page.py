@@ -84,7 +84,7 @@ def _row(core: Core, rate: float, cores: int) -> Sequence[object]:
 
 def _fed(cell: Row, measured: Sequence[Row]) -> Sequence[object]:
     """A training cell: what it reached of what its GPU does on batches that are there."""
-    alone: dict[Any, float] = {each["model"]: float(each["samples_per_s"]) for each in measured}
+    alone: dict[Any, float] = {row["model"]: float(row["samples_per_s"]) for row in measured}
     reached = float(cell["samples_per_s"])
     idle = words.percent(max(0.0, 1 - reached / alone[cell["model"]])) if cell["model"] in alone else "–"
     return cell["model"], named(cell), words.plural(int(cell["num_workers"]), "worker"), words.number(reached), idle

@@ -46,16 +46,16 @@ def batch_sizes(trials: pd.DataFrame) -> int:
 def _own(trials: pd.DataFrame) -> pd.DataFrame:
     """The trials whose cells belong to the experiment."""
     cells = identities(trials)
-    own = cells["mode"].isin(["train", "load"]) & cells["workload"].isin(PHOTOGRAPHS)
-    own &= off_default(cells, (axis for axis in AXES if axis.name not in SETTING)) == 0
-    return trials[trials["cell_id"].isin(cells.loc[own, "cell_id"])]
+    belongs = cells["mode"].isin(["train", "load"]) & cells["workload"].isin(PHOTOGRAPHS)
+    belongs &= off_default(cells, (axis for axis in AXES if axis.name not in SETTING)) == 0
+    return trials[trials["cell_id"].isin(cells.loc[belongs, "cell_id"])]
 
 
 def ratios_between(compared: pd.DataFrame, axis: str, a: Value, b: Value) -> pd.DataFrame:
     """Give the ratios of B to A for two values of an axis, whichever of them the contrast has first."""
-    own = compared[compared["axis"].eq(axis)]
-    forth = own[own["a_value"].eq(a) & own["b_value"].eq(b)]
-    back = own[own["a_value"].eq(b) & own["b_value"].eq(a)]
+    of_axis = compared[compared["axis"].eq(axis)]
+    forth = of_axis[of_axis["a_value"].eq(a) & of_axis["b_value"].eq(b)]
+    back = of_axis[of_axis["a_value"].eq(b) & of_axis["b_value"].eq(a)]
     both = pd.concat([forth, _inverted(back)]) if len(back) else forth
     return both.assign(**{axis: b})[list(COLUMNS)].reset_index(drop=True)
 
@@ -91,6 +91,7 @@ def by_batch(
 def _order(setting: dict[str, Any]) -> tuple[object, ...]:
     """Real training, emulated steps, the loader alone; then by workload, format, and numbers."""
     kind = int(setting["step"] in EMULATED_STEPS) if setting["mode"] == "train" else 2
-    numbers = (setting.get(name) for name in ("step_ms", "patch_size", "num_workers", "pin_memory"))
+    values = (setting.get(name) for name in ("step_ms", "patch_size", "num_workers", "pin_memory"))
     format_name = str(setting.get("storage_format", ""))
-    return kind, str(setting["workload"]), format_name, *(-1.0 if each is None else float(each) for each in numbers)
+    numbers = (-1.0 if value is None else float(value) for value in values)
+    return kind, str(setting["workload"]), format_name, *numbers

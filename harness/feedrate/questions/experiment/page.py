@@ -15,7 +15,7 @@ from feedrate.analysis.sentences import estimate
 from feedrate.pages import selection
 from feedrate.pages.runs import RunView
 from feedrate.pages.template import render
-from feedrate.pages.verdicts import ClaimResult, Place, Verdicts
+from feedrate.pages.verdicts import ClaimResult, Platform, Verdicts
 from feedrate.plan.claim import SOURCES, Claim
 from feedrate.plan.suite import MAIN
 from feedrate.questions.claims import page as claims_page
@@ -62,15 +62,15 @@ def _repeating(runs: Sequence[RunView]) -> Iterator[tuple[RunView, pd.DataFrame]
     for view in runs:
         if MAIN in view.manifest.suites:
             of_machine.setdefault(view.where, []).append(view)
-    for own in sorted(of_machine.values(), key=lambda own: not any(map(_is_reference, own))):
-        yield from islice(_fullest(own), 1)
+    for views in sorted(of_machine.values(), key=lambda views: not any(map(_is_reference, views))):
+        yield from islice(_fullest(views), 1)
 
 
-def _fullest(own: Sequence[RunView]) -> Iterator[tuple[RunView, pd.DataFrame]]:
+def _fullest(views: Sequence[RunView]) -> Iterator[tuple[RunView, pd.DataFrame]]:
     """A machine's runs with a series of batch sizes: reference runs first, then those with most, then the newest."""
     for tier in (True, False):
-        part = [view for view in own if _is_reference(view) is tier]
-        for view in sorted(part, key=lambda view: -analysis.batch_sizes(view.trials)):
+        of_tier = [view for view in views if _is_reference(view) is tier]
+        for view in sorted(of_tier, key=lambda view: -analysis.batch_sizes(view.trials)):
             compared = analysis.experiment_contrasts(view.trials)
             if len(analysis.epochs(compared)):
                 yield view, compared
@@ -81,45 +81,45 @@ def _is_reference(view: RunView) -> bool:
 
 
 def _holds(verdicts: Verdicts) -> dict[str, Any]:
-    """What still holds of the source's sentences: a tally by place, then each with its verdict; empty if untested."""
-    own = {name: claim for name, (_, claim) in verdicts.claims.items() if SOURCE in claim.sources}
-    of_place: dict[Place, list[ClaimResult]] = {}
-    for at, place in enumerate(verdicts.places):
-        if part := [verdicts.results[name][at] for name in own if verdicts.results[name][at].tested]:
-            of_place[place] = part
-    if not of_place:
+    """What still holds of the source's sentences: a tally by platform, then each with a verdict; empty if untested."""
+    claims = {name: claim for name, (_, claim) in verdicts.claims.items() if SOURCE in claim.sources}
+    of_platform: dict[Platform, list[ClaimResult]] = {}
+    for at, platform in enumerate(verdicts.platforms):
+        if results := [verdicts.results[name][at] for name in claims if verdicts.results[name][at].tested]:
+            of_platform[platform] = results
+    if not of_platform:
         return {}
-    tested = {result.claim.id for part in of_place.values() for result in part}
+    tested = {result.claim.id for results in of_platform.values() for result in results}
     rows = [
         {
             "result": result,
             "target": f"{claims_page.PATH}#claim-{name}",
-            "text": f"{place.name}: {result.sentence}" if len(of_place) > 1 else result.sentence,
+            "text": f"{platform.name}: {result.sentence}" if len(of_platform) > 1 else result.sentence,
         }
-        for name in own
-        for place, part in of_place.items()
-        for result in part
+        for name in claims
+        for platform, results in of_platform.items()
+        for result in results
         if result.claim.id == name
     ]
-    untested = [claim for name, claim in own.items() if name not in tested]
-    return {"tally": _tally(of_place, len(own), len(tested)) + _untested(untested), "verdicts": rows}
+    untested = [claim for name, claim in claims.items() if name not in tested]
+    return {"tally": _tally(of_platform, len(claims), len(tested)) + _untested(untested), "verdicts": rows}
 
 
-def _tally(of_place: Mapping[Place, Sequence[ClaimResult]], asked: int, tested: int) -> str:
-    """How many of the sentences were tested, and how that ended in each place: a sentence has a verdict a place."""
-    machines = len({place.view.machine_id for place in of_place})
+def _tally(of_platform: Mapping[Platform, Sequence[ClaimResult]], asked: int, tested: int) -> str:
+    """How many of the sentences were tested, and how that ended: a sentence has a verdict on each platform."""
+    machines = len({platform.view.machine_id for platform in of_platform})
     start = (
         f"Of the {asked} sentences that feedrate tests of this source, {tested} have been tested on "
         f"{words.plural(machines, 'machine')}"
     )
-    counts = {place: Counter(result.verdict for result in part) for place, part in of_place.items()}
+    counts = {platform: Counter(result.verdict for result in results) for platform, results in of_platform.items()}
     ends = {
-        place: words.listed(f"{count[verdict]:,} {verdict}" for verdict in VERDICTS if count[verdict])
-        for place, count in counts.items()
+        platform: words.listed(f"{count[verdict]:,} {verdict}" for verdict in VERDICTS if count[verdict])
+        for platform, count in counts.items()
     }
     if len(ends) == 1:
         return f"{start}: {''.join(ends.values())}."
-    return " ".join([f"{start}.", *(f"On {place.name}: {end}." for place, end in ends.items())])
+    return " ".join([f"{start}.", *(f"On {platform.name}: {end}." for platform, end in ends.items())])
 
 
 def _untested(claims: Sequence[Claim]) -> str:

@@ -42,7 +42,7 @@ def page(everyone: Selection, texts: Mapping[str, str]) -> Page:
 def _index(views: Sequence[RunView], texts: Mapping[str, str], opening: str) -> dict[str, Any]:
     """Write what the page must know before it has any cell."""
     files = [json.loads(texts[path_of(view)]) for view in views]
-    dims, measures = ({name for file in files for name in file[part]} for part in ("dims", "measures"))
+    dims, measures = ({name for file in files for name in file[section]} for section in ("dims", "measures"))
     return {
         "format": FORMAT,
         "opening": opening,
@@ -61,7 +61,7 @@ def _index(views: Sequence[RunView], texts: Mapping[str, str], opening: str) -> 
             if measure.name in measures
         ],
         "ran": [{"name": name, "label": label} for name, label in RAN.items()],
-        "ordered": [colour(f"series-{place}") for place in range(_SERIES)],
-        "named": [colour(f"name-{place}") for place in range(_SERIES)],
+        "ordered": [colour(f"series-{index}") for index in range(_SERIES)],
+        "named": [colour(f"name-{index}") for index in range(_SERIES)],
         "shapes": SHAPES,
     }

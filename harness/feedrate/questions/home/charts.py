@@ -87,27 +87,27 @@ def machine_workers(
     if not len(trials):
         return sheet.figure((), _NO_MACHINE)
     scaled = scaled_cells(trials)
-    tasks = [_task(part, machines or {}) for part in slices(scaled[scaled["num_workers"].notna()], _KINDS)]
+    tasks = [_task(subset, machines or {}) for subset in slices(scaled[scaled["num_workers"].notna()], _KINDS)]
     tasks = sorted((task for task in tasks if task[1]), key=lambda task: -len(task[1]))[:most]
     looks = unlike(row["machine"] for _, rows, _ in tasks for row in rows)
-    for part, rows, still in tasks:
-        panel = _lines(rows, looks).panel(part.title, part.subtitle, _workers_message(rows))
+    for subset, rows, still in tasks:
+        panel = _lines(rows, looks).panel(subset.title, subset.subtitle, _workers_message(rows))
         machines_here = list(dict.fromkeys(row["machine"] for row in rows))
-        facets = {"images": part.title, "step": part.subtitle, "machine": machines_here}
-        sheet.add(replace(panel, wide=True, facets=facets), listed(rows, part.row(), _WORKERS), still)
+        facets = {"images": subset.title, "step": subset.subtitle, "machine": machines_here}
+        sheet.add(replace(panel, wide=True, facets=facets), listed(rows, subset.row(), _WORKERS), still)
     return sheet.figure(keys(looks), _NO_MACHINE)
 
 
-def _task(part: Slice, machines: Machines) -> tuple[Slice, list[dict[str, Any]], dict[str, Any]]:
+def _task(subset: Slice, machines: Machines) -> tuple[Slice, list[dict[str, Any]], dict[str, Any]]:
     """A mark a number of workers, of each machine's run that has most of them; none of machines with one number."""
-    frame, still = held(part.frame, ("num_workers",))
+    frame, still = held(subset.frame, ("num_workers",))
     rows = []
     for _, of_machine in frame.groupby(["machine_id", "device"], sort=False):
-        of_runs = [own.sort_values("num_workers") for _, own in of_machine.groupby("run_id", sort=True)]
-        fullest = max(reversed(of_runs), key=lambda own: own["num_workers"].nunique())
+        of_runs = [run_cells.sort_values("num_workers") for _, run_cells in of_machine.groupby("run_id", sort=True)]
+        fullest = max(reversed(of_runs), key=lambda run_cells: run_cells["num_workers"].nunique())
         cells = rows_of(fullest.drop_duplicates("num_workers"))
         rows += [_mark(cell, _named(cell, machines)) for cell in cells if len(cells) > 1]
-    return part, rows, still
+    return subset, rows, still
 
 
 def _mark(cell: Row, machine: Named) -> dict[str, Any]:
@@ -161,7 +161,7 @@ def machine_gains(sheet: Sheet, headlines: pd.DataFrame, machines: Machines | No
 
 
 def _gained(row: Mapping[Any, Any]) -> bool:
-    return row["gain"] is not None and words.known(row["gain"]["lo"])
+    return row["gain"] is not None and words.is_number(row["gain"]["lo"])
 
 
 def _gain(row: Mapping[Any, Any], machine: Named) -> dict[str, Any]:

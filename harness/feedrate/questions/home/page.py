@@ -108,7 +108,9 @@ def headline(runs: Sequence[RunView]) -> Headline | None:
     """Pick the gain that stands first: that of real training on a GPU, else before an emulated step."""
     for view in runs:
         kinds = (EMULATED, TRAIN, LOAD) if view.manifest.device == "cpu" else (TRAIN, EMULATED, LOAD)
-        rows = [row for row in rows_of(view.headlines) if row["gain"] is not None and words.known(row["gain"]["lo"])]
+        rows = [
+            row for row in rows_of(view.headlines) if row["gain"] is not None and words.is_number(row["gain"]["lo"])
+        ]
         rows = [row for row in rows if row["gain"]["verdict"] == "faster"]
         if first := min(rows, key=lambda row: kinds.index(row["kind"]), default=None):
             return Headline(view, first)
@@ -171,9 +173,9 @@ def _measured(runs: Sequence[RunView]) -> str:
 
 
 def _tally(verdicts: Verdicts) -> list[tuple[str, int]]:
-    """Verdicts of the place that tested most claims, and how many of each."""
+    """Verdicts of the platform that tested most claims, and how many of each."""
     tallies = [
         [(verdict, count) for verdict, count in verdicts.tally(at).items() if verdict != "not testable here"]
-        for at in range(len(verdicts.places))
+        for at in range(len(verdicts.platforms))
     ]
     return max(tallies, key=lambda tally: sum(count for _, count in tally), default=[])

@@ -29,10 +29,10 @@ from feedrate.schema import words
 @chart("Throughput by batch size", "How many samples a second come through, and do more workers help?", "cells")
 def throughput(sheet: Sheet, cells: pd.DataFrame) -> Figure:
     """Draw throughput against batch size, a line a worker count."""
-    parts = slices(cells, (TRAIN, EMULATED, LOAD))
-    looks = of_workers(sorted({count for part in parts for count in numbers(part.frame, "num_workers")}))
-    for part in parts:
-        frame, kept = held(part.frame, ("batch_size", "num_workers"))
+    subsets = slices(cells, (TRAIN, EMULATED, LOAD))
+    looks = of_workers(sorted({count for subset in subsets for count in numbers(subset.frame, "num_workers")}))
+    for subset in subsets:
+        frame, kept = held(subset.frame, ("batch_size", "num_workers"))
         rows = [
             {**point(cell), "series": words.plural(int(cell["num_workers"]), "worker"), "failed": int(cell["failed"])}
             for cell in rows_of(frame.sort_values(["batch_size", "num_workers"]))
@@ -40,8 +40,8 @@ def throughput(sheet: Sheet, cells: pd.DataFrame) -> Figure:
         x = Side("batch", "batch size", {"paddingInner": 0.1}, {"labelAngle": 0}, tuple(numbers(frame, "batch_size")))
         y = amount("value", "samples per second")
         plot = Plot(rows=rows, x=x, y=y, by="series", looks=looks, beside=("series", list(looks)), joined=True)
-        panel = plot.panel(part.title, part.subtitle, _message(rows))
-        sheet.add(panel, listed(rows, part.row(), COLUMNS | {"failed": "failed"}), kept)
+        panel = plot.panel(subset.title, subset.subtitle, _message(rows))
+        sheet.add(panel, listed(rows, subset.row(), COLUMNS | {"failed": "failed"}), kept)
     if any(row["low"] is None for row in sheet.rows):
         sheet.note("Marks without a whisker rest on one repetition: nothing can be said about their spread.")
     return sheet.figure(keys(looks), "No measurement ended well here, so there is no throughput to show.")

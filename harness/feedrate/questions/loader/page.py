@@ -110,13 +110,15 @@ def section(view: RunView, suite: str, path: str) -> Why:
 
 def training_cells(view: RunView, suite: str) -> pd.DataFrame:
     """Training cells of a suite that ended well, with what is known of their stages and their overlap."""
-    own = view.judged
-    own = own[own["suite"].eq(suite).fillna(False) & own["mode"].eq("train") & own["samples_per_s"].notna()]
+    training = view.judged
+    training = training[
+        training["suite"].eq(suite).fillna(False) & training["mode"].eq("train") & training["samples_per_s"].notna()
+    ]
     stages = view.stages.drop(columns="n")
     stages["dominant_share"] = [
         row[f"{row['dominant']}_share"] if isinstance(row["dominant"], str) else None for row in rows_of(stages)
     ]
-    return own.merge(stages, on=KEYS, how="left").merge(view.overlap, on=KEYS, how="left").reset_index(drop=True)
+    return training.merge(stages, on=KEYS, how="left").merge(view.overlap, on=KEYS, how="left").reset_index(drop=True)
 
 
 def tasks(cells: pd.DataFrame) -> list[Task]:
@@ -125,7 +127,7 @@ def tasks(cells: pd.DataFrame) -> list[Task]:
 
     def rank(group: pd.DataFrame) -> tuple[Any, ...]:
         first = group.iloc[0]
-        size = first["patch_size"] if words.known(first["patch_size"]) else 0
+        size = first["patch_size"] if words.is_number(first["patch_size"]) else 0
         return first["step"] in EMULATED_STEPS, first["workload"] not in PHOTOGRAPHS, first["workload"], size
 
     return [Task(group, _selected(group)) for group in sorted(groups, key=rank)]
@@ -143,8 +145,8 @@ def _selected(cells: pd.DataFrame) -> Sequence[tuple[str, Row]]:
         for cell in ranked
         if all(pd.isna(cell[name]) or cell[name] == default[name] for name in SETTINGS)
     ][:1]
-    if known := [cell for cell in ranked if words.known(cell["efficiency"])]:
-        wanted.append(("least efficient", min(known, key=lambda cell: float(cell["efficiency"]))))
+    if rated := [cell for cell in ranked if words.is_number(cell["efficiency"])]:
+        wanted.append(("least efficient", min(rated, key=lambda cell: float(cell["efficiency"]))))
     for cell in ranked:
         if cell["bottleneck"] not in {other["bottleneck"] for _, other in wanted}:
             wanted.append((f"fastest that is {cell['bottleneck']}", cell))
@@ -152,7 +154,7 @@ def _selected(cells: pd.DataFrame) -> Sequence[tuple[str, Row]]:
     for reason, cell in wanted:
         reasons.setdefault(cell["cell_id"], []).append(reason)
     by_id = {cell["cell_id"]: cell for cell in ranked}
-    return [(", ".join(own), by_id[cell_id]) for cell_id, own in reasons.items()][:CELLS]
+    return [(", ".join(cell_reasons), by_id[cell_id]) for cell_id, cell_reasons in reasons.items()][:CELLS]
 
 
 def _predicted(view: RunView, wanted: set[str]) -> pd.DataFrame:
@@ -186,26 +188,26 @@ def _rows(task: Task, predicted: pd.DataFrame, *, alone: bool) -> Iterator[dict[
             "Setting": markup.two_lines(descriptions.knobs(cell), reason if alone else f"{_task(cell)}: {reason}"),
             "Samples/s": words.number(float(cell["samples_per_s"])),
             "Each stage alone": _lines(
-                f"{name} {words.number(float(rate))}" for name, rate in ceilings.items() if words.known(rate)
+                f"{name} {words.number(float(rate))}" for name, rate in ceilings.items() if words.is_number(rate)
             ),
             "Efficiency": _efficiency(cell),
-            "AU": words.percent(float(cell["au"])) if words.known(cell["au"]) else "",
+            "AU": words.percent(float(cell["au"])) if words.is_number(cell["au"]) else "",
             "Held back by": str(cell["bottleneck"]),
             "In the loader": _lines(loading),
             "Hidden": _lines(
-                f"{what} {words.percent(float(share))}" for what, share in hidden.items() if words.known(share)
+                f"{what} {words.percent(float(share))}" for what, share in hidden.items() if words.is_number(share)
             ),
             "Predicted": prediction,
         }
 
 
-def _lines(parts: Iterable[str]) -> Markup:
+def _lines(lines: Iterable[str]) -> Markup:
     """Lines of a cell, none of which breaks."""
-    return Markup("<br>").join(part.replace(" ", "\u00a0") for part in parts)
+    return Markup("<br>").join(line.replace(" ", "\u00a0") for line in lines)
 
 
 def _efficiency(cell: Row) -> str:
-    if not words.known(cell["efficiency"]):
+    if not words.is_number(cell["efficiency"]):
         return ""
     spread = words.interval(cell["efficiency_lo"], cell["efficiency_hi"], write=words.percent)
     return markup.two_lines(words.percent(float(cell["efficiency"])), spread)
@@ -226,8 +228,8 @@ def _sentence(task: Task, best: Row | None) -> str:
     if best and best["cell_id"] == cell["cell_id"]:
         rate = Estimate.of_row(best).text(" samples a second")
     text = f"{what[:1].upper()}{what[1:]}: {setting} does {rate}"
-    if words.known(cell["efficiency"]) and isinstance(cell["limit"], str):
-        turns = cell["limit"] != "load" and words.known(cell["device_ceiling"])
+    if words.is_number(cell["efficiency"]) and isinstance(cell["limit"], str):
+        turns = cell["limit"] != "load" and words.is_number(cell["device_ceiling"])
         alone = "copies and step do in turns" if turns else f"{_STAGES[cell['limit']]} does alone"
         text += f", {words.percent(float(cell['efficiency']))} of what its {alone}"
     text += f". {meaning(cell)}" if cell["bottleneck"] in _MEANINGS else ""
@@ -235,7 +237,7 @@ def _sentence(task: Task, best: Row | None) -> str:
         share = words.percent(float(cell["dominant_share"]))
         text += f"; the largest part of loading is {_DOING[cell['dominant']]} ({share})"
     text += "."
-    if words.known(cell["fetch_hidden"]):
+    if words.is_number(cell["fetch_hidden"]):
         text += f" The step hides {words.percent(float(cell['fetch_hidden']))} of loading."
     counts = task.cells["bottleneck"].value_counts()
     if len(counts) > 1:

@@ -73,11 +73,11 @@ _COLUMNS = {
 def phases(sheet: Sheet, cells: pd.DataFrame) -> Figure:
     """Draw PyTorch's default number of workers beside the fastest number."""
     used, columns = set[str](), {"batch_size": "batch", "num_workers": "workers", **_TIMES}
-    for part in slices(cells, (TRAIN, EMULATED)):
-        frame, kept = held(part.frame, ("batch_size", "num_workers"))
-        if rows := _phase_rows(part, frame):
+    for subset in slices(cells, (TRAIN, EMULATED)):
+        frame, kept = held(subset.frame, ("batch_size", "num_workers"))
+        if rows := _phase_rows(subset, frame):
             sheet.add(
-                _panel(part, rows, _phases_message(rows)), stacked(rows, "bar", "phase", part.row(), columns), kept
+                _panel(subset, rows, _phases_message(rows)), stacked(rows, "bar", "phase", subset.row(), columns), kept
             )
             used |= {row["phase"] for row in rows}
     if EMULATED in used:
@@ -95,18 +95,18 @@ def _keys(used: Collection[str]) -> list[Key]:
     return [Key(LABELS[name], PHASE_COLOURS[name], dashed=name == EMULATED) for name in LABELS if name in used]
 
 
-def _phase_rows(part: Slice, frame: pd.DataFrame) -> list[dict[str, Any]]:
+def _phase_rows(subset: Slice, frame: pd.DataFrame) -> list[dict[str, Any]]:
     """A bar a batch size, for PyTorch's default (0, or the fewest workers) and the fastest at the largest batch."""
     fastest = frame.sort_values(["batch_size", "samples_per_s"]).iloc[-1]
     counts = {numbers(frame, "num_workers")[0], int(fastest["num_workers"])}
     rows = []
     for cell in rows_of(frame[frame["num_workers"].isin(counts)].sort_values(["batch_size", "num_workers"])):
         workers = words.plural(int(cell["num_workers"]), "worker")
-        rows += _segments(part, cell, f"batch {int(cell['batch_size'])}, {workers}")
+        rows += _segments(subset, cell, f"batch {int(cell['batch_size'])}, {workers}")
     return rows
 
 
-def _segments(part: Slice, cell: Row, bar: str) -> list[dict[str, Any]]:
+def _segments(subset: Slice, cell: Row, bar: str) -> list[dict[str, Any]]:
     """Cut the time of a sample into phases: a row a segment, microseconds."""
     rate, lo, hi = float(cell["samples_per_s"]), plain(cell["lo"]), plain(cell["hi"])
     of_bar = {
@@ -122,15 +122,15 @@ def _segments(part: Slice, cell: Row, bar: str) -> list[dict[str, Any]]:
     rows = []
     for order, phase in enumerate(PHASES):
         share = plain(cell[f"{phase}_share"])
-        name = EMULATED if phase == "forward" and part.kind == EMULATED else phase
-        if share is None or (name in ("forward", "backward", "optimizer") and part.kind != TRAIN):
+        name = EMULATED if phase == "forward" and subset.kind == EMULATED else phase
+        if share is None or (name in ("forward", "backward", "optimizer") and subset.kind != TRAIN):
             continue
         of_phase = {"order": order, "phase": name, "label": LABELS[name], "share": share, "us": share / rate * 1e6}
         rows.append({**of_bar, **of_phase})
     return rows
 
 
-def _panel(part: Slice, rows: Sequence[Row], message: str) -> Panel:
+def _panel(subset: Slice, rows: Sequence[Row], message: str) -> Panel:
     """Draw segments as bars, from top to bottom in their order; a sleep has a dashed edge, as nothing is computed."""
     scale, unit = (1.0, "µs") if max(row["total"] for row in rows) < 2000 else (1e-3, "ms")
     drawn = [{**row, **{name: row[name] and row[name] * scale for name in ("us", "lo", "hi")}} for row in rows]
@@ -144,18 +144,18 @@ def _panel(part: Slice, rows: Sequence[Row], message: str) -> Panel:
         asleep=LABELS[EMULATED],
         also={"setting:N": "", "share:Q": ("share", ".1%"), **BLOCKS},
     )
-    return bars.panel(part.title, part.subtitle, message)
+    return bars.panel(subset.title, subset.subtitle, message)
 
 
 def _phases_message(rows: Sequence[Row]) -> str:
     """Say how much of the time goes into waiting for data, and what is largest at the largest batch."""
     workers = max(row["workers"] for row in rows)
-    own = [row for row in rows if row["workers"] == workers]
-    fetch = [(row["batch"], row["share"]) for row in own if row["phase"] == "fetch"]
+    segments = [row for row in rows if row["workers"] == workers]
+    fetch = [(row["batch"], row["share"]) for row in segments if row["phase"] == "fetch"]
     if not fetch:
         return words.sentence("waiting for data was not observed")
     text = _waits(words.plural(workers, "worker"), sorted(fetch))
-    largest = max((row for row in own if row["batch"] == max(fetch)[0]), key=lambda row: row["us"])
+    largest = max((row for row in segments if row["batch"] == max(fetch)[0]), key=lambda row: row["us"])
     if largest["phase"] == "fetch":
         return words.sentence(f"{text}, where it is the largest part")
     name, share = LABELS[largest["phase"]], words.percent(largest["share"])
@@ -180,16 +180,16 @@ def defaults(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     """Draw the pairs of bars, a panel a task; tasks with the most pairs come first."""
     cells, blocks = estimates.cells(trials), blocks_of(trials)
     tasks = []
-    for part in slices(cells[cells["replica"].fillna(0).eq(0)], (TRAIN, EMULATED)):
-        frame, kept = held(part.frame, SETTINGS)
+    for subset in slices(cells[cells["replica"].fillna(0).eq(0)], (TRAIN, EMULATED)):
+        frame, kept = held(subset.frame, SETTINGS)
         frame = frame[frame["num_workers"].notna()]
         pairs = [_pair(frame[frame["batch_size"].eq(batch)], batch, blocks) for batch in numbers(frame, "batch_size")]
-        if rows := [row for pair in pairs for row in _pair_rows(part, pair)]:
-            tasks.append((part, kept, pairs, rows))
+        if rows := [row for pair in pairs for row in _pair_rows(subset, pair)]:
+            tasks.append((subset, kept, pairs, rows))
     tasks.sort(key=lambda task: -sum(bool(pair.ratio) for pair in task[2]))
-    for part, kept, pairs, rows in tasks:
+    for subset, kept, pairs, rows in tasks:
         sheet.add(
-            _panel(part, rows, _defaults_message(pairs)), stacked(rows, "bar", "phase", part.row(), _COLUMNS), kept
+            _panel(subset, rows, _defaults_message(pairs)), stacked(rows, "bar", "phase", subset.row(), _COLUMNS), kept
         )
     used = {str(row["phase"]) for *_, rows in tasks for row in rows}
     if EMULATED in used:
@@ -221,7 +221,7 @@ def _pair(frame: pd.DataFrame, batch: int, blocks: Blocks) -> _Pair:
     return _Pair(batch, cells[defaults], cells[gain.chosen], gain.ratio)
 
 
-def _pair_rows(part: Slice, pair: _Pair) -> list[dict[str, Any]]:
+def _pair_rows(subset: Slice, pair: _Pair) -> list[dict[str, Any]]:
     """The segments of both bars; the ratio stands with the best."""
     ends = (pair.ratio.value, pair.ratio.low, pair.ratio.high) if pair.ratio else (None,) * 3
     ratio = dict(zip(("ratio", "ratio_lo", "ratio_hi"), map(plain, ends), strict=True))
@@ -229,7 +229,7 @@ def _pair_rows(part: Slice, pair: _Pair) -> list[dict[str, Any]]:
     for which, cell in (("defaults", pair.defaults), ("best", pair.best)):
         if cell is not None:
             more = {"which": which, "setting": _setting(cell), **(ratio if which == "best" else dict.fromkeys(ratio))}
-            rows += [{**row, **more} for row in _segments(part, cell, f"batch {pair.batch}, {which}")]
+            rows += [{**row, **more} for row in _segments(subset, cell, f"batch {pair.batch}, {which}")]
     return rows
 
 
@@ -248,11 +248,11 @@ def _defaults_message(pairs: Sequence[_Pair]) -> str:
     both = [pair for pair in pairs if pair.ratio]
     parts = []
     shown = both or pairs
-    told = {_DEFAULTS: [(pair.batch, pair.defaults) for pair in shown]}
-    told["the best settings"] = [(pair.batch, pair.best) for pair in shown]
-    for who, cells in told.items():
-        known = [(batch, plain(cell["fetch_share"])) for batch, cell in cells if cell]
-        shares = [(batch, share) for batch, share in known if share is not None]
+    settings = {_DEFAULTS: [(pair.batch, pair.defaults) for pair in shown]}
+    settings["the best settings"] = [(pair.batch, pair.best) for pair in shown]
+    for who, cells in settings.items():
+        fetches = [(batch, plain(cell["fetch_share"])) for batch, cell in cells if cell]
+        shares = [(batch, share) for batch, share in fetches if share is not None]
         parts += [_waits(who, shares)] if shares else []
     if both:
         parts.append(_gain(both[-1]))

@@ -44,14 +44,15 @@ def compared(trials: pd.DataFrame) -> list[tuple[Slice, list[Row], dict[str, Any
     """Tasks that several loaders worked on: the slice, a row a cell (the fastest loader first), what is held still."""
     tasks = []
     every = cells(trials)
-    for part in slices(every[asked(trials, every)], _KINDS):
-        frame, still = held(part.frame[part.frame["loader"].notna()], FREE)
+    for subset in slices(every[asked(trials, every)], _KINDS):
+        frame, still = held(subset.frame[subset.frame["loader"].notna()], FREE)
         if frame["loader"].nunique() < 2:
             continue
         usual = str(frame["storage_format"].mode()[0])
         rows: list[Row] = [{**_row(cell), "loader": named(cell, usual)} for cell in rows_of(frame)]
         best = {row["loader"]: row["value"] for row in sorted(rows, key=itemgetter("value"))}
-        tasks.append((part, sorted(rows, key=lambda row: (-best[row["loader"]], row["loader"], row["workers"])), still))
+        rows.sort(key=lambda row: (-best[row["loader"]], row["loader"], row["workers"]))
+        tasks.append((subset, rows, still))
     return tasks
 
 
@@ -79,23 +80,22 @@ def loader_rates(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     """Draw each loader's rate, a panel a task, a mark for each number of workers."""
     tasks = compared(trials)
     looks = of_workers(sorted({row["workers"] for _, rows, _ in tasks for row in rows}))
-    for part, rows, still in tasks:
+    for subset, rows, still in tasks:
         used = {row["who"] for row in rows}
         beside = "who", [who for who in looks if who in used]
         x, y = amount("value", "samples per second"), names("loader", (row["loader"] for row in rows))
         plot = Plot(rows=rows, x=x, y=y, by="who", looks=looks, beside=beside)
-        sheet.add(
-            plot.panel(part.title, part.subtitle, _message(part, rows)), listed(rows, part.row(), _COLUMNS), still
-        )
+        panel = plot.panel(subset.title, subset.subtitle, _message(subset, rows))
+        sheet.add(panel, listed(rows, subset.row(), _COLUMNS), still)
     return sheet.figure(keys(looks), _MISSING)
 
 
-def _message(part: Slice, rows: Sequence[Row]) -> str:
+def _message(subset: Slice, rows: Sequence[Row]) -> str:
     """The fastest and the slowest loader, each with the workers that it is fastest with."""
     best = {row["loader"]: row for row in sorted(rows, key=itemgetter("value"))}
     slowest, *_, fastest = sorted(best.values(), key=itemgetter("value"))
     return (
-        f"{part.title}, {part.subtitle}: {fastest['loader']} with {fastest['who']} delivers "
+        f"{subset.title}, {subset.subtitle}: {fastest['loader']} with {fastest['who']} delivers "
         f"{words.number(fastest['value'])} samples a second ({interval(fastest)}), "
         f"{slowest['loader']} {words.number(slowest['value'])} ({interval(slowest)})."
     )
@@ -109,14 +109,16 @@ def loader_memory(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     plugin = {row["loader"]: row["plugin"] for _, rows, _ in tasks for row in rows}
     tones = unlike(plugin.values(), plugins.names("feedrate.loaders"))
     looks = {name: (tones[plugin[name]][0], SHAPES[at % len(SHAPES)]) for at, name in enumerate(sorted(plugin))}
-    for part, rows, still in tasks:
+    for subset, rows, still in tasks:
         fastest = {row["loader"]: row for row in sorted(rows, key=itemgetter("value"))}.values()
-        marks = [{**row, "mib": float(costs[row["cell_id"]])} for row in fastest if words.known(costs[row["cell_id"]])]
+        marks = [
+            {**row, "mib": float(costs[row["cell_id"]])} for row in fastest if words.is_number(costs[row["cell_id"]])
+        ]
         if len(marks) < 2:
             continue
         front = _front(marks)
-        panel = _memory_plot(marks, front, looks).panel(part.title, part.subtitle, _memory_message(front))
-        sheet.add(panel, listed(marks, part.row(), {"memory (MiB)": "mib", **_COLUMNS}), still)
+        panel = _memory_plot(marks, front, looks).panel(subset.title, subset.subtitle, _memory_message(front))
+        sheet.add(panel, listed(marks, subset.row(), {"memory (MiB)": "mib", **_COLUMNS}), still)
     sheet.note("Memory of all processes after the window, shared pages in parts (PSS). Up and left is better.")
     return sheet.figure(keys(looks), _MISSING)
 
@@ -148,7 +150,9 @@ def _memory_plot(marks: Sequence[Row], front: Sequence[Row], looks: Looks) -> Pl
 
 def _memory_message(front: Sequence[Row]) -> str:
     """The leanest and the fastest of those that none beats in both."""
-    said = [f"{row['loader']}, {words.number(row['mib'])} MiB, {words.number(row['value'])} samples/s" for row in front]
-    if len(said) == 1:
-        return f"Least memory and most speed: {said[0]} ({interval(front[0])})."
-    return f"Least memory: {said[0]} ({interval(front[0])}). Most speed: {said[-1]} ({interval(front[-1])})."
+    points = [
+        f"{row['loader']}, {words.number(row['mib'])} MiB, {words.number(row['value'])} samples/s" for row in front
+    ]
+    if len(points) == 1:
+        return f"Least memory and most speed: {points[0]} ({interval(front[0])})."
+    return f"Least memory: {points[0]} ({interval(front[0])}). Most speed: {points[-1]} ({interval(front[-1])})."

@@ -40,9 +40,9 @@ def sections(view: RunView, suite: str) -> tuple[str, str]:
         return "", ""
     costs = {row["cell_id"]: row for row in rows_of(estimate_measures(trials))}
     answers, tables = [], []
-    for part, rows, _ in tasks:
+    for subset, rows, _ in tasks:
         ratios = _against_default(trials, rows)
-        title = f"{part.title}, {part.subtitle}"
+        title = f"{subset.title}, {subset.subtitle}"
         answers.append((title, _answer(rows, ratios)))
         tables.append((title, [_line(row, ratios[at], costs[row["cell_id"]]) for at, row in enumerate(rows)]))
     used = {row["plugin"]: loader_traits(row["plugin"]) for _, rows, _ in tasks for row in rows}

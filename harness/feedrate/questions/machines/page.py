@@ -48,9 +48,9 @@ def hardware(recorded: Sequence[Machine]) -> dict[str, str]:
     }
 
 
-def devices(own: Sequence[RunView]) -> str:
+def devices(views: Sequence[RunView]) -> str:
     """Name the devices that runs were made on: ``CPU``, ``CPU, GPU``."""
-    return ", ".join(sorted({descriptions.device_name(view.manifest.device) for view in own}))
+    return ", ".join(sorted({descriptions.device_name(view.manifest.device) for view in views}))
 
 
 def memory(machine: Machine) -> str:
@@ -66,9 +66,9 @@ def storage(recorded: Sequence[Machine]) -> str:
     return "; ".join(dict.fromkeys(names)) or "unknown"
 
 
-def _several_devices(own: Sequence[RunView]) -> bool:
+def _several_devices(views: Sequence[RunView]) -> bool:
     """Whether numbers of a machine must name their device: runs were made on its CPU, and it has a GPU too."""
-    return any(descriptions.gpu_idle(view.manifest.machine, view.manifest.device) for view in own)
+    return any(descriptions.gpu_idle(view.manifest.machine, view.manifest.device) for view in views)
 
 
 Task = tuple[str, ...]
@@ -120,37 +120,37 @@ def listing(path: str, machines: Mapping[str, Sequence[RunView]]) -> Markup:
 
     ``machines``: the runs of each, newest first.
     """
-    tasks = {name: tasks_of(own) for name, own in machines.items()}
+    tasks = {name: tasks_of(views) for name, views in machines.items()}
     task = shared_task(list(tasks.values()))
     best: dict[str, Best] = {}
     for name, tasks_of_machine in tasks.items():
-        if candidates := [each for (_, own_task), each in tasks_of_machine.items() if own_task == task]:
+        if candidates := [candidate for (_, own_task), candidate in tasks_of_machine.items() if own_task == task]:
             best[name] = max(candidates, key=_rate)  # of two devices the faster speaks
     ranked = sorted(machines, key=lambda name: -_rate(best[name]) if name in best else 0.0)
     return render(
         "machines/table.md",
         task=task_words(next(iter(best.values())).row) if best else "",
-        several=any(len({view.manifest.device for view in own}) > 1 for own in machines.values()),
+        several=any(len({view.manifest.device for view in views}) > 1 for views in machines.values()),
         rows=[_row(path, machines[name], best.get(name)) for name in ranked],
     )
 
 
-def _row(path: str, own: Sequence[RunView], best: Best | None) -> tuple[object, ...]:
+def _row(path: str, views: Sequence[RunView], best: Best | None) -> tuple[object, ...]:
     """A machine in the table of all."""
-    machine = own[0].manifest.machine
+    machine = views[0].manifest.machine
     rate = words.number(_rate(best)) if best else "not measured"
-    if best and _several_devices(own):
+    if best and _several_devices(views):
         rate = markup.two_lines(rate, descriptions.on_device(best.view.manifest.device))
     return (
-        markup.link(path, (best.view if best else own[0]).page, descriptions.name_of(machine)),
-        devices(own),
+        markup.link(path, (best.view if best else views[0]).page, descriptions.name_of(machine)),
+        devices(views),
         machine.cores_logical,
         memory(machine),
-        storage([view.manifest.machine for view in own]),
-        len(own),
+        storage([view.manifest.machine for view in views]),
+        len(views),
         rate,
         words.interval(best.row["lo"], best.row["hi"]) if best else _NONE,
         best.row["n"] if best else _NONE,
-        runs_facts.badge(path, best.view if best else own[0]),
-        runs_facts.tiers(path, own),
+        runs_facts.badge(path, best.view if best else views[0]),
+        runs_facts.tiers(path, views),
     )

@@ -124,10 +124,11 @@ def tables() -> dict[str, Any]:
     letters = noise.LETTERS[: len(noise.CRITERIA[0].limits)]
     return {
         "estimators": [
-            (each.label, each.fault or "Nothing that the external clock shows.", each.used_by) for each in ESTIMATORS
+            (estimator.label, estimator.fault or "Nothing that the external clock shows.", estimator.used_by)
+            for estimator in ESTIMATORS
         ],
         "formats": list(_formats()),
-        "parts": [(PARTS[part].capitalize(), _CAUSES[part], variance.ADVICE[part]) for part in variance.PARTS],
+        "parts": [(PARTS[name].capitalize(), _CAUSES[name], variance.ADVICE[name]) for name in variance.PARTS],
         "letters": list(letters),
         "worst_letter": noise.LETTERS[len(letters)],
         "criteria": list(_criteria()),
@@ -154,14 +155,14 @@ def tables() -> dict[str, Any]:
 def left_out(refused: Sequence[Validated]) -> str:
     """Write which runs are not shown because they break a rule, and why; nothing where there is none."""
     rows = []
-    for each in refused:
-        folder, reason = Path(each.path), each.findings[0]
+    for refusal in refused:
+        folder, reason = Path(refusal.path), refusal.findings[0]
         rows.append((f"{folder.parent.name}/{folder.name}", reason.where, reason.got, reason.expected))
     return render("methodology/left_out.md", rows=rows) if rows else ""
 
 
-def _anchor(place: str, name: str) -> Markup:
-    return Markup('<code id="{}">{}</code>').format(place, name)
+def _anchor(target: str, name: str) -> Markup:
+    return Markup('<code id="{}">{}</code>').format(target, name)
 
 
 def _capital(text: str) -> str:
@@ -177,10 +178,10 @@ def _formats() -> Iterator[tuple[object, ...]]:
 
 
 def _criteria() -> Iterator[tuple[object, ...]]:
-    for each in noise.CRITERIA:
-        limits = (f"{'≥' if each.at_least else '≤'} {limit:g} {each.unit}" for limit in each.limits)
-        name = Markup('<strong id="grade-{}">{}</strong>').format(each.name, each.name.capitalize())
-        yield name, *limits, each.doc
+    for criterion in noise.CRITERIA:
+        limits = (f"{'≥' if criterion.at_least else '≤'} {limit:g} {criterion.unit}" for limit in criterion.limits)
+        name = Markup('<strong id="grade-{}">{}</strong>').format(criterion.name, criterion.name.capitalize())
+        yield name, *limits, criterion.doc
 
 
 def _flags() -> Iterator[tuple[object, ...]]:
@@ -192,8 +193,8 @@ def _flags() -> Iterator[tuple[object, ...]]:
         limits = []
         for limit in rule.limits:
             derived = limit.measure in probed.DERIVED
-            place = f"#measure-{limit.measure}" if derived else f"dictionary.html#trials-{limit.measure}"
-            link = Markup('<a href="{}">{}</a>').format(place, markup.code(limit.measure))
+            target = f"#measure-{limit.measure}" if derived else f"dictionary.html#trials-{limit.measure}"
+            link = Markup('<a href="{}">{}</a>').format(target, markup.code(limit.measure))
             limits.append(Markup("{} &gt; {:g} {}").format(link, limit.over, limit.unit))
         yield name, Markup("<br>").join(limits), rule.doc
 

@@ -142,8 +142,8 @@ def by_part(trials: pd.DataFrame, stages: Sequence[Stage]) -> dict[str, Floats]:
     cells, nodes = trials.drop_duplicates("cell_id"), trials["node"].nunique()
     tables = {}
     for stage in stages:
-        own = trials[trials["cell_id"].isin(cells_of(stage, cells)["cell_id"])]
-        rated = _on_all_nodes(with_rate_of(stage, own), nodes)
+        stage_trials = trials[trials["cell_id"].isin(cells_of(stage, cells)["cell_id"])]
+        rated = _on_all_nodes(with_rate_of(stage, stage_trials), nodes)
         if len(rated):
             tables[stage.name] = logs(rated)
     return tables
@@ -169,37 +169,37 @@ def judge(parts: Parts, asked: Collection[int] = ()) -> pd.DataFrame:
         ``error``, ``df`` of the log ratio.
     """
     judged = []
-    for name, part in parts.items():
-        nodes = len(part)
+    for name, node_logs in parts.items():
+        nodes = len(node_logs)
         may = np.isin(np.arange(nodes), list(asked)) if asked else np.ones(nodes, dtype=bool)
         level = 1 - FALSE_ALARMS / (len(parts) * may.sum())
-        own = _of_blocks(part)
-        log, error, df, outlying = _against_rest(own, may, level)
-        ends = as_columns(RATIO, Moments(log, None, own.n), half=t_half_width(error, df, level))
-        row = {"part": name, "at": range(nodes), **ends, "cells": part.shape[1], "outlying": outlying}
+        node_means = _of_blocks(node_logs)
+        log, error, df, outlying = _against_rest(node_means, may, level)
+        ends = as_columns(RATIO, Moments(log, None, node_means.n), half=t_half_width(error, df, level))
+        row = {"part": name, "at": range(nodes), **ends, "cells": node_logs.shape[1], "outlying": outlying}
         judged.append(pd.DataFrame({**row, "error": error, "df": df}))
     return pd.concat(judged, ignore_index=True)
 
 
-def _of_blocks(part: Floats) -> Moments:
+def _of_blocks(node_logs: Floats) -> Moments:
     """Each node's mean over cells, by blocks that two nodes have, without what all nodes show in a block."""
-    levels = np.median(moments(part).mean, axis=0)
-    means = moments((part - levels[:, None]).swapaxes(1, 2)).mean
+    levels = np.median(moments(node_logs).mean, axis=0)
+    means = moments((node_logs - levels[:, None]).swapaxes(1, 2)).mean
     means = means[:, np.isfinite(means).sum(axis=0) > 1]
     off = means - moments(means).mean[:, None]
-    itself = np.eye(len(part), dtype=bool)[..., None]
+    itself = np.eye(len(node_logs), dtype=bool)[..., None]
     others = np.nanmedian(np.where(itself, np.nan, off), axis=1)
-    sd = moments(off - others).sd / np.sqrt(1 + _MEDIAN / (len(part) - 1))
+    sd = moments(off - others).sd / np.sqrt(1 + _MEDIAN / (len(node_logs) - 1))
     return moments(means - np.nanmedian(off, axis=0))._replace(sd=sd)
 
 
 def _against_rest(
-    own: Moments, may: npt.NDArray[np.bool_], level: float
+    node_means: Moments, may: npt.NDArray[np.bool_], level: float
 ) -> tuple[Floats, Floats, Floats, npt.NDArray[np.bool_]]:
     """Log ratio of each node to the median of the others, its error and degrees of freedom, and which are outlying."""
     apart = np.zeros(len(may), dtype=bool)
     while True:
-        log, error, df = _distances(own, ~apart)
+        log, error, df = _distances(node_means, ~apart)
         half = t_half_width(error, df, level)
         beyond = may & ~apart & ((log + half < np.log(REFUTED_UNDER)) | (log - half > np.log(CONFIRMED_OVER)))
         if not beyond.any() or (~apart).sum() < LEAST_NODES:
@@ -207,41 +207,41 @@ def _against_rest(
         apart[np.argmax(np.where(beyond, np.abs(log) / half, 0.0))] = True
 
 
-def _distances(own: Moments, alike: npt.NDArray[np.bool_]) -> tuple[Floats, Floats, Floats]:
+def _distances(node_means: Moments, alike: npt.NDArray[np.bool_]) -> tuple[Floats, Floats, Floats]:
     """Log ratio of each node to the median of the other nodes that are alike, its error and degrees of freedom."""
-    variance = np.maximum(own.sd, ROUNDING) ** 2 / own.n
-    squares = variance**2 / (own.n - 1)
+    variance = np.maximum(node_means.sd, ROUNDING) ** 2 / node_means.n
+    squares = variance**2 / (node_means.n - 1)
     others = alike & ~np.eye(len(alike), dtype=bool)
-    centre = np.nanmedian(np.where(others, own.mean, np.nan), axis=1)
+    centre = np.nanmedian(np.where(others, node_means.mean, np.nan), axis=1)
     inflated = _MEDIAN / others.sum(axis=1) ** 2
     total = variance + inflated * (others @ variance)
-    return own.mean - centre, np.sqrt(total), total**2 / (squares + inflated**2 * (others @ squares))
+    return node_means.mean - centre, np.sqrt(total), total**2 / (squares + inflated**2 * (others @ squares))
 
 
 def found_by(judged: pd.DataFrame) -> float:
     """How much slower in all cells a node must be to be found in 95 % of such sweeps (``NodeFindings.finds``)."""
-    own = judged[judged["part"].eq(ALL)]
-    quantile = (np.log(own["hi"] / own["ratio"]) / own["error"]).median()
+    all_cells = judged[judged["part"].eq(ALL)]
+    quantile = (np.log(all_cells["hi"] / all_cells["ratio"]) / all_cells["error"]).median()
     # How far off in its own errors: Student's t, not central, is then beyond the quantile in 95 %.
-    errors = nctdtrinc(own["df"].median(), 1 - CONFIDENCE, quantile)
-    return float(1 - REFUTED_UNDER * np.exp(-errors * np.sqrt((own["error"] ** 2).mean())))
+    errors = nctdtrinc(all_cells["df"].median(), 1 - CONFIDENCE, quantile)
+    return float(1 - REFUTED_UNDER * np.exp(-errors * np.sqrt((all_cells["error"] ** 2).mean())))
 
 
-def spread(part: Floats) -> Spread:
+def spread(node_logs: Floats) -> Spread:
     """Split the variance of the nodes' block means into what is between nodes and what is within them.
 
     Analysis of variance of one random effect; the interval is J. S. Williams' (Biometrika 49, 1962), which covers at
     least what it says under normal noise.
     """
-    own = _of_blocks(part)
-    total, k = int(own.n.sum()), len(own.n)
-    size = (total - (own.n**2).sum() / total) / (k - 1)
-    within = float(((own.n - 1) * own.sd**2).sum() / (total - k))
-    squares = float((own.n * (own.mean - np.average(own.mean, weights=own.n)) ** 2).sum())
+    node_means = _of_blocks(node_logs)
+    total, k = int(node_means.n.sum()), len(node_means.n)
+    size = (total - (node_means.n**2).sum() / total) / (k - 1)
+    within = float(((node_means.n - 1) * node_means.sd**2).sum() / (total - k))
+    squares = float((node_means.n * (node_means.mean - np.average(node_means.mean, weights=node_means.n)) ** 2).sum())
     f = squares / (k - 1) / max(within, ROUNDING**2)
     ends = []
     for tail in ((1 + CONFIDENCE) / 2, (1 - CONFIDENCE) / 2):
         chi_square = 2 * gammaincinv((k - 1) / 2, tail)
         ends.append(squares / (size * chi_square) * max(0.0, 1 - fdtri(k - 1, total - k, tail) / f) if f else 0.0)
     between = max(0.0, squares / (k - 1) - within) / size
-    return Spread(*(float(np.sqrt(each)) for each in (between, *ends, within)))
+    return Spread(*(float(np.sqrt(variance)) for variance in (between, *ends, within)))

@@ -33,33 +33,33 @@ def page(every: Sequence[RunView]) -> Page | None:
     if not apart:
         return None
     sweep, views = apart[0], {view.run.folder: view for view in every}
-    own = {node: views[run.folder] for node, run in sorted(sweep.runs.items())}
+    node_views = {node: views[run.folder] for node, run in sorted(sweep.runs.items())}
     judged = find(sweep.trials())
-    figure = place(draw(judged), "nodes", PATH, origin(list(own.values()), len(judged.nodes)))
-    parts = list(dict.fromkeys(judged.judged["part"]))
+    figure = place(draw(judged), "nodes", PATH, origin(list(node_views.values()), len(judged.nodes)))
+    stages = list(dict.fromkeys(judged.judged["part"]))
     body = render(
         "nodes/page.md",
         page=PATH,
         title=TITLE,
         sweep=sweep,
-        began=own[min(own)].manifest.started_at,
+        began=node_views[min(node_views)].manifest.started_at,
         answer=sentences.answer(judged),
         variation=sentences.variation(judged),
         absent=sentences.absent(judged, sweep.nodes),
         reasons=list(sentences.reasons(judged)),
-        columns=["Node", *(sentences.titled(part) for part in parts), "Repetitions"],
-        rows=list(_rows(judged, parts, own)),
+        columns=["Node", *(sentences.titled(stage) for stage in stages), "Repetitions"],
+        rows=list(_rows(judged, stages, node_views)),
     )
     return Page(PATH, TITLE, body, {figure.name: figure})
 
 
-def _rows(findings: NodeFindings, parts: Sequence[str], own: Mapping[int, RunView]) -> Iterator[list[object]]:
+def _rows(findings: NodeFindings, stages: Sequence[str], node_views: Mapping[int, RunView]) -> Iterator[list[object]]:
     """A row a node, the slowest in all cells first: how far it is off in each part."""
     every = {(row["part"], row["node"]): row for row in rows_of(findings.judged)}
     for node in sorted(findings.nodes if every else (), key=lambda node: every[ALL, node]["ratio"]):
-        told = [_off(every[part, node]) for part in parts]
-        link = markup.link(PATH, own[node].page, sentences.numbered(node))
-        yield [link, *told, f"{every[ALL, node]['n']}"]
+        deviations = [_off(every[stage, node]) for stage in stages]
+        link = markup.link(PATH, node_views[node].page, sentences.numbered(node))
+        yield [link, *deviations, f"{every[ALL, node]['n']}"]
 
 
 def _off(row: Mapping[str, Any]) -> Markup:
@@ -92,9 +92,9 @@ def draw(findings: NodeFindings) -> Figure:
     rows = [_drawn(row) for row in rows_of(findings.judged)]
     drawn = [row for row in rows if row["who"] in order]
     ends = [100 * (REFUTED_UNDER - 1), 100 * (CONFIRMED_OVER - 1), *(row[end] for row in drawn for end in ("lo", "hi"))]
-    for part in dict.fromkeys(row["part"] for row in rows):
-        panel = _panel(part, [row for row in drawn if row["part"] == part], order, [min(ends), max(ends)])
-        sheet.add(panel, listed((row for row in rows if row["part"] == part), {}, _COLUMNS))
+    for stage in dict.fromkeys(row["part"] for row in rows):
+        panel = _panel(stage, [row for row in drawn if row["part"] == stage], order, [min(ends), max(ends)])
+        sheet.add(panel, listed((row for row in rows if row["part"] == stage), {}, _COLUMNS))
     sheet.note(
         "The slowest node in all settings stands on top. Intervals hold for all nodes and panels at once, in "
         "95\u00a0% of sweeps. A node is outlying where its interval lies beyond ±1\u00a0%, which is shaded."

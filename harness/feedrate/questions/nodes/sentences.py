@@ -29,9 +29,9 @@ _NONE = (
 )
 
 
-def titled(part: str) -> str:
+def titled(stage: str) -> str:
     """Call a part as a heading does."""
-    return PARTS[part][:1].upper() + PARTS[part][1:]
+    return PARTS[stage][:1].upper() + PARTS[stage][1:]
 
 
 def percent(share: float) -> str:

@@ -66,11 +66,11 @@ class Sweep:
         return rows[took_part >= rows["nodes"].fillna(1)]
 
 
-def origin(own: Sequence[RunView], nodes: int) -> Origin:
+def origin(views: Sequence[RunView], nodes: int) -> Origin:
     """Where a figure of many nodes comes from, as citations say it: their runs, and how many of them it tells of."""
-    manifests = [view.manifest for view in own]
-    machines = tuple(dict.fromkeys(view.name for view in own))
-    days = tuple(sorted({each for run in manifests for each in day(run.started_at)}))
+    manifests = [view.manifest for view in views]
+    machines = tuple(dict.fromkeys(view.name for view in views))
+    days = tuple(sorted({date for run in manifests for date in day(run.started_at)}))
     versions = tuple(sorted({run.feedrate_version for run in manifests}))
     blocks = words.plural(max(run.blocks for run in manifests), "repetition")
     basis = f"{words.plural(nodes, 'node')}, up to {blocks}"
@@ -83,9 +83,9 @@ def sweeps(stored: Iterable[StoredRun]) -> list[Sweep]:
     by_sweep: defaultdict[str, dict[int, StoredRun]] = defaultdict(dict)
     members: dict[str, Membership] = {}
     for run in sorted(stored, key=lambda run: run.manifest.started_at):
-        if place := run.manifest.cluster:
-            by_sweep[place.sweep][place.node] = run
-            begun[place.sweep], members[place.sweep] = run.manifest.started_at, place
+        if member := run.manifest.cluster:
+            by_sweep[member.sweep][member.node] = run
+            begun[member.sweep], members[member.sweep] = run.manifest.started_at, member
     newest = sorted(by_sweep, key=begun.__getitem__, reverse=True)
     return [Sweep(name, by_sweep[name], members[name].nodes, members[name].together) for name in newest]
 
@@ -109,5 +109,5 @@ def named(name: str, results: Path) -> Sweep:
 def names(sweep: Sweep, results: Path) -> dict[int, str]:
     """Say what the nodes are called, which only the results that they swept into know; nothing elsewhere."""
     called = clusters.names(results)
-    known = {node: run.manifest.machine.machine_id for node, run in sweep.runs.items()}
-    return {node: called[machine] for node, machine in known.items() if machine in called}
+    machine_ids = {node: run.manifest.machine.machine_id for node, run in sweep.runs.items()}
+    return {node: called[machine] for node, machine in machine_ids.items() if machine in called}

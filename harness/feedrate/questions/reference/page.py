@@ -18,12 +18,12 @@ _KINDS = {"str": "name", "int": "whole number", "float": "number", "bool": "true
 
 def dictionary_page() -> Page:
     """Write the data dictionary."""
-    own = {column.name for column in AXIS_COLUMNS}
+    axis_names = {column.name for column in AXIS_COLUMNS}
     files = {
         name: [
-            (each.name, f"{each.dtype}, {_unit(each.unit)}" if each.unit else each.dtype, each.doc)
-            for each in columns
-            if name != "trials" or each.name not in own
+            (column.name, f"{column.dtype}, {_unit(column.unit)}" if column.unit else column.dtype, column.doc)
+            for column in columns
+            if name != "trials" or column.name not in axis_names
         ]
         for name, columns in TABLES.items()
     }

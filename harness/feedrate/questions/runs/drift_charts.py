@@ -47,16 +47,16 @@ _LONG_S = 1200.0
 def drift(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     """Draw the control cell's throughput over time, and the ratio of its own trials by block."""
     ended = successful(trials).reset_index(drop=True)
-    own = noise.control_trials(ended)
-    if len(own) < 2:
+    control = noise.control_trials(ended)
+    if len(control) < 2:
         return sheet.figure((), _MISSING)
     seconds = noise.seconds_since_first(ended)
-    if (at := seconds.loc[own.index].to_numpy(dtype=np.float64))[np.isfinite(at)].size:
-        _add_trend(sheet, own, at, float(seconds.max()))
-    _add_self_comparison(sheet, own)
-    cell = {str(name): plain(value) for name, value in own.iloc[0].items()}
-    told = what(cell) if cell["storage_format"] is not None else cell["mode"]
-    sheet.note(f"The control setting: {told}{'' if cell['num_workers'] is None else f', {who(cell)}'}.")
+    if (at := seconds.loc[control.index].to_numpy(dtype=np.float64))[np.isfinite(at)].size:
+        _add_trend(sheet, control, at, float(seconds.max()))
+    _add_self_comparison(sheet, control)
+    cell = {str(name): plain(value) for name, value in control.iloc[0].items()}
+    setting = what(cell) if cell["storage_format"] is not None else cell["mode"]
+    sheet.note(f"The control setting: {setting}{'' if cell['num_workers'] is None else f', {who(cell)}'}.")
     sheet.note(
         "The mean’s interval is Student’s t over repetitions; the trend’s, least squares on logs, over measurements. "
         "Repetitions take drift out of ratios of settings, not out of single throughputs."
@@ -64,10 +64,10 @@ def drift(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     return sheet.figure(_KEYS, _MISSING)
 
 
-def _add_trend(sheet: Sheet, own: pd.DataFrame, at: Floats, run_s: float) -> None:
+def _add_trend(sheet: Sheet, control: pd.DataFrame, at: Floats, run_s: float) -> None:
     """Add the panel of throughput over time."""
-    rates = own["samples_per_s"].to_numpy(dtype=np.float64)
-    estimate, trend = Estimate.of_row(rows_of(estimates.cells(own))[0]), noise.drift_trend(at, rates)
+    rates = control["samples_per_s"].to_numpy(dtype=np.float64)
+    estimate, trend = Estimate.of_row(rows_of(estimates.cells(control))[0]), noise.drift_trend(at, rates)
     scale, unit = unit_of(run_s)
     rows = [
         {
@@ -78,10 +78,11 @@ def _add_trend(sheet: Sheet, own: pd.DataFrame, at: Floats, run_s: float) -> Non
             "kind": "plain" if pd.isna(flags) else "flagged",
             "flags": "none" if pd.isna(flags) else str(flags).replace(",", ", "),
         }
-        for second, rate, block, flags in zip(at, rates, own["block"], own["flags"], strict=True)
+        for second, rate, block, flags in zip(at, rates, control["block"], control["flags"], strict=True)
         if np.isfinite(second)
     ]
-    title, subtitle = "The control setting over the run", f"{words.plural(len(own), 'measurement')}, % from their mean"
+    title = "The control setting over the run"
+    subtitle = f"{words.plural(len(control), 'measurement')}, % from their mean"
     tooltip: Fields = {
         "at:Q": (unit, ".3~g"),
         "block:Q": "repetition",
@@ -94,17 +95,17 @@ def _add_trend(sheet: Sheet, own: pd.DataFrame, at: Floats, run_s: float) -> Non
     x = Side("at", f"{unit} since the run’s first measurement", spread, {"grid": False, "tickCount": 5})
     lines = [_slope(trend, at, rates, estimate.value, scale)] if trend else []
     plot = _around_mean(rows, x, "throughput, % from the mean", mean, tooltip, lines)
-    message = _trend_message(len(own), estimate, trend, run_s)
+    message = _trend_message(len(control), estimate, trend, run_s)
     sheet.add(plot.panel(title, subtitle, message), _listed(rows, estimate, trend, unit))
 
 
 def _slope(trend: Trend, at: Floats, rates: Floats, mean: float, scale: float) -> alt.Chart:
     """The fitted line, from the first trial to the last."""
-    known = np.isfinite(at)
-    middle, start = float(at[known].mean()), float(at[known].min())
-    over = float(np.log(rates[known]).mean() - np.log(mean))
+    finite = np.isfinite(at)
+    middle, start = float(at[finite].mean()), float(at[finite].min())
+    offset = float(np.log(rates[finite]).mean() - np.log(mean))
     rows = [
-        {"at": second / scale, "value": float(100 * np.expm1(over + trend.slope.value * (second - middle)))}
+        {"at": second / scale, "value": float(100 * np.expm1(offset + trend.slope.value * (second - middle)))}
         for second in (start, start + trend.seconds)
     ]
     line = alt.Chart(table(rows)).mark_line(color=colour("muted"), strokeDash=[4, 3], strokeWidth=1.5)
@@ -125,18 +126,18 @@ def _listed(rows: Sequence[Row], estimate: Estimate, trend: Trend | None, unit: 
 
 
 def _trend_message(count: int, estimate: Estimate, trend: Trend | None, run_s: float) -> str:
-    said = words.sentence(
+    summary = words.sentence(
         f"The control setting ran {count} times in {words.plural(estimate.n, 'repetition')}: "
         f"{estimate.with_n(' samples/s')}"
     )
     if trend is None:
-        return f"{said} {count} measurements are too few for a trend."
+        return f"{summary} {count} measurements are too few for a trend."
     whole, (scale, unit) = trend.over(run_s), unit_of(run_s)
-    told = f"over the run’s {words.number(run_s / scale, 2)} {unit} it changed by {_changed(whole)}"
-    told += ", which may be none" if whole.low <= 1 <= whole.high else ", which is not none"
+    change = f"over the run’s {words.number(run_s / scale, 2)} {unit} it changed by {_changed(whole)}"
+    change += ", which may be none" if whole.low <= 1 <= whole.high else ", which is not none"
     if run_s >= _LONG_S:
-        told += f"; {_changed(trend.over(3600.0))} an hour"
-    return f"{said} {words.sentence(told)}"
+        change += f"; {_changed(trend.over(3600.0))} an hour"
+    return f"{summary} {words.sentence(change)}"
 
 
 def _changed(ratio: Estimate) -> str:
@@ -144,9 +145,9 @@ def _changed(ratio: Estimate) -> str:
     return ratio.through(_percent_off, "change").text(n=trials, write=words.signed)
 
 
-def _add_self_comparison(sheet: Sheet, own: pd.DataFrame) -> None:
+def _add_self_comparison(sheet: Sheet, control: pd.DataFrame) -> None:
     """Add the panel of the control cell's A/A test, or a note on why there is none."""
-    compared = self_ratios(own)
+    compared = self_ratios(control)
     if not len(compared):
         sheet.note("The control setting ran once in a repetition, so that it cannot be compared with itself.")
         return
@@ -207,7 +208,7 @@ def _around_mean(
     y = Side("value", title, {"zero": False, "nice": 5}, {"format": "+.3~g", "tickCount": 5})
     value, low, high = mean
     at = alt.Chart(table([{"mean": plain(value)}])).mark_rule(color=colour("accent"), strokeWidth=1.75)
-    behind = [*([band(y, "y", (low, high))] if words.known(low) else []), at.encode(**y.along("y", "mean")), *lines]
+    behind = [*([band(y, "y", (low, high))] if words.is_number(low) else []), at.encode(**y.along("y", "mean")), *lines]
     rows = [{**row, "lo": None, "hi": None} for row in rows]
     return Plot(rows=rows, x=x, y=y, by="kind", looks=_KINDS, tooltip=tooltip, behind=behind, size=50)
 

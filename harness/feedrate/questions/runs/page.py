@@ -97,7 +97,7 @@ def page(view: RunView) -> Page:
         failed_contrasts=without,
         by_axis=list(_by_axis(run.contrasts)),
         blocks_of=_blocks,
-        spread=view.spread if view.spread and words.known(view.spread["total_sd"]) else None,
+        spread=view.spread if view.spread and words.is_number(view.spread["total_sd"]) else None,
         parts=PARTS,
         spread_rows=list(_spread(view.spread)) if view.spread else [],
         **_clocks(view),
@@ -108,9 +108,9 @@ def page(view: RunView) -> Page:
         datasets=[_packed(data) for data in run.datasets],
         heading_words=f"{', '.join(facts.suites(view))} on {view.name}",
         counted=[
-            (f"{part.count:,}", became, part.reason)
+            (f"{entry.count:,}", became, entry.reason)
             for became, parts in (("merged", run.merged), ("left out", () if run.search else run.excluded))
-            for part in parts
+            for entry in parts
         ],
         order=order,
         trials=len(view.trials),
@@ -139,7 +139,7 @@ def _clocks(view: RunView) -> dict[str, list[Any]]:
     hidden = [
         f"{settings[row['cell_events']]}: {words.percent(row['hidden'])}"
         for row in rows_of(hidden_share(view.trials))
-        if words.known(row["hidden"])
+        if words.is_number(row["hidden"])
     ]
     return {"clocks": clocks, "hidden": hidden}
 
@@ -227,9 +227,9 @@ def _added(view: RunView) -> dict[str, str]:
         text = f"{words.plural(run.ceilings, 'setting')}: stages of training settings, each alone"
         remarks["Limits added"] = markup.link(view.page, "methodology.md#ceilings", text)
     if run.control:
-        own = view.trials[view.trials["cell_id"].eq(run.control).fillna(False)]
-        name = descriptions.setting(own.iloc[0].to_dict()) if len(own) else run.control
-        remarks["Control setting"] = f"{name}: {words.plural(len(own), 'measurement')}"
+        control = view.trials[view.trials["cell_id"].eq(run.control).fillna(False)]
+        name = descriptions.setting(control.iloc[0].to_dict()) if len(control) else run.control
+        remarks["Control setting"] = f"{name}: {words.plural(len(control), 'measurement')}"
     return remarks
 
 
@@ -264,7 +264,7 @@ def _disturbed(view: RunView) -> Iterator[tuple[str, ...]]:
     for row in rows_of(noise.flagged(ended)):
         if row["watched"] or row["trials"]:
             link = markup.link(view.page, f"methodology.md#flag-{row['flag']}", row["flag"])
-            worst = f"{words.number(row['worst'])} {row['unit']}" if words.known(row["worst"]) else "–"
+            worst = f"{words.number(row['worst'])} {row['unit']}" if words.is_number(row["worst"]) else "–"
             yield link, f"{row['trials']:,}", words.percent(row["share"]), worst
 
 
@@ -277,7 +277,8 @@ def _looks(view: RunView) -> Iterator[tuple[str, ...]]:
         seen = [side.get(name) for side in sides]
         if seen != [None, None]:
             scale = 1e-6 if name.endswith("_ns") else 1.0
-            yield spoken, *("not told" if each is None else f"{words.number(scale * each, 2)}{unit}" for each in seen)
+            texts = ("not told" if value is None else f"{words.number(scale * value, 2)}{unit}" for value in seen)
+            yield spoken, *texts
     judged = (rules.flags({**side, **_IDLE}) or "quiet" if side else "no look" for side in sides)
     yield Markup("<strong>By the rules for measurements</strong>"), *judged
 
@@ -301,16 +302,17 @@ def _blocks(contrasts: Sequence[Stopped]) -> str:
 def _by_axis(contrasts: Sequence[Stopped]) -> Iterator[tuple[str, ...]]:
     """How far the contrasts in each axis had come."""
     for axis in dict.fromkeys(one.axis for one in contrasts):
-        own = [one for one in contrasts if one.axis == axis]
-        yield markup.code(axis), f"{len(own):,}", *(f"{len(part):,}" for part in _split(own)), _blocks(own)
+        of_axis = [one for one in contrasts if one.axis == axis]
+        counts = (f"{len(group):,}" for group in (of_axis, *_split(of_axis)))
+        yield markup.code(axis), *counts, _blocks(of_axis)
 
 
 def _spread(shares: Mapping[str, float]) -> Iterator[tuple[str, ...]]:
     """Each part of the spread between trials, and its share of the variance."""
-    whole = sum(shares[f"{part}_sd"] ** 2 for part in variance.PARTS)
-    for part in variance.PARTS:
-        share = words.percent(shares[f"{part}_sd"] ** 2 / whole) if whole else "–"
-        yield PARTS[part].capitalize(), words.per_cent(100 * shares[f"{part}_sd"], 1), share
+    whole = sum(shares[f"{component}_sd"] ** 2 for component in variance.PARTS)
+    for component in variance.PARTS:
+        share = words.percent(shares[f"{component}_sd"] ** 2 / whole) if whole else "–"
+        yield PARTS[component].capitalize(), words.per_cent(100 * shares[f"{component}_sd"], 1), share
     yield Markup("<strong>All</strong>"), words.per_cent(100 * shares["total_sd"], 1), ""
 
 
@@ -327,7 +329,7 @@ def _order(view: RunView) -> list[tuple[object, ...]]:
             descriptions.setting(row),
             _text(row["role"]),
             row["outcome"],
-            words.number(float(row["samples_per_s"])) if words.known(row["samples_per_s"]) else "–",
+            words.number(float(row["samples_per_s"])) if words.is_number(row["samples_per_s"]) else "–",
             _text(row["flags"]).replace(",", ", "),
         )
         for row in rows_of(view.trials[_ORDERED].sort_values(["block", "position"]).head(_MOST_LISTED))
@@ -373,5 +375,5 @@ def _fact(name: str, value: Any) -> str:
     if name.endswith("_bytes"):
         return descriptions.size(value)
     if isinstance(value, list | tuple):
-        return ", ".join(str(part) for part in value)
+        return ", ".join(str(item) for item in value)
     return f"{value:g} s" if name.endswith("_s") else str(value)

@@ -60,9 +60,9 @@ def section(view: RunView) -> dict[str, Any] | None:
         waits = words.percent(float(cells["train"]["fetch_share"]))
         answer = f"{name} waits for data {waits} of its time: {content['bound']}."
         return content | {"answer": answer, "rows": (), "predictions": (), "basis": ""}
-    said = dict(report["said"])
-    answer = f"{name} is held back by {said['held back by']}."
-    helps = said.get("next", "")
+    statements = dict(report["said"])
+    answer = f"{name} is held back by {statements['held back by']}."
+    helps = statements.get("next", "")
     return content | {
         "answer": f"{answer} What would help: {helps}." if helps else answer,
         "facts": [(about.capitalize() or "Script", text) for about, text in report["said"] if about not in _ELSEWHERE],
@@ -82,8 +82,10 @@ def _facts(cells: Mapping[str, Mapping[Any, Any]]) -> list[tuple[str, str]]:
     """What the records alone say of a loop."""
     cell = cells["train"]
     pace = Estimate.of_row(cell).with_n(" samples/s")
-    told = {axis.name: cell[axis.name] for axis in AXES if axis.of_scripts}
-    loader = descriptions.changed({name: value for name, value in told.items() if name not in ("workload", "script")})
+    setting = {axis.name: cell[axis.name] for axis in AXES if axis.of_scripts}
+    loader = descriptions.changed(
+        {name: value for name, value in setting.items() if name not in ("workload", "script")}
+    )
     return [("Pace", pace), ("Loader", loader or "all at their defaults")]
 
 
@@ -102,19 +104,19 @@ def account(view: RunView) -> Figure | None:
     report = _report(view) if script_name(view) else None
     if not report or not report["account"]:
         return None
-    told = report["account"]
+    totals = report["account"]
     rows = [
         {"bar": "time", "order": at, "row": ROWS[name].words, "kind": _KINDS[ROWS[name].kind][0], "s": ns / 1e9}
         for at, name in enumerate(ROWS)
-        if (ns := told["rows"].get(name, 0)) > 0
+        if (ns := totals["rows"].get(name, 0)) > 0
     ]
-    rows = [row | {"share": row["s"] * 1e9 / told["wall_ns"]} for row in rows]
+    rows = [row | {"share": row["s"] * 1e9 / totals["wall_ns"]} for row in rows]
     kinds = {kind: tint for kind, tint in _KINDS.values() if any(row["kind"] == kind for row in rows)}
     sheet = Sheet("Where the time went", "What did the training process do, from its start to its end?")
     axis = {"tickCount": 5, "labelOverlap": True}
     bar = Bars(
         rows=rows,
-        x=Side("s", "seconds", {"domain": [0, told["wall_ns"] / 1e9]}, axis),
+        x=Side("s", "seconds", {"domain": [0, totals["wall_ns"] / 1e9]}, axis),
         y=names("bar", ["time"], labels=False),
         by="kind",
         tones=kinds,
@@ -122,7 +124,7 @@ def account(view: RunView) -> Figure | None:
     )
     largest = sorted(rows, key=lambda row: -row["s"])[:3]
     shares = ", ".join(f"{row['row']} {words.percent(row['share'])}" for row in largest)
-    message = words.sentence(f"{shares} of {words.number(told['wall_ns'] / 1e9)} s")
+    message = words.sentence(f"{shares} of {words.number(totals['wall_ns'] / 1e9)} s")
     columns = {"row": "row", "kind": "kind", "seconds": "s", "share": "share"}
     panel = bar.panel(script_name(view), "wall clock of the training process", message)
     sheet.add(panel, listed(rows, {}, columns))
@@ -131,9 +133,9 @@ def account(view: RunView) -> Figure | None:
 
 def _line(line: Mapping[str, Any]) -> Markup:
     """A line of code, its share of its row, and where it stands."""
-    place = f"{words.percent(line['share'])} of it, {Path(line['file']).name}:{line['line']}, {line['name']}"
+    location = f"{words.percent(line['share'])} of it, {Path(line['file']).name}:{line['line']}, {line['name']}"
     code = line["code"] if len(line["code"]) <= _LONGEST else f"{line['code'][:_LONGEST]}…"
-    return markup.two_lines(markup.code(code), place) if code else Markup("{}").format(place)
+    return markup.two_lines(markup.code(code), location) if code else Markup("{}").format(location)
 
 
 def _settings(report: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -142,8 +144,8 @@ def _settings(report: Mapping[str, Any]) -> list[dict[str, Any]]:
         return []
     now = report["pacing"]["steps_per_s"]
     texts = [
-        {"num_workers": each["num_workers"], "kind": "by the model", **each["steps_per_s"]}
-        for each in report["predictions"]["others"]
+        {"num_workers": prediction["num_workers"], "kind": "by the model", **prediction["steps_per_s"]}
+        for prediction in report["predictions"]["others"]
     ]
     texts.append({"num_workers": report["predictions"]["num_workers"], "kind": "measured", **now})
     return [row | {"times": row["value"] / now["value"]} for row in sorted(texts, key=lambda row: row["num_workers"])]
@@ -216,7 +218,7 @@ def stretches(view: RunView) -> list[tuple[object, ...]]:
             row["block"],
             f"{row['steps']:,}",
             words.number(float(row["samples_per_s"])),
-            words.percent(row["host_fetch_ns"] / row["wall_ns"]) if words.known(row["host_fetch_ns"]) else "–",
+            words.percent(row["host_fetch_ns"] / row["wall_ns"]) if words.is_number(row["host_fetch_ns"]) else "–",
             str(row["flags"]).replace(",", ", ") if isinstance(row["flags"], str) else "",
         )
         for row in rows_of(view.trials.sort_values("block"))

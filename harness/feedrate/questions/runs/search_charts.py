@@ -38,24 +38,24 @@ _NOT_SHOWN = ("start_method", "batch_size", "non_blocking")
 
 def settings_of(trials: pd.DataFrame) -> dict[str, Setting]:
     """Give the settings of a search's trials by their cells, whether workers live on or not."""
-    known = trials.drop_duplicates("cell_id")
-    fixed = [name for name in _NOT_SHOWN if known[name].nunique() < 2]
+    cells = trials.drop_duplicates("cell_id")
+    fixed = [name for name in _NOT_SHOWN if cells[name].nunique() < 2]
     by_cell = {}
-    for row in rows_of(known[list(AXIS_NAMES)]):
+    for row in rows_of(cells[list(AXIS_NAMES)]):
         cell = {axis.name: axis.type(row[axis.name]) for axis in AXES if not pd.isna(row[axis.name])}
-        for each in lives(cell):
-            named: dict[str, Any] = {name: each.get(name, BY_NAME[name].default) for name in Setting._fields}
-            by_cell[cell_id(each)] = Setting(**named | dict.fromkeys(fixed))
+        for life in lives(cell):
+            named: dict[str, Any] = {name: life.get(name, BY_NAME[name].default) for name in Setting._fields}
+            by_cell[cell_id(life)] = Setting(**named | dict.fromkeys(fixed))
     return by_cell
 
 
 def marked(trials: pd.DataFrame, settings: Mapping[str, Setting], tuned: Tuned) -> dict[str, str]:
     """Name the cells whose trials show the recommended and the present settings; one can be both."""
     marks: dict[str, str] = {}
-    for name, own in (("recommended", tuned.recommended), ("present", tuned.present)):
-        if own is not None:
-            alike = [own, *(each for each in settings if _alike(settings[each], settings[own]))]
-            cell = next(each for each in alike if each in set(trials["cell_id"]))
+    for name, chosen in (("recommended", tuned.recommended), ("present", tuned.present)):
+        if chosen is not None:
+            alike = [chosen, *(candidate for candidate in settings if _alike(settings[candidate], settings[chosen]))]
+            cell = next(candidate for candidate in alike if candidate in set(trials["cell_id"]))
             marks[cell] = f"{marks[cell]}, {name}" if cell in marks else name
     return marks
 
@@ -79,10 +79,10 @@ def section(view: RunView) -> dict[str, Any] | None:
             ("Measurements", f"{search.trials:,} of {words.plural(view.manifest.cells, 'setting')}. {grid}."),
         ],
         "settings": list(_rows(view, settings, search)),
-        "aside": [(f"{part.count:,}", part.reason) for part in (*search.aside, *view.manifest.excluded)],
+        "aside": [(f"{entry.count:,}", entry.reason) for entry in (*search.aside, *view.manifest.excluded)],
         "audits": [
-            (str(settings[each.cell_id]), words.number(each.predicted), words.number(each.measured))
-            for each in search.audits
+            (str(settings[audit.cell_id]), words.number(audit.predicted), words.number(audit.measured))
+            for audit in search.audits
         ],
     }
 
@@ -111,8 +111,8 @@ def _over_defaults(trials: pd.DataFrame, tuned: Tuned, cells: Mapping[str, Mappi
         return "they were not tried"
     if tuned.present == tuned.recommended:
         return "these are the defaults"
-    own = _alike_in_all_but_knobs(trials, tuned.recommended)
-    logs: dict[str, dict[int, float]] = {cell: {} for cell in own if not cells[cell]["failed"]}
+    alike = _alike_in_all_but_knobs(trials, tuned.recommended)
+    logs: dict[str, dict[int, float]] = {cell: {} for cell in alike if not cells[cell]["failed"]}
     for row in rows_of(successful(trials)[["cell_id", "block", "samples_per_s"]]):
         if row["cell_id"] in logs:
             logs[row["cell_id"]][row["block"]] = -math.log(row["samples_per_s"])
@@ -129,14 +129,13 @@ def _alike_in_all_but_knobs(trials: pd.DataFrame, cell: str) -> set[str]:
         str(row["cell_id"]): tuple(None if pd.isna(row[name]) else row[name] for name in fixed)
         for row in rows_of(trials.drop_duplicates("cell_id"))
     }
-    return {each for each, key in keys.items() if key == keys[cell]}
+    return {other for other, key in keys.items() if key == keys[cell]}
 
 
-def _answer(best: Setting, name: str, known: bool) -> Markup:
-    said = Markup("Of the settings that were searched, {} is the one for {}.")
-    return (said if known else Markup("Of those that were tried, {} is the best for {}.")).format(
-        markup.code(str(best)), name
-    )
+def _answer(best: Setting, name: str, settled: bool) -> Markup:
+    searched = Markup("Of the settings that were searched, {} is the one for {}.")
+    tried = Markup("Of those that were tried, {} is the best for {}.")
+    return (searched if settled else tried).format(markup.code(str(best)), name)
 
 
 def _gain(tuned: Tuned, settings: Mapping[str, Setting]) -> Markup:
@@ -160,11 +159,11 @@ def _rows(view: RunView, settings: Mapping[str, Setting], tuned: Tuned) -> Itera
     ran, marks = view.trials["cell_id"].value_counts(), marked(view.trials, settings, tuned)
     for row in rows_of(view.cells.sort_values("samples_per_s", ascending=False)):
         cell = str(row["cell_id"])
-        said = [Markup("<strong>{}</strong>").format(marks[cell])] if cell in marks else []
-        said += [Markup("failed")] if row["failed"] else []
-        rate = words.number(row["samples_per_s"]) if words.known(row["samples_per_s"]) else "–"
+        remarks = [Markup("<strong>{}</strong>").format(marks[cell])] if cell in marks else []
+        remarks += [Markup("failed")] if row["failed"] else []
+        rate = words.number(row["samples_per_s"]) if words.is_number(row["samples_per_s"]) else "–"
         spread = words.interval(row["lo"], row["hi"]) if row["n"] > 1 else "–"
-        yield str(settings[cell]), rate, spread, f"{ran[cell]}", Markup(", ").join(said) or "–"
+        yield str(settings[cell]), rate, spread, f"{ran[cell]}", Markup(", ").join(remarks) or "–"
 
 
 _MISSING = "No search chose the measurements of this run."
@@ -212,29 +211,32 @@ def _plot(rows: Sequence[Row], looks: Looks) -> Plot:
     x = Side("trial", "measurement", {"nice": False, "zero": False, "padding": 10}, axis)
     y = amount("value", "samples per second")
     rings = [
-        alt.Chart(data(own, "trial", "value"))
+        alt.Chart(data(ringed, "trial", "value"))
         .mark_point(shape=form, size=190, filled=False, strokeWidth=2, opacity=1, color=drawn)
         .encode(**x.along("x"), **y.along("y"))
         for name, (drawn, form) in _RINGS.items()
-        if (own := [row for row in rows if name in row["mark"]])
+        if (ringed := [row for row in rows if name in row["mark"]])
     ]
-    told: Fields = {"block:Q": "repetition", "setting:N": "", "value:Q": (str(y.title), ",.4~g"), "mark:N": ""}
+    tooltip: Fields = {
+        "trial:Q": "",
+        "block:Q": "repetition",
+        "setting:N": "",
+        "value:Q": (str(y.title), ",.4~g"),
+        "mark:N": "",
+    }
     drawn_rows = [{**row, "lo": None, "hi": None} for row in rows]
-    return Plot(
-        rows=drawn_rows, x=x, y=y, by="workers", looks=looks, tooltip={"trial:Q": "", **told}, behind=rings, size=50
-    )
+    return Plot(rows=drawn_rows, x=x, y=y, by="workers", looks=looks, tooltip=tooltip, behind=rings, size=50)
 
 
 def _message(rows: Sequence[Row]) -> str:
     """Say how many trials there were, and what the marked settings gave."""
-    said = [
+    phrases = [
         f"{words.plural(len(rows), 'measurement')} of {words.plural(len({row['setting'] for row in rows}), 'setting')}"
     ]
     for name in _RINGS:
-        if own := [row for row in rows if name in row["mark"]]:
-            least, most = (words.number(end(row["value"] for row in own)) for end in (min, max))
+        if ringed := [row for row in rows if name in row["mark"]]:
+            least, most = (words.number(end(row["value"] for row in ringed)) for end in (min, max))
             ends = least if least == most else f"{least} to {most}"
-            said.append(
-                f"the {name} one, {own[0]['setting']}, gave {ends} samples/s in {words.plural(len(own), 'measurement')}"
-            )
-    return words.sentence("; ".join(said))
+            count = words.plural(len(ringed), "measurement")
+            phrases.append(f"the {name} one, {ringed[0]['setting']}, gave {ends} samples/s in {count}")
+    return words.sentence("; ".join(phrases))

@@ -68,8 +68,8 @@ def binned(samples: pd.DataFrame, cores: float | None = None) -> pd.DataFrame:
     whole = float(samples["t_s"].max()) if len(samples) else 0.0
     count = max(1, min(BINS, int(whole / LEAST_BIN_S)))
     width = whole / count if whole else 1.0
-    place = np.minimum((samples["t_s"].to_numpy(dtype=np.float64) / width).astype(np.int64), count - 1)
-    groups = quantities(samples, cores).groupby(place)
+    bin_index = np.minimum((samples["t_s"].to_numpy(dtype=np.float64) / width).astype(np.int64), count - 1)
+    groups = quantities(samples, cores).groupby(bin_index)
     ends = [groups.min().add_suffix("_least"), groups.max().add_suffix("_most")]
     every = pd.RangeIndex(count)
     bins = pd.concat([groups.mean(), *ends, groups.size().rename("n")], axis=1).reindex(every)

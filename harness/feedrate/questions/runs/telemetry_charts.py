@@ -85,7 +85,7 @@ class Track:
         return f"isValid({value})?{self.base:g}+{self.units / self.top:.6g}*min({value},{self.top:g}):null"
 
 
-def place(tracks: Sequence[Track]) -> tuple[list[Track], float]:
+def stack(tracks: Sequence[Track]) -> tuple[list[Track], float]:
     """Put tracks below one another; returns them with the height of all of them in units."""
     tops = list(accumulate(track.units + _HEAD for track in tracks))
     return [replace(track, base=tops[-1] - top) for track, top in zip(tracks, tops, strict=True)], tops[-1]
@@ -121,7 +121,7 @@ def telemetry(
         return sheet.figure((), _MISSING)
     scale, unit = unit_of(float(bins["to_s"].max()))
     rows, blocks = _rows(bins, scale), probes.blocks(ran)
-    (strip, *placed), whole = place([STRIP, *shown])
+    (strip, *placed), whole = stack([STRIP, *shown])
     step = words.number(float(bins["to_s"].iloc[0]), 2)
     subtitle = (
         f"{words.plural(len(blocks), 'repetition')}, {words.plural(len(ran), 'measurement')}, a point every {step} s"
@@ -129,7 +129,7 @@ def telemetry(
     layers = [
         *_shading(blocks, strip, whole, scale),
         *_layers(placed, whole, rows, unit),
-        *(layer for each in placed if each.name == _CACHE for layer in _cached(ran, each, bins, scale)),
+        *(layer for track in placed if track.name == _CACHE for layer in _cached(ran, track, bins, scale)),
         _bars(ran, strip, scale),
         _names([strip, *placed]),
         _hover(placed, whole, rows, unit),
@@ -182,7 +182,7 @@ def _layers(placed: Sequence[Track], whole: float, rows: Sequence[Row], unit: st
     x = alt.X("at:Q", title=title, scale=_span(rows), axis=alt.Axis(grid=False, tickCount=6))
     base = _chart(rows)
     scales = alt.Chart(table([{"y": 0.0}])).mark_point(opacity=0).encode(y=_axis(placed, whole))
-    return [scales, *(layer for each in placed for layer in _drawn(each, base, x))]
+    return [scales, *(layer for track in placed for layer in _drawn(track, base, x))]
 
 
 def _chart(rows: Sequence[Row]) -> alt.Chart:
@@ -213,16 +213,16 @@ def _hover(placed: Sequence[Track], whole: float, rows: Sequence[Row], unit: str
     return chart
 
 
-def _cached(ran: pd.DataFrame, each: Track, bins: pd.DataFrame, scale: float) -> Iterator[alt.Chart]:
+def _cached(ran: pd.DataFrame, track: Track, bins: pd.DataFrame, scale: float) -> Iterator[alt.Chart]:
     """A mark for every share of the page cache in every bin, to five per cent: trials that fall together are one."""
     width = float(bins["to_s"].iloc[0])
     for when in reversed(CACHED):
-        known = ran[ran[f"cached_{when}_pct"].notna()]
-        shares = (known[f"cached_{when}_pct"].astype("float64") / 5).round() * 5
-        seen = sorted({(int(start / width), share) for start, share in zip(known["from_s"], shares, strict=True)})
+        counted = ran[ran[f"cached_{when}_pct"].notna()]
+        shares = (counted[f"cached_{when}_pct"].astype("float64") / 5).round() * 5
+        seen = sorted({(int(start / width), share) for start, share in zip(counted["from_s"], shares, strict=True)})
         rows = [
-            {"at": (place + 0.5) * width / scale, "y": each.base + each.units * share / each.top}
-            for place, share in seen
+            {"at": (bin_index + 0.5) * width / scale, "y": track.base + track.units * share / track.top}
+            for bin_index, share in seen
         ]
         marks = alt.Chart(data(rows, "at", "y"))
         yield marks.mark_square(size=8, color=CACHED[when], opacity=1).encode(x=alt.X("at:Q"), y=alt.Y("y:Q"))
@@ -239,7 +239,9 @@ def _keys(bins: pd.DataFrame, ran: pd.DataFrame) -> list[Key]:
 
 def _listed(rows: Sequence[Row], unit: str) -> list[dict[str, Any]]:
     """A line a bin for the figure's table: means, and beside those of lines their least and most."""
-    heads = {key: f"CPU of {said} (cores)" if key in CPU else said for key, said in SPOKEN.items() if key in rows[0]}
+    heads = {
+        key: f"CPU of {spoken} (cores)" if key in CPU else spoken for key, spoken in SPOKEN.items() if key in rows[0]
+    }
     for key in [key for key in heads if key in LINES]:
         heads |= {f"{key}_{end}": f"{SPOKEN[key]}: {end}" for end in ("least", "most")}
     order = sorted(heads, key=lambda key: (list(SPOKEN).index(key.removesuffix("_least").removesuffix("_most")), key))
@@ -249,27 +251,27 @@ def _listed(rows: Sequence[Row], unit: str) -> list[dict[str, Any]]:
 
 
 def _message(mean: Mapping[str, float], bins: pd.DataFrame, ran: pd.DataFrame, cores: float | None) -> str:
-    said = []
-    if words.known(mean["main"]):
-        own = mean["main"] + (mean["workers"] if words.known(mean["workers"]) else 0.0)
-        text = f"the measurements kept {words.number(own, 2)}{f' of {cores:g}' if cores else ''} cores busy on average"
-        said.append(
-            f"{text}, everything else {words.number(mean['others'], 2)}" if words.known(mean["others"]) else text
+    sentences = []
+    if words.is_number(mean["main"]):
+        busy = mean["main"] + (mean["workers"] if words.is_number(mean["workers"]) else 0.0)
+        text = f"the measurements kept {words.number(busy, 2)}{f' of {cores:g}' if cores else ''} cores busy on average"
+        sentences.append(
+            f"{text}, everything else {words.number(mean['others'], 2)}" if words.is_number(mean["others"]) else text
         )
-    if words.known(mean["gpu_util"]):
+    if words.is_number(mean["gpu_util"]):
         text = f"the GPU ran kernels {words.percent(mean['gpu_util'] / 100)} of the time"
-        drew = f" and drew {words.number(mean['gpu_power'])} W" if words.known(mean["gpu_power"]) else ""
-        said.append(text + drew)
-    if words.known(mean["load"]):
+        drew = f" and drew {words.number(mean['gpu_power'])} W" if words.is_number(mean["gpu_power"]) else ""
+        sentences.append(text + drew)
+    if words.is_number(mean["load"]):
         least, most = float(bins["load_least"].min()), float(bins["load_most"].max())
-        said.append(f"the load average lay between {words.number(least, 2)} and {words.number(most, 2)}")
-    if words.known(mean["memory"]):
-        said.append(f"at least {words.number(float(bins['memory_least'].min()))} GiB of memory stayed available")
-    if words.known(mean["steal"]):
+        sentences.append(f"the load average lay between {words.number(least, 2)} and {words.number(most, 2)}")
+    if words.is_number(mean["memory"]):
+        sentences.append(f"at least {words.number(float(bins['memory_least'].min()))} GiB of memory stayed available")
+    if words.is_number(mean["steal"]):
         most = float(bins["steal_most"].max())
         taken = f"{words.percent(mean['steal'] / 100)} of the cores, {words.number(most, 2)}\u00a0% at most"
-        said.append(f"the hypervisor took {taken if most > 0 else 'nothing'}")
-    return " ".join(words.sentence(text) for text in (*said, _count_marked(ran)))
+        sentences.append(f"the hypervisor took {taken if most > 0 else 'nothing'}")
+    return " ".join(words.sentence(text) for text in (*sentences, _count_marked(ran)))
 
 
 def _notes(step: str, script: bool) -> Iterator[str]:
@@ -288,11 +290,11 @@ def _notes(step: str, script: bool) -> Iterator[str]:
 def _axis(placed: Sequence[Track], whole: float) -> alt.Y:
     """The vertical axis: labels of each track's own scale."""
     values, labels = [], []
-    for each in placed:
-        for step in range(each.ticks):
-            share = step / max(1, each.ticks - 1)
-            values.append(round(each.base + share * each.units, 6))
-            labels.append(f"{share * each.top:.3g}")
+    for track in placed:
+        for step in range(track.ticks):
+            share = step / max(1, track.ticks - 1)
+            values.append(round(track.base + share * track.units, 6))
+            labels.append(f"{share * track.top:.3g}")
     lines = alt.Axis(
         values=values,
         tickCount=2 * len(values),  # Vega drops every other one of more values than it would have chosen itself
@@ -307,7 +309,7 @@ def _axis(placed: Sequence[Track], whole: float) -> alt.Y:
 
 def _names(placed: Sequence[Track]) -> alt.Chart:
     """The tracks' names, at the left above each."""
-    rows = [{"y": each.base + each.units + 0.16, "text": each.name} for each in placed]
+    rows = [{"y": track.base + track.units + 0.16, "text": track.name} for track in placed]
     text = alt.Chart(table(rows)).mark_text(
         align="left", baseline="middle", fontSize=11, fontWeight="bold", color=colour("ink")
     )
@@ -315,22 +317,24 @@ def _names(placed: Sequence[Track]) -> alt.Chart:
     return named
 
 
-def _drawn(each: Track, base: alt.Chart, x: alt.X) -> list[alt.Chart]:
+def _drawn(track: Track, base: alt.Chart, x: alt.X) -> list[alt.Chart]:
     """Draw a track's stack, or its line with least to most around it."""
     y, y2 = alt.Y("y:Q"), alt.Y2("y2:Q")
-    if each.line:
-        ends = {"y": each.at(f"datum.{each.line}_least"), "y2": each.at(f"datum.{each.line}_most")}
+    if track.line:
+        ends = {"y": track.at(f"datum.{track.line}_least"), "y2": track.at(f"datum.{track.line}_most")}
         band = base.transform_calculate(**ends).mark_area(color=colour("accent"), opacity=0.22)
-        line = base.transform_calculate(y=each.at(f"datum.{each.line}"))
+        line = base.transform_calculate(y=track.at(f"datum.{track.line}"))
         return [
             band.encode(x=x, y=y, y2=y2),
             line.mark_line(color=colour("accent"), strokeWidth=1.4).encode(x=x, y=y),
         ]
     layers, below = [], "0"
-    for key, tone in each.stacked:
+    for key, tone in track.stacked:
         above = f"{below}+datum.{key}"
-        known = f"isValid(datum.{each.stacked[0][0]})"
-        ends = {name: f"{known}?{each.at(f'({end})').partition('?')[2]}" for name, end in (("y", below), ("y2", above))}
+        valid = f"isValid(datum.{track.stacked[0][0]})"
+        ends = {
+            name: f"{valid}?{track.at(f'({end})').partition('?')[2]}" for name, end in (("y", below), ("y2", above))
+        }
         area = base.transform_calculate(**ends).mark_area(color=tone, opacity=0.9)
         layers.append(area.encode(x=x, y=y, y2=y2))
         below = above
@@ -347,7 +351,7 @@ def nice(value: float) -> float:
 
 def _tooltips(placed: Sequence[Track], spoken: Mapping[str, str]) -> list[alt.Tooltip]:
     """Numbers of a bin on hover: key of a row to its name."""
-    shown = [key for each in placed for key in (*(key for key, _ in each.stacked), each.line) if key]
+    shown = [key for track in placed for key in (*(key for key, _ in track.stacked), track.line) if key]
     return [alt.Tooltip(f"{key}:Q", title=spoken[key], format=",.3~g") for key in shown if key in spoken]
 
 

@@ -105,7 +105,7 @@ def recorded(frame: pd.DataFrame) -> Recorded:
     spans = {name: device[name] for name in (IDLE, *order) if name in device and np.isfinite(device[name]).all()}
     timed = IDLE in spans
     return Recorded(
-        places=[int(place) for place in frame["place"]],
+        places=[int(batch) for batch in frame["place"]],
         phases=phases,
         borders=np.concatenate([[0.0], np.cumsum(np.sum(list(phases.values()), axis=0))]),
         stages={stage: _floats(frame, f"worker_{stage}_ns") for stage in stages},
@@ -175,23 +175,23 @@ def bars(trial: Recorded, stretch: Stretch) -> list[Bar]:
 
 
 def _host(trial: Recorded) -> Iterator[Bar]:
-    for row, place in enumerate(trial.places):
+    for row, batch in enumerate(trial.places):
         begin = trial.borders[row]
         for phase, times in trial.phases.items():
-            yield Bar(MAIN, phase, place, begin, begin + times[row])
+            yield Bar(MAIN, phase, batch, begin, begin + times[row])
             begin += times[row]
 
 
 def _loading(trial: Recorded) -> Iterator[Bar]:
     """Batches in the lanes of those who prepared them."""
-    for row, place in enumerate(trial.places):
+    for row, batch in enumerate(trial.places):
         spent = [float(times[row]) for times in trial.stages.values()]
         if not np.isfinite([*spent, trial.begun[row]]).all() or not sum(spent):
             continue
         lane = f"{WORKER} {trial.worker[row]:.0f}" if np.isfinite(trial.worker[row]) else OWN
         begin, scale = trial.begun[row], (trial.ended[row] - trial.begun[row]) / sum(spent)
         for stage, took in zip(trial.stages, spent, strict=True):
-            yield Bar(lane, stage, place, begin, begin + took * scale)
+            yield Bar(lane, stage, batch, begin, begin + took * scale)
             begin += took * scale
 
 
@@ -201,22 +201,22 @@ def _on_device(trial: Recorded) -> Iterator[Bar]:
     work = {name: times for name, times in trial.compute.items() if name != IDLE}
     fetched = trial.borders[:-1] + trial.phases["fetch"]
     if not work:
-        for place, idle, end in zip(trial.places, trial.compute[IDLE], fetched, strict=True):
-            yield Bar(DEVICE, IDLE, place, end - idle, end)
+        for batch, idle, end in zip(trial.places, trial.compute[IDLE], fetched, strict=True):
+            yield Bar(DEVICE, IDLE, batch, end - idle, end)
         return
     begins = np.cumsum(np.sum(list(trial.compute.values()), axis=0)) - np.sum(list(work.values()), axis=0)
     # On a stream of its own the next copy is issued before the step's first event.
     issued = fetched if trial.copies is None else fetched + trial.phases.get("h2d", 0.0)
     offset = float(np.max(issued - begins))
-    for row, place in enumerate(trial.places):
+    for row, batch in enumerate(trial.places):
         begin = begins[row] + offset
         # The window begins with a device that has been waited for.
-        yield Bar(DEVICE, IDLE, place, begin - trial.compute[IDLE][row] if row else trial.borders[0], begin)
+        yield Bar(DEVICE, IDLE, batch, begin - trial.compute[IDLE][row] if row else trial.borders[0], begin)
         for name, times in work.items():
-            yield Bar(DEVICE, name, place, begin, begin + times[row])
+            yield Bar(DEVICE, name, batch, begin, begin + times[row])
             begin += times[row]
         if trial.copies is not None:
-            yield Bar(COPIES, "h2d", place, fetched[row], fetched[row] + trial.copies[row])
+            yield Bar(COPIES, "h2d", batch, fetched[row], fetched[row] + trial.copies[row])
 
 
 class Account(NamedTuple):

@@ -137,27 +137,27 @@ def timeline(sheet: Sheet, steps: pd.DataFrame, tuned: Tuned | None = None) -> F
         sheet.title = "A few steps, before and after"
     columns = {name: name for name in ("setting", "lane")}
     columns |= {"doing": "part", "batch": "batch", "begins (ms)": "begin", "lasts (ms)": "lasts"}
-    for part in slices(steps, (TRAIN, EMULATED, LOAD)):
-        trials = _trials(part, ("before", "after") if tuned and tuned.present != tuned.recommended else ())
-        rows = list(_rows(trials, part.kind))
-        sheet.add(_panel(part, trials, rows), listed(rows, part.row(), columns))
+    for subset in slices(steps, (TRAIN, EMULATED, LOAD)):
+        trials = _trials(subset, ("before", "after") if tuned and tuned.present != tuned.recommended else ())
+        rows = list(_rows(trials, subset.kind))
+        sheet.add(_panel(subset, trials, rows), listed(rows, subset.row(), columns))
         used |= {row["part"] for row in rows}
-        for note in _notes(part, trials, searched=tuned is not None):
+        for note in _notes(subset, trials, searched=tuned is not None):
             sheet.note(note)
     keys = [Key(PARTS[name], _TONES[name], dashed=name == EMULATED) for name in PARTS if name in used]
     return sheet.figure(keys, "No single steps of a loader were recorded here.")
 
 
-def _trials(part: Slice, when: Sequence[str]) -> list[Trial]:
-    frames = [frame for _, frame in part.frame.groupby("trial_id", sort=False)]
+def _trials(subset: Slice, when: Sequence[str]) -> list[Trial]:
+    frames = [frame for _, frame in subset.frame.groupby("trial_id", sort=False)]
     cells = [dict(frame.iloc[0]) for frame in frames]
     steps = [recorded(frame) for frame in frames]
     names = [_name(cell, cells) for cell in cells]
     if len(when) == len(names):
         names = [f"{word}: {name}" for word, name in zip(when, names, strict=True)]
     return [
-        Trial(name, cell, own, stretch, bars(own, stretch), account(own, stretch))
-        for name, cell, own, stretch in zip(names, cells, steps, stretches(steps), strict=True)
+        Trial(name, cell, recording, stretch, bars(recording, stretch), account(recording, stretch))
+        for name, cell, recording, stretch in zip(names, cells, steps, stretches(steps), strict=True)
     ]
 
 
@@ -165,10 +165,10 @@ def _name(cell: Any, cells: Sequence[Any]) -> str:
     """Name a cell's workers and what else the cells differ in; an axis that does not apply is at its default."""
     values, *others = (
         {
-            axis: BY_NAME[axis].default if pd.isna(each[axis]) else each[axis]
+            axis: BY_NAME[axis].default if pd.isna(setting[axis]) else setting[axis]
             for axis in ("batch_size", *WORKER_AXES, *KNOBS)
         }
-        for each in (cell, *cells)
+        for setting in (cell, *cells)
     )
     shown = [
         f"{name} {value}".lower()
@@ -180,13 +180,13 @@ def _name(cell: Any, cells: Sequence[Any]) -> str:
 
 def _rows(trials: Sequence[Trial], kind: str) -> Iterator[Row]:
     """The bars that are drawn, milliseconds; ``from`` and ``to`` are what of each lies in the picture."""
-    for place, one in enumerate(trials):
+    for index, one in enumerate(trials):
         for bar in one.bars:
             if bar.lane in one.lanes:
                 yield {
                     "setting": one.name,
                     "lane": bar.lane,
-                    "y": f"{place}:{bar.lane}",
+                    "y": f"{index}:{bar.lane}",
                     "part": EMULATED if kind == EMULATED and bar.part == "forward" else bar.part,
                     "batch": bar.batch,
                     "begin": bar.begin / 1e6,
@@ -196,11 +196,11 @@ def _rows(trials: Sequence[Trial], kind: str) -> Iterator[Row]:
                 }
 
 
-def _panel(part: Slice, trials: Sequence[Trial], rows: Sequence[Row]) -> Panel:
+def _panel(subset: Slice, trials: Sequence[Trial], rows: Sequence[Row]) -> Panel:
     """Draw bars, the numbers of their batches above them, and a line of words above each trial's lanes."""
     _, *loaded = what(trials[0].cell, PANEL_AXES).split(", ")
-    subtitle = [part.subtitle, ", ".join(name for name in loaded if not name.endswith(" px"))]
-    lanes = [f"{place}:{lane}" for place, one in enumerate(trials) for lane in ("", *one.lanes)]
+    subtitle = [subset.subtitle, ", ".join(name for name in loaded if not name.endswith(" px"))]
+    lanes = [f"{index}:{lane}" for index, one in enumerate(trials) for lane in ("", *one.lanes)]
     span = trials[0].stretch.span_ns / 1e6
     y = alt.Y(
         "y:N",
@@ -215,21 +215,21 @@ def _panel(part: Slice, trials: Sequence[Trial], rows: Sequence[Row]) -> Panel:
     }
     rates = [words.number(float(one.cell["trial_samples_per_s"])) for one in trials]
     heads = [
-        {"y": f"{place}:", "at": 0, "text": f"{one.name}: {rate} samples/s"}
-        for place, (one, rate) in enumerate(zip(trials, rates, strict=True))
+        {"y": f"{index}:", "at": 0, "text": f"{one.name}: {rate} samples/s"}
+        for index, (one, rate) in enumerate(zip(trials, rates, strict=True))
     ]
     layers = [
         _bars(rows).encode(y=y, x=alt.X("from:Q", **x), x2=alt.X2("to:Q")),
         _text(_numbers(rows, span), "center", -6, "muted", 9).encode(y=y, x=alt.X("at:Q", **x)),
         _text(heads, "left", 3, "ink", 11).encode(y=y, x=alt.X("at:Q", **x)),
     ]
-    message = " ".join(words.sentence(_message(part, one)) for one in trials)
-    return replace(Panel.draw(part.title, subtitle, message, layers, _HEAD + _LANE * len(lanes)), wide=True)
+    message = " ".join(words.sentence(_message(subset, one)) for one in trials)
+    return replace(Panel.draw(subset.title, subtitle, message, layers, _HEAD + _LANE * len(lanes)), wide=True)
 
 
 def _bars(rows: Sequence[Row]) -> alt.Chart:
     """Bars in the colours of their parts; a sleep has a dashed edge, as it must not be taken for computing."""
-    parts = [part for part in PARTS if any(row["part"] == part for row in rows)]
+    parts = [name for name in PARTS if any(row["part"] == name for row in rows)]
     sleeps = alt.datum.what == PARTS[EMULATED]
     named = [{**row, "what": PARTS[row["part"]]} for row in rows]
     tooltip: Fields = {
@@ -242,7 +242,7 @@ def _bars(rows: Sequence[Row]) -> alt.Chart:
         alt.Chart(data(named, "y", "what", "batch", "from", "to", "begin", "lasts"))
         .mark_bar(height=11, yOffset=_LOWER, strokeWidth=0.5)
         .encode(
-            color=tone("what", {PARTS[part]: (_TONES[part], "") for part in parts}),
+            color=tone("what", {PARTS[name]: (_TONES[name], "") for name in parts}),
             stroke=alt.condition(sleeps, alt.value(colour("emulated-edge")), alt.value(colour("paper"))),
             strokeDash=alt.condition(sleeps, alt.value([3, 2]), alt.value([1, 0])),
             tooltip=hover(tooltip),
@@ -272,9 +272,9 @@ def _numbers(rows: Sequence[Row], span: float) -> list[dict[str, Any]]:
     return labels
 
 
-def _message(part: Slice, one: Trial) -> str:
+def _message(subset: Slice, one: Trial) -> str:
     """Say what one trial's steps add up to."""
-    sums, training = one.sums, part.kind != LOAD
+    sums, training = one.sums, subset.kind != LOAD
     text = f"{one.name}: {words.plural(one.stretch.count, 'step')} of {words.number(sums.step_ns / 1e6)} ms"
     if training:
         waits = "fetching" if sums.taking else "waiting for data"
@@ -291,7 +291,7 @@ def _message(part: Slice, one: Trial) -> str:
     return text
 
 
-def _notes(part: Slice, trials: Sequence[Trial], *, searched: bool) -> Iterator[str]:
+def _notes(subset: Slice, trials: Sequence[Trial], *, searched: bool) -> Iterator[str]:
     """What a reader must know: how the steps were chosen, what is laid out, what is left out or not known."""
     if len(trials) > 1:
         yield _SEARCHED if searched else _PAIR
@@ -301,7 +301,7 @@ def _notes(part: Slice, trials: Sequence[Trial], *, searched: bool) -> Iterator[
     for one in trials:
         rate = Estimate.of_row({name: plain(one.cell[name]) for name in RATE})
         estimates.append(f"{one.name}, {rate.with_n(' samples/s')}")
-    yield f"All {'stretches' if script else 'trials'} of {part.title}, {part.subtitle}: {'; '.join(estimates)}."
+    yield f"All {'stretches' if script else 'trials'} of {subset.title}, {subset.subtitle}: {'; '.join(estimates)}."
     drawn = [bar for one in trials for bar in one.bars]
     if any(bar.part in (*STAGE_COLOURS, GETITEM) for bar in drawn):
         yield _STAGES
@@ -312,5 +312,5 @@ def _notes(part: Slice, trials: Sequence[Trial], *, searched: bool) -> Iterator[
         yield _STARVED if script else _CLOCKS
     if any(plain(one.cell["prefetcher"]) not in (None, "none") for one in trials):
         yield _AHEAD
-    if part.kind == EMULATED:
+    if subset.kind == EMULATED:
         yield EMULATED_NOTE

@@ -77,10 +77,10 @@ class Training:
 @memoized
 def loading(trials: pd.DataFrame) -> list[Loading]:
     """Find what was loaded by several numbers of nodes at once, in a run or a joined sweep."""
-    own = trials[trials["nodes"].notna() & ~_one_training(trials)]
-    blocks = Blocks(own)
+    loads = trials[trials["nodes"].notna() & ~_one_training(trials)]
+    blocks = Blocks(loads)
     series = []
-    for group in _groups(own, _LOADING):
+    for group in _groups(loads, _LOADING):
         if len({row["nodes"] for row in group}) > 1:
             logs = _logs(blocks, group)
             at = np.array([row["nodes"] for row in group], dtype=np.float64)
@@ -94,10 +94,10 @@ def loading(trials: pd.DataFrame) -> list[Loading]:
 @memoized
 def training(trials: pd.DataFrame) -> list[Training]:
     """Find what was trained on several nodes, or in several processes of one; ``trials`` as for :func:`loading`."""
-    own = trials[_one_training(trials)]
-    blocks = Blocks(own)
+    trained = trials[_one_training(trials)]
+    blocks = Blocks(trained)
     series = []
-    for group in _groups(own, _TRAINING):
+    for group in _groups(trained, _TRAINING):
         exchanged = [row for row in group if row["ddp_buckets"] == "many"]
         if len(exchanged) < 2 or max(row["nodes"] for row in exchanged) < 2:
             continue
@@ -129,7 +129,7 @@ def _groups(trials: pd.DataFrame, free: tuple[str, ...]) -> Iterator[list[Row]]:
         key = tuple(str(row[axis]) for axis in (*AXIS_NAMES, "device", "run_id") if axis not in free)
         groups.setdefault(key, []).append(row)
     for group in groups.values():
-        yield sorted(group, key=lambda row: [row[axis] if words.known(row[axis]) else 0 for axis in _SIZES])
+        yield sorted(group, key=lambda row: [row[axis] if words.is_number(row[axis]) else 0 for axis in _SIZES])
 
 
 def _logs(blocks: Blocks, group: list[Row]) -> Floats:

@@ -28,19 +28,20 @@ def page(every: Sequence[RunView]) -> Page | None:
     if not together:
         return None
     sweep, views = together[0], {view.run.folder: view for view in every}
-    own = {node: views[run.folder] for node, run in sorted(sweep.runs.items())}
+    node_views = {node: views[run.folder] for node, run in sorted(sweep.runs.items())}
     trials = sweep.joined()
-    figure = place(charts.nodes_at_once.draw(trials), "scaling", PATH, origin(list(own.values()), len(own)))
+    drawn = charts.nodes_at_once.draw(trials)
+    figure = place(drawn, "scaling", PATH, origin(list(node_views.values()), len(node_views)))
     loaded, trained = loading(trials), training(trials)
     body = render(
         "scaling/page.md",
         title=TITLE,
         sweep=sweep,
-        began=own[min(own)].manifest.started_at,
+        began=node_views[min(node_views)].manifest.started_at,
         answer=next(answers(trials), sentences.NOTHING),
-        loaded=[row for each in loaded for row in _loaded(each)],
-        trained=[row for each in trained for row in _trained(each)],
-        links=[markup.link(PATH, view.page, f"node {node}") for node, view in own.items()],
+        loaded=[row for series in loaded for row in _loaded(series)],
+        trained=[row for series in trained for row in _trained(series)],
+        links=[markup.link(PATH, view.page, f"node {node}") for node, view in node_views.items()],
     )
     return Page(PATH, TITLE, body, {figure.name: figure})
 

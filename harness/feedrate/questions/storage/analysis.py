@@ -79,14 +79,14 @@ def _by(group: list[Row], trait: str) -> list[list[Row]]:
 
 def _pairs(group: list[Row]) -> Iterator[_Pair]:
     """A: the reference, or what is encoded; B: another container, or the pixels."""
-    for part in _by(group, "stores"):
-        reference = next((row for row in part if row["container"] == REFERENCE), part[0])
-        for row in part:
+    for rows in _by(group, "stores"):
+        reference = next((row for row in rows if row["container"] == REFERENCE), rows[0])
+        for row in rows:
             if row["container"] != reference["container"]:
                 yield _Pair(CONTAINER, reference, row, row["stores"])
-    for part in _by(group, "container"):
-        for pixels in (row for row in part if row["stores"] == PIXELS):
-            for row in (row for row in part if row["stores"] != PIXELS):
+    for rows in _by(group, "container"):
+        for pixels in (row for row in rows if row["stores"] == PIXELS):
+            for row in (row for row in rows if row["stores"] != PIXELS):
                 yield _Pair(PIXELS, row, pixels, row["container"])
 
 
@@ -134,7 +134,7 @@ def _larger(group: list[Row], blocks: Blocks) -> Row | None:
     exact = [pair for pair in _pairs(group) if pair.effect == PIXELS and not pair.a["lossy"]]
     exact = [pair for pair in exact if pair.a["stores"] == "png"] or exact
 
-    ends = [pair for part in _by(group, "stores") for pair in permutations(part, 2)]
+    ends = [pair for rows in _by(group, "stores") for pair in permutations(rows, 2)]
     ends = [(slow, fast) for slow, fast in ends if slow["container"] != fast["container"]]
     if not exact or not ends:
         return None
@@ -165,15 +165,15 @@ def choices(trials: pd.DataFrame) -> pd.DataFrame:
     """
     table = format_costs(trials)
     blocks = blocks_of(credible(trials))
-    known = table[table["samples_per_s"].notna() & ~table["replica"].fillna(0).gt(0)]
+    measured = table[table["samples_per_s"].notna() & ~table["replica"].fillna(0).gt(0)]
     columns = ["run_id", "cell_id", "storage_format", "stores", "lossy", "samples_per_s", "num_workers", "sample_bytes"]
-    cells = known[columns].assign(at=known.index)
+    cells = measured[columns].assign(at=measured.index)
     choice = []
-    for _, group in cells.groupby(grouping_keys(known, ("run_id", "device", *QUESTION)), dropna=False, sort=False):
+    for _, group in cells.groupby(grouping_keys(measured, ("run_id", "device", *QUESTION)), dropna=False, sort=False):
         exact, lossy = group[~group["lossy"]], group[group["lossy"]]
-        for purpose, part in ((SPEED, exact), (SPACE, exact[exact["stores"].ne(PIXELS)]), (LOSSY, lossy)):
-            if len(part):
-                chosen = _best_set(part.reset_index(drop=True), exact if len(exact) else part, blocks)
+        for purpose, candidates in ((SPEED, exact), (SPACE, exact[exact["stores"].ne(PIXELS)]), (LOSSY, lossy)):
+            if len(candidates):
+                chosen = _best_set(candidates.reset_index(drop=True), exact if len(exact) else candidates, blocks)
                 choice.append(chosen.assign(purpose=purpose))
     if not choice:
         return table.iloc[:0].reindex(columns=[*table.columns, *CHOICE_COLUMNS])
@@ -181,22 +181,24 @@ def choices(trials: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([table.loc[every["at"]].reset_index(drop=True), every[list(CHOICE_COLUMNS)]], axis=1)
 
 
-def _best_set(part: pd.DataFrame, against: pd.DataFrame, blocks: Blocks) -> pd.DataFrame:
+def _best_set(candidates: pd.DataFrame, against: pd.DataFrame, blocks: Blocks) -> pd.DataFrame:
     """The cells that cannot be told from the best of a part, cheapest first, against that of another part."""
-    runs, ids = list(part["run_id"]), list(part["cell_id"])
-    best = int(part["samples_per_s"].to_numpy().argmax())
+    runs, ids = list(candidates["run_id"]), list(candidates["cell_id"])
+    best = int(candidates["samples_per_s"].to_numpy().argmax())
     is_best = np.arange(len(ids)) == best
     to_own = blocks.ratios(runs, [ids[best]] * len(ids), ids)
-    part = part.assign(
+    candidates = candidates.assign(
         is_best=is_best,
         candidates=len(ids),
-        formats=part["storage_format"].nunique(),
-        slowness=-part["samples_per_s"].astype("float64"),
+        formats=candidates["storage_format"].nunique(),
+        slowness=-candidates["samples_per_s"].astype("float64"),
     )
-    members: pd.DataFrame = part[is_best | to_own["hi"].ge(1).to_numpy()]
+    members: pd.DataFrame = candidates[is_best | to_own["hi"].ge(1).to_numpy()]
     ordered: pd.DataFrame = members.sort_values(["num_workers", "sample_bytes", "slowness"], kind="stable")
-    own, others = (blocks.logs(list(cells["run_id"]), list(cells["cell_id"])) for cells in (part, against))
-    ratios = [_to_best(own if row == best else own[[row]], others) for row in ordered.index]
+    candidate_logs, others = (
+        blocks.logs(list(cells["run_id"]), list(cells["cell_id"])) for cells in (candidates, against)
+    )
+    ratios = [_to_best(candidate_logs if row == best else candidate_logs[[row]], others) for row in ordered.index]
     to_best = pd.DataFrame([gain.ratio.row() for gain in ratios], ordered.index)
     return ordered.assign(
         place=range(len(ordered)),
@@ -207,10 +209,10 @@ def _best_set(part: pd.DataFrame, against: pd.DataFrame, blocks: Blocks) -> pd.D
     )
 
 
-def _to_best(own: Floats, others: Floats) -> Gain:
+def _to_best(logs: Floats, others: Floats) -> Gain:
     """The best of some cells ÷ the best of others, both chosen on the blocks that do not measure them."""
-    pairs = np.indices((len(own), len(others))).reshape(2, -1)
-    a, b = own[pairs[0]], others[pairs[1]]
+    pairs = np.indices((len(logs), len(others))).reshape(2, -1)
+    a, b = logs[pairs[0]], others[pairs[1]]
     return cross_fitted(a + b - 2 * _most_known(others), of=a - b)
 
 

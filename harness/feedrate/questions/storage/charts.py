@@ -109,17 +109,17 @@ def parts(trials: pd.DataFrame, free: Sequence[str] = (), kinds: Sequence[str] =
     ordered: list[tuple[str, Part]] = []
     for access, order in ACCESS.items() if len(every) else ():
         cells = every[every["access"].eq(access)]
-        for part in slices(cells, kinds):
-            frame, kept = held(part.frame, ("storage_format", "page_cache", "n_samples", *OWN, *free))
+        for subset in slices(cells, kinds):
+            frame, kept = held(subset.frame, ("storage_format", "page_cache", "n_samples", *OWN, *free))
             same = ["storage_format", "page_cache", *free]
             frame = frame.sort_values("n_samples", ascending=False, kind="stable").drop_duplicates(same)
-            subtitle = f"{part.subtitle.removesuffix(', no model')}, {order}"
-            here = cells["workload"].eq(part.workload) & cells["patch_size"].fillna(0).eq(part.patch_size)
+            subtitle = f"{subset.subtitle.removesuffix(', no model')}, {order}"
+            here = cells["workload"].eq(subset.workload) & cells["patch_size"].fillna(0).eq(subset.patch_size)
             here &= cells["n"].eq(0)
-            failed = cells[here & cells["mode"].eq(part.frame["mode"].iloc[0])]
+            failed = cells[here & cells["mode"].eq(subset.frame["mode"].iloc[0])]
             lost = sorted({f"{row['storage_format']} ({row['page_cache']})" for row in rows_of(failed)})
-            ordered.append((part.kind, Part(part.title, subtitle, access, frame, kept, tuple(lost))))
-    return [part for _, part in sorted(ordered, key=lambda pair: kinds.index(pair[0]))]
+            ordered.append((subset.kind, Part(subset.title, subtitle, access, frame, kept, tuple(lost))))
+    return [subset for _, subset in sorted(ordered, key=lambda pair: kinds.index(pair[0]))]
 
 
 @memoized
@@ -128,7 +128,7 @@ def loads(trials: pd.DataFrame) -> list[Part]:
     return parts(trials)
 
 
-def _drawn(part: Part) -> list[dict[str, Any]]:
+def _drawn(subset: Part) -> list[dict[str, Any]]:
     """A row a format and state that has a throughput."""
     rows = [
         {
@@ -141,7 +141,7 @@ def _drawn(part: Part) -> list[dict[str, Any]]:
             "bytes": plain(cell["sample_bytes"]),
             "share": plain(cell["raw_share"]),
         }
-        for cell in rows_of(part.frame)
+        for cell in rows_of(subset.frame)
     ]
     return [row for row in rows if row["value"] is not None]
 
@@ -161,7 +161,7 @@ def _keys(rows: Sequence[Row]) -> list[Key]:
 def by_state(rows: Sequence[Row]) -> dict[str, list[Row]]:
     """Split rows by the state of the page cache, warm first."""
     split = {state: [row for row in rows if row["state"] == state] for state in MARKS}
-    return {state: own for state, own in split.items() if own}
+    return {state: of_state for state, of_state in split.items() if of_state}
 
 
 def close(sheet: Sheet, panels: Sequence[Part], trials: pd.DataFrame | None = None) -> None:
@@ -170,9 +170,9 @@ def close(sheet: Sheet, panels: Sequence[Part], trials: pd.DataFrame | None = No
         del sheet.panels[MOST_PANELS:]
         sheet.note(f"{words.plural(extra, 'more panel')} would fit the records; their numbers are in the table.")
     if sheet.panels:
-        frames = pd.concat([part.frame for part in panels])
+        frames = pd.concat([subset.frame for subset in panels])
         if trials is not None:
-            for note in _notes(frames, trials, {name for part in panels for name in part.failed}):
+            for note in _notes(frames, trials, {name for subset in panels for name in subset.failed}):
                 sheet.note(note)
         elif frames["page_cache"].eq("cold").any():
             sheet.note(
@@ -203,11 +203,12 @@ def _notes(frame: pd.DataFrame, trials: pd.DataFrame, failed: Iterable[str]) -> 
         ]
         yield f"Left out, as {NOT_SO}: {words.listed(parts)}."
     sizes = {
-        str(state): sorted({int(size) for size in part}) for state, part in frame.groupby("page_cache")["n_samples"]
+        str(state): sorted({int(size) for size in group}) for state, group in frame.groupby("page_cache")["n_samples"]
     }
-    if len({size for own in sizes.values() for size in (own[0], own[-1])}) > 1:
+    if len({size for counts in sizes.values() for size in (counts[0], counts[-1])}) > 1:
         spans = [
-            f"{own[0]:,} {f'(to {own[-1]:,}) ' if len(own) > 1 else ''}{state}" for state, own in sorted(sizes.items())
+            f"{counts[0]:,} {f'(to {counts[-1]:,}) ' if len(counts) > 1 else ''}{state}"
+            for state, counts in sorted(sizes.items())
         ]
         yield f"Samples in a set: {words.listed(spans)}."
     if len(streams := frame[frame["streamed"]]):
@@ -230,16 +231,16 @@ def storage_throughput(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     """Draw a line a format, the fastest from memory first, a mark with its interval for each state."""
     shown: list[Row] = []
     panels = parts(trials, kinds=(LOAD, EMULATED, TRAIN))
-    for part in panels:
-        if not (rows := _drawn(part)):
+    for subset in panels:
+        if not (rows := _drawn(subset)):
             continue
         shown += rows
         best = {row["format"]: row["value"] for row in sorted(rows, key=lambda row: row["state"] == "warm")}
         x = log_of(rows, "samples per second")
         y = names("format", sorted(best, key=lambda name: (-best[name], name)), grid=False)
         plot = Plot(rows=rows, x=x, y=y, by="stores", looks=LOOKS, shaped=("state", MARKS), behind=_joins(rows, x, y))
-        panel = plot.panel(part.title, part.subtitle, _throughput_message(rows))
-        sheet.add(panel, listed(rows, part.row(), _WHICH | RATE | _OF_SETS), part.held)
+        panel = plot.panel(subset.title, subset.subtitle, _throughput_message(rows))
+        sheet.add(panel, listed(rows, subset.row(), _WHICH | RATE | _OF_SETS), subset.held)
     close(sheet, panels, trials)
     return sheet.figure(_keys(shown), "No measurement that loads samples ended well here.")
 
@@ -247,7 +248,9 @@ def storage_throughput(sheet: Sheet, trials: pd.DataFrame) -> Figure:
 def _joins(rows: Sequence[Row], x: Side, y: Side) -> list[alt.Chart]:
     """Lines that join the marks of a format."""
     values = {row["format"]: [other["value"] for other in rows if other["format"] == row["format"]] for row in rows}
-    joined = [{"format": name, "from": min(own), "to": max(own)} for name, own in values.items() if len(own) > 1]
+    joined = [
+        {"format": name, "from": min(rates), "to": max(rates)} for name, rates in values.items() if len(rates) > 1
+    ]
     line = alt.Chart(data(joined, "format", "from", "to")).mark_rule(color=colour("line"), strokeWidth=1.5)
     return [line.encode(**y.along("y"), **x.along("x", "from"), x2="to:Q")] if joined else []
 
@@ -255,8 +258,8 @@ def _joins(rows: Sequence[Row], x: Side, y: Side) -> list[alt.Chart]:
 def _throughput_message(rows: Sequence[Row]) -> str:
     """Name the fastest and the slowest in each state."""
     sentences = []
-    for state, own in by_state(rows).items():
-        best, worst = (pick(own, key=lambda row: row["value"]) for pick in (max, min))
+    for state, of_state in by_state(rows).items():
+        best, worst = (pick(of_state, key=lambda row: row["value"]) for pick in (max, min))
         text = f"{state}, {best['format']} brings {words.number(best['value'])} samples/s ({interval(best)})"
         if best["format"] != worst["format"]:
             text += f", {words.times(best['value'] / worst['value'])} what {worst['format']} does"
@@ -270,12 +273,12 @@ def storage_size(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     """Draw a mark a format; those that no other beats in both, without loss, are named."""
     columns = {**_WHICH, "bytes per sample": "bytes", "share of raw pixels": "share", **RATE}
     shown: list[Row] = []
-    for part in loads(trials):
-        rows = _sizes(part)
+    for subset in loads(trials):
+        rows = _sizes(subset)
         if len({row["format"] for row in rows}) > 1:
             shown += rows
-            panel = _size_plot(rows).panel(part.title, part.subtitle, _size_message(rows))
-            sheet.add(panel, listed(rows, part.row(), columns), part.held)
+            panel = _size_plot(rows).panel(subset.title, subset.subtitle, _size_message(rows))
+            sheet.add(panel, listed(rows, subset.row(), columns), subset.held)
     close(sheet, loads(trials))
     sheet.note(
         "Named are formats than which none is smaller and faster, where there is room. Raw pixels take a byte a "
@@ -284,11 +287,11 @@ def storage_size(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     return sheet.figure(_keys(shown), "The size on disk of fewer than two formats is known.")
 
 
-def _sizes(part: Part) -> list[dict[str, Any]]:
+def _sizes(subset: Part) -> list[dict[str, Any]]:
     """A row a mark; in the state that comes first, those of the front are named, as long as names do not meet."""
     rows = [
         {**row, "bytes": float(row["bytes"]), "share": float(row["share"])}
-        for row in _drawn(part)
+        for row in _drawn(subset)
         if row["bytes"] is not None and row["share"] is not None
     ]
     named: list[Row] = []
@@ -299,15 +302,15 @@ def _sizes(part: Part) -> list[dict[str, Any]]:
         ):
             named.append(row)
     names = {row["format"] for row in named}
-    first = part.states[0]
+    first = subset.states[0]
     return [{**row, "name": row["format"] if row["format"] in names and row["state"] == first else ""} for row in rows]
 
 
 def _front(rows: Sequence[Row]) -> list[Row]:
     """Of the state that comes first, the formats that none beats in size and speed; smallest first."""
-    own = next(iter(by_state(rows).values()), [])
+    candidates = next(iter(by_state(rows).values()), [])
     kept: list[Row] = []
-    for row in sorted(own, key=lambda row: (row["bytes"], -row["value"])):
+    for row in sorted(candidates, key=lambda row: (row["bytes"], -row["value"])):
         if kept and row["value"] <= kept[-1]["value"]:
             continue
         if kept and row["bytes"] <= kept[-1]["bytes"] * (1 + SAME_SIZE):
@@ -334,7 +337,7 @@ def _size_plot(rows: Sequence[Row]) -> Plot:
         looks=LOOKS,
         shaped=("state", MARKS),
         also=also,
-        before=[written(own, x, y, "name", right=right, dy=-9) for right, own in sides.items() if own],
+        before=[written(named, x, y, "name", right=right, dy=-9) for right, named in sides.items() if named],
     )
 
 

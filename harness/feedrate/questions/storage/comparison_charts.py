@@ -48,11 +48,11 @@ def storage_effects(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     """Draw the paired ratio of two formats a line: other containers first, then decoded pixels."""
     pairs = rows_of(effects(trials)) if len(trials) else []
     shown: list[Row] = []
-    for part in loads(trials):
-        if rows := _effect_rows(part, pairs):
+    for subset in loads(trials):
+        if rows := _effect_rows(subset, pairs):
             shown += rows
-            panel = _effect_plot(rows).panel(part.title, part.subtitle, _effect_message(rows))
-            sheet.add(panel, listed(rows, part.row(), _EFFECT_COLUMNS), part.held)
+            panel = _effect_plot(rows).panel(subset.title, subset.subtitle, _effect_message(rows))
+            sheet.add(panel, listed(rows, subset.row(), _EFFECT_COLUMNS), subset.held)
     close(sheet, loads(trials))
     sheet.note(
         "Ratios of throughputs, paired repetition by repetition; right of 1 the second of a pair is faster. Of the "
@@ -64,9 +64,9 @@ def storage_effects(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     return sheet.figure([*legend, *keys_of_states(shown)], missing)
 
 
-def _effect_rows(part: Part, pairs: Sequence[Row]) -> list[dict[str, Any]]:
+def _effect_rows(subset: Part, pairs: Sequence[Row]) -> list[dict[str, Any]]:
     """The pairs of both sides of which the panel has the cells."""
-    cells = {state: cells.iloc[0] for state, cells in part.frame.groupby("page_cache")}
+    cells = {state: cells.iloc[0] for state, cells in subset.frame.groupby("page_cache")}
     rows = [
         {
             "pair": f"{pair['a_format']} → {pair['b_format']}",
@@ -111,11 +111,11 @@ def _effect_plot(rows: Sequence[Row]) -> Plot:
 def _effect_message(rows: Sequence[Row]) -> str:
     """Name the largest effect of each kind in each state."""
     sentences = []
-    for state, own in by_state(rows).items():
+    for state, of_state in by_state(rows).items():
         parts = []
         for effect, name in ((PIXELS, "decoded pixels"), (CONTAINER, "another container")):
-            if part := [row for row in own if row["effect"] == effect]:
-                most = max(part, key=lambda row: max(row["value"], 1 / row["value"]))
+            if of_effect := [row for row in of_state if row["effect"] == effect]:
+                most = max(of_effect, key=lambda row: max(row["value"], 1 / row["value"]))
                 ratio = words.estimate((most["value"], most["lo"], most["hi"]), "ratio", n=most["n"])
                 parts.append(f"{name} {ratio}, {most['pair']}")
         sentences.append(words.sentence(f"largest effects, {state}: {words.listed(parts)}"))
@@ -126,21 +126,21 @@ def _effect_message(rows: Sequence[Row]) -> str:
 def storage_work(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     """Draw a bar a format, the time of a sample beside it."""
     columns = {"format": "format", "page_cache": "state", "total (us)": "total", "n": "n"}
-    for part in loads(trials):
-        for state in part.states:
-            if rows := _work_rows(part, state):
-                panel = _work_bars(rows).panel(part.title, f"{part.subtitle}, {state}", _work_message(rows))
-                sheet.add(panel, stacked(rows, "format", "stage", part.row(), columns), part.held)
+    for subset in loads(trials):
+        for state in subset.states:
+            if rows := _work_rows(subset, state):
+                panel = _work_bars(rows).panel(subset.title, f"{subset.subtitle}, {state}", _work_message(rows))
+                sheet.add(panel, stacked(rows, "format", "stage", subset.row(), columns), subset.held)
     close(sheet, loads(trials))
     sheet.note("Medians over measurements of the loader’s own wall clock, its queues left out.")
     legend = [Key(stage, STAGE_COLOURS[stage]) for stage in WORKER_STAGES]
     return sheet.figure(legend, "No loader’s stages were stamped here.")
 
 
-def _work_rows(part: Part, state: str) -> list[dict[str, Any]]:
+def _work_rows(subset: Part, state: str) -> list[dict[str, Any]]:
     """One row a stage of a format, those with the least total first."""
     bars = []
-    for cell in rows_of(part.frame[part.frame["page_cache"].eq(state)]):
+    for cell in rows_of(subset.frame[subset.frame["page_cache"].eq(state)]):
         costs = [plain(cell[f"{stage}_us_per_sample"]) for stage in WORKER_STAGES]
         if all(cost is not None for cost in costs) and sum(costs):
             bars.append((sum(costs), str(cell["storage_format"]), costs, int(cell["n"])))
@@ -148,16 +148,16 @@ def _work_rows(part: Part, state: str) -> list[dict[str, Any]]:
         {
             "format": name,
             "state": state,
-            "order": place,
+            "order": index,
             "stage": stage,
-            "us": float(costs[place]),
-            "share": costs[place] / total,
+            "us": float(costs[index]),
+            "share": costs[index] / total,
             "total": float(total),
             "text": f"{words.number(total)} µs" if total < 1000 else f"{words.number(total / 1000)} ms",
             "n": n,
         }
         for total, name, costs, n in sorted(bars)
-        for place, stage in enumerate(WORKER_STAGES)
+        for index, stage in enumerate(WORKER_STAGES)
     ]
 
 
@@ -183,8 +183,8 @@ def _work_message(rows: Sequence[Row]) -> str:
     """Set the format with the cheapest samples against the one with the dearest."""
     parts = []
     for word, name in {"least": rows[0]["format"], "most": rows[-1]["format"]}.items():
-        own = [row for row in rows if row["format"] == name]
-        most = max(own, key=lambda row: row["share"])
+        segments = [row for row in rows if row["format"] == name]
+        most = max(segments, key=lambda row: row["share"])
         share = words.percent(most["share"])
-        parts.append(f"{word}: {name}, {own[0]['text']} a sample, of which {share} is {most['stage']}")
+        parts.append(f"{word}: {name}, {segments[0]['text']} a sample, of which {share} is {most['stage']}")
     return words.sentence("; ".join(parts if rows[0]["format"] != rows[-1]["format"] else parts[:1]))

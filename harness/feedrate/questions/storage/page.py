@@ -112,7 +112,7 @@ def _rank(row: Row) -> tuple[Any, ...]:
         row["mode"] != LOAD,
         row["workload"] not in PHOTOGRAPHS,
         str(row["workload"]),
-        int(row["patch_size"]) if words.known(row["patch_size"]) else 0,
+        int(row["patch_size"]) if words.is_number(row["patch_size"]) else 0,
         row["access"] != "random",
         row["page_cache"] != "warm",
     )
@@ -188,9 +188,9 @@ def _step(row: Row) -> str:
 def _uses(chosen: pd.DataFrame, disk: Storage | None) -> Iterator[tuple[bool, list[str]]]:
     """Cells of a row a question with two formats or more, and whether it is the usual one: loading, in any order."""
     questions: dict[tuple[Any, ...], dict[str, list[Row]]] = {}
-    for each in rows_of(chosen):
-        key = (*_rank(each), str(each["step_ms"]), str(each["scale"]), int(each["n_samples"]))
-        questions.setdefault(key, {}).setdefault(each["purpose"], []).append(each)
+    for cell in rows_of(chosen):
+        key = (*_rank(cell), str(cell["step_ms"]), str(cell["scale"]), int(cell["n_samples"]))
+        questions.setdefault(key, {}).setdefault(cell["purpose"], []).append(cell)
     several = len({key[:-1] for key in questions}) < len(questions)
     batches = len(chosen) > 0 and chosen["batch_size"].nunique() > 1
     for _, purposes in sorted(questions.items(), key=lambda pair: pair[0]):
@@ -223,17 +223,17 @@ def _where(row: Row, disk: Storage | None) -> Iterator[str]:
         return
     yield f"cold, from {disk_words(disk)}" if row["disk_limits"] else "cold cache"
     yield ordered
-    if words.known(row["read_mb_s"]):
+    if words.is_number(row["read_mb_s"]):
         yield f"{words.number(row['read_mb_s'])}\u00a0MB/s read"
     for name, what in (("busy_pct", "CPUs {} busy"), ("io_pressure_pct", "{} waiting for storage")):
-        if words.known(row[name]):
+        if words.is_number(row[name]):
             yield what.format(words.percent(row[name] / 100))
 
 
 def _measured_columns(rows: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:
     """Headings and rows of the table of uses, without the columns that nothing is known of."""
-    kept = [place for place in range(len(_USE_COLUMNS)) if any(row[place] for row in rows)]
-    return [_USE_COLUMNS[place] for place in kept], [[row[place] or "–" for place in kept] for row in rows]
+    kept = [index for index in range(len(_USE_COLUMNS)) if any(row[index] for row in rows)]
+    return [_USE_COLUMNS[index] for index in kept], [[row[index] or "–" for index in kept] for row in rows]
 
 
 def _lines(first: str, *small: str) -> Markup:
@@ -252,7 +252,7 @@ def disk_words(disk: Storage | None) -> str:
 
 def _use(best: Sequence[Row], *, batches: bool) -> Markup:
     row = best[0]
-    formats = list(dict.fromkeys(str(each["storage_format"]) for each in best))
+    formats = list(dict.fromkeys(str(cell["storage_format"]) for cell in best))
     return _lines(
         Markup("<strong>{}</strong>, {}").format(formats[0], _settings(row, batches=batches)),
         _shuffling(row),
@@ -270,15 +270,15 @@ def _settings(row: Row, *, batches: bool) -> str:
 def _shuffling(row: Row) -> str:
     if not row["streamed"]:
         return ""
-    size = int(row["shuffle_buffer"]) if words.known(row["shuffle_buffer"]) else 0
+    size = int(row["shuffle_buffer"]) if words.is_number(row["shuffle_buffer"]) else 0
     buffer = f"each worker shuffles within {size:,} samples" if size else "no shuffle buffer"
     return f"streamed: shards in random order, {buffer}"
 
 
 def _size(row: Row) -> Iterator[str]:
-    if words.known(row["sample_bytes"]):
+    if words.is_number(row["sample_bytes"]):
         yield f"{_kilobytes(row)} a sample"
-        if words.known(row["raw_share"]):
+        if words.is_number(row["raw_share"]):
             yield f"{float(row['raw_share']):.2f}\u00a0×\u00a0raw"
 
 
@@ -286,15 +286,15 @@ def _kilobytes(row: Row) -> str:
     return f"{words.number(float(row['sample_bytes']) / 1000)}\u00a0kB"
 
 
-def _compare(part: Sequence[Row] | None, best: Row, *, batches: bool) -> str:
+def _compare(candidates: Sequence[Row] | None, best: Row, *, batches: bool) -> str:
     """The cheapest of another set: its settings, rate, size, and how it compares with the fastest without loss."""
-    if not part:
+    if not candidates:
         return ""
-    row = part[0]
+    row = candidates[0]
     if row["cell_id"] == best["cell_id"]:
         return f"the same: {row['storage_format']}"
     rate = f"{words.number(float(row['samples_per_s']))}\u00a0samples/s"
-    if words.known(row["ratio_to_best"]):
+    if words.is_number(row["ratio_to_best"]):
         ends = row["ratio_to_best"], row["ratio_lo"], row["ratio_hi"]
         rate += f", {words.estimate(ends, 'ratio', write='{:.2f}'.format)}"
     first = f"{row['storage_format']}{' (lossy)' if row['lossy'] else ''}, {_settings(row, batches=batches)}"
@@ -308,11 +308,11 @@ def _size_rows(cells: Sequence[Row]) -> list[list[str]]:
     rows = []
     for name, row in sorted(sets.items(), key=lambda pair: (float(pair[1]["sample_bytes"]), pair[0])):
         packing = "–"
-        if words.known(row["pack_s"]):
+        if words.is_number(row["pack_s"]):
             seconds = float(row["pack_s"])
             packing = _lines(f"{words.number(seconds)} s", f"{words.number(float(row['n_samples']) / seconds)}/s")
         stores = STORES.get(str(row["stores"]), str(row["stores"]))
-        share = f"{float(row['raw_share']):.2f}" if words.known(row["raw_share"]) else "–"
+        share = f"{float(row['raw_share']):.2f}" if words.is_number(row["raw_share"]) else "–"
         costs = [_cost(warm.get(name, {}), *cost) for cost in (("cpu_us", "µs"), ("startup_ms", "ms"))]
         first = _lines(Markup("<strong>{}</strong>").format(name), stores)
         rows.append([first, _kilobytes(row), share, *costs, packing])
@@ -321,7 +321,7 @@ def _size_rows(cells: Sequence[Row]) -> list[list[str]]:
 
 def _cost(row: Row, column: str, unit: str) -> str:
     """A cost with its interval."""
-    if not words.known(row.get(column)):
+    if not words.is_number(row.get(column)):
         return "–"
     interval = words.interval(row[f"{column}_lo"], row[f"{column}_hi"])
     return _lines(f"{words.number(float(row[column]))} {unit}", interval)
@@ -371,9 +371,9 @@ def _value(value: Any) -> str:
 
 def _missing(view: RunView, trials: pd.DataFrame, costs: pd.DataFrame) -> Iterator[str]:
     """What was left out, what failed, and which formats the run did not measure."""
-    for part in view.manifest.excluded:
-        if any(word in part.reason for word in _UNAVAILABLE):
-            yield f"{words.plural(part.count, 'combination')}: {part.reason}"
+    for entry in view.manifest.excluded:
+        if any(word in entry.reason for word in _UNAVAILABLE):
+            yield f"{words.plural(entry.count, 'combination')}: {entry.reason}"
     for (name, state), rows in costs[costs["n"].eq(0)].groupby(["storage_format", "page_cache"], sort=True):
         sizes = words.listed(f"{size} px" for size in sorted({int(size) for size in rows["patch_size"].dropna()}))
         which = f"{name}, {state}, {sizes}" if sizes else f"{name}, {state}"

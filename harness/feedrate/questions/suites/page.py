@@ -42,13 +42,13 @@ def found(runs: Sequence[RunView]) -> list[tuple[str, str, Suite]]:
     names = sorted(
         {name for view in runs for name in view.suites} - elsewhere, key=lambda name: (name == CALIBRATION, name)
     )
-    known = plugins.names("feedrate.suites")
+    shipped = plugins.names("feedrate.suites")
     every = tuple(charts_by_name())
     return [
         (
             name,
             f"suites/{markup.slug(name)}.md",
-            suite.load(name) if name in known else Suite(f"What did the suite {name} measure?", every),
+            suite.load(name) if name in shipped else Suite(f"What did the suite {name} measure?", every),
         )
         for name in names
     ]
@@ -72,8 +72,8 @@ def page(name: str, path: str, content: Suite, runs: Sequence[RunView], verdicts
                 figures[placed.name] = placed
                 charts.append((figure.title, f"{chart}-{view.mark}", placed.name))
         notes = [*map(descriptions.note, view.manifest.substitutions)]
-        part = {"view": view, "badge": runs_facts.badge(path, view), "notes": notes, "charts": charts}
-        parts.append({**part, "before": before, "after": after})
+        section = {"view": view, "badge": runs_facts.badge(path, view), "notes": notes, "charts": charts}
+        parts.append({**section, "before": before, "after": after})
     body = render(
         "suites/page.md",
         name=name,
@@ -93,7 +93,7 @@ def _about(name: str) -> list[Markup] | None:
     if name not in plugins.names("feedrate.suites"):
         return None
     text = inspect.getdoc(plugins.load("feedrate.suites", name)) or ""
-    return [descriptions.prose(" ".join(part.split())) for part in text.split("\n\n")[1:]]
+    return [descriptions.prose(" ".join(paragraph.split())) for paragraph in text.split("\n\n")[1:]]
 
 
 def _around_charts(

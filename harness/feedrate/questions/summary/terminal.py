@@ -96,7 +96,9 @@ def _tasks(trials: pd.DataFrame, console: Console) -> None:
     """Per task: the best cell, what holds it back, how many are as good, what loader knobs gain over the defaults."""
     asked = cells_with_ceilings(trials)
     for row in rows_of(headlines(trials, asked[asked["suite"].astype(str).map(suite.for_machines).astype(bool)])):
-        reached = f", reaches {row['efficiency']:.0%} of its smallest limit" if words.known(row["efficiency"]) else ""
+        reached = (
+            f", reaches {row['efficiency']:.0%} of its smallest limit" if words.is_number(row["efficiency"]) else ""
+        )
         bound = f"; {row['bound']}{reached}" if row["mode"] == "train" else ""
         gain = ", ".join(filter(None, gain_words(row["gain"])))
         _say(console, f"\n{task(row)}", "bold")

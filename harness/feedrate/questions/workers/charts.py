@@ -141,15 +141,15 @@ def worker_scaling(sheet: Sheet, trials: pd.DataFrame, cores: float | None = Non
     """Draw throughput against the number of workers; ``cores`` are those of the machine."""
     if not len(trials):
         return sheet.figure((), _ONE_NUMBER)
-    tasks = _in_turn([task for part in slices(scaled_cells(trials), _KINDS) if (task := _task(part))[1]])
-    for part, rows, still in tasks:
-        sheet.list(listed(rows, part.row(), _SCALING_COLUMNS), still)
-    drawn = [(part, _fewer(rows)) for part, rows, _ in tasks[:TASKS]]
+    tasks = _in_turn([task for subset in slices(scaled_cells(trials), _KINDS) if (task := _task(subset))[1]])
+    for subset, rows, still in tasks:
+        sheet.list(listed(rows, subset.row(), _SCALING_COLUMNS), still)
+    drawn = [(subset, _fewer(rows)) for subset, rows, _ in tasks[:TASKS]]
     looks = _line_looks(list(dict.fromkeys(row["line"] for _, rows in drawn for row in rows)))
-    for part, rows in drawn:
+    for subset, rows in drawn:
         plot = _lines(rows, looks, cores)
-        sheet.panels.append(plot.panel(part.title, part.subtitle, _throughput_message(rows)))
-    if any(part.kind != LOAD for part, _ in drawn):
+        sheet.panels.append(plot.panel(subset.title, subset.subtitle, _throughput_message(rows)))
+    if any(subset.kind != LOAD for subset, _ in drawn):
         sheet.note("Before a step the speed-up ends where the step holds the loop back, however many workers load.")
     if (more := len(sheet.rows) - sum(len(rows) for _, rows in drawn)) > 0:
         sheet.note(f"The table has {words.plural(more, 'row')} more than the panels: further tasks and lines.")
@@ -174,19 +174,19 @@ def _in_turn(tasks: Sequence[_Task]) -> list[_Task]:
     """Tasks with the most worker counts first; the first of each kind before the second of any."""
     ordered = sorted(tasks, key=lambda task: (-len(numbers(task[0].frame, "num_workers")), _KINDS.index(task[0].kind)))
     kinds = [task[0].kind for task in ordered]
-    turns = [kinds[:place].count(kind) for place, kind in enumerate(kinds)]
+    turns = [kinds[:index].count(kind) for index, kind in enumerate(kinds)]
     return [task for _, task in sorted(zip(turns, ordered, strict=True), key=lambda pair: pair[0])]
 
 
-def _task(part: Slice) -> _Task:
+def _task(subset: Slice) -> _Task:
     """A mark a row, of lines with two worker counts or more: storage formats where there are several, else batches."""
-    formats = part.frame["storage_format"].dropna().nunique() > 1
+    formats = subset.frame["storage_format"].dropna().nunique() > 1
     axis = "storage_format" if formats else "batch_size"
-    frame, still = held(part.frame, ("num_workers", "prefetch_factor", axis))
+    frame, still = held(subset.frame, ("num_workers", "prefetch_factor", axis))
     ordered = frame.sort_values(["num_workers", "prefetch_factor"]).drop_duplicates([axis, "num_workers"])
     several = ordered.groupby(axis)["num_workers"].transform("size").gt(1)
     line = rows_of(ordered[several].sort_values([axis, "num_workers"]))
-    return part, [_mark(cell, str(cell[axis]) if formats else f"batch {int(cell[axis])}") for cell in line], still
+    return subset, [_mark(cell, str(cell[axis]) if formats else f"batch {int(cell[axis])}") for cell in line], still
 
 
 def _mark(cell: Row, line: str) -> dict[str, Any]:
@@ -259,7 +259,7 @@ def worker_startup(sheet: Sheet, trials: pd.DataFrame) -> Figure:
 
 def _settings(cells: pd.DataFrame) -> list[list[dict[str, Any]]]:
     """Rows of the same setting."""
-    return [rows_of(part) for _, part in cells.groupby("setting", sort=False)] if len(cells) else []
+    return [rows_of(group) for _, group in cells.groupby("setting", sort=False)] if len(cells) else []
 
 
 def _startup_message(rows: Sequence[Row]) -> str:
@@ -282,7 +282,7 @@ def worker_memory(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     for cells in _settings(growth(trials)) if len(trials) else ():
         cell, count = cells[0], int(cells[0]["num_workers"])
         entries = f"an index of {int(cell['index_entries']):,} entries"
-        least, most = (words.number(pick(each["samples"] for each in cells), 2) for pick in (min, max))
+        least, most = (words.number(pick(row["samples"] for row in cells), 2) for pick in (min, max))
         for name, divisor, title, subtitle in (
             (
                 "grew_bytes",

@@ -55,8 +55,8 @@ class Cost:
     note: str = ""
 
 
-def section(view: RunView, suite: str, mark: str = "", place: str = "") -> str:
-    """Write what trials of a suite say of the costs of workers; ``mark`` and ``place`` tell it from other runs'."""
+def section(view: RunView, suite: str, mark: str = "", machine: str = "") -> str:
+    """Write what trials of a suite say of the costs of workers; ``mark`` and ``machine`` tell it from other runs'."""
     trials = view.trials_of(suite)
     limit = view.manifest.machine.shared_memory_bytes
     costs = (
@@ -70,23 +70,23 @@ def section(view: RunView, suite: str, mark: str = "", place: str = "") -> str:
     shown = [cost for cost in costs if cost.rows]
     if not shown:
         return ""
-    return render("workers/costs.md", costs=shown, mark=mark or view.mark, place=place, most_open=MOST_OPEN)
+    return render("workers/costs.md", costs=shown, mark=mark or view.mark, machine=machine, most_open=MOST_OPEN)
 
 
 def beside(verdicts: Verdicts) -> Iterator[str]:
     """Write the same for the Claims page: for each machine by the newest run that tested a claim about workers."""
     mine = [verdicts.results[name] for name, (suite, _) in verdicts.claims.items() if suite == SUITE]
-    for at, place in enumerate(verdicts.places):
-        tested = [part[at].view for part in mine if part[at].tested]
+    for at, platform in enumerate(verdicts.platforms):
+        tested = [results[at].view for results in mine if results[at].tested]
         if tested:
             view = max(tested, key=lambda view: view.manifest.started_at)
             suite = SUITE if SUITE in view.suites else next(iter(view.suites))
-            yield section(view, suite, f"{place.device}-{markup.slug(view.machine_id)}", place.name)
+            yield section(view, suite, f"{platform.device}-{markup.slug(view.machine_id)}", platform.name)
 
 
 def _number(row: Row, name: str, unit: Callable[[float], str] = words.number) -> str:
     """A number and, below it, its interval."""
-    if not words.known(row[name]):
+    if not words.is_number(row[name]):
         return "–"
     ends = words.interval(row.get(f"{name}_lo"), row.get(f"{name}_hi"), write=unit)
     return markup.two_lines(unit(float(row[name])), ends)
@@ -116,12 +116,12 @@ def _termination(rows: Sequence[Row]) -> Cost:
             )
         )
     for guarded, name in ((False, "plain PyTorch"), (True, "the guard")):
-        part = [row for row in rows if row["guarded"] == guarded]
-        left = [row for row in part if row["left"]]
-        if not part:
+        checks = [row for row in rows if row["guarded"] == guarded]
+        left = [row for row in checks if row["left"]]
+        if not checks:
             continue
-        ways = words.listed(_ENDS[row["ends_by"]] for row in left or part)
-        most = _seconds(max(row["gone_most_s"] for row in left or part))
+        ways = words.listed(_ENDS[row["ends_by"]] for row in left or checks)
+        most = _seconds(max(row["gone_most_s"] for row in left or checks))
         text = f"workers were left behind after {ways}, for up to {most}"
         none = f"none were left behind after {ways}: the last was gone after {most}"
         sentences.append(words.sentence(f"with {name}, {text if left else none}"))
@@ -151,7 +151,7 @@ def _respawn(rows: Sequence[Row]) -> Cost:
     columns = ("What was loaded", "Workers", "Epoch", "Started anew, ms", "Kept alive, ms", "Difference, ms", "n")
     sentence = ""
     shortest = min(rows, key=lambda row: int(row["epoch_steps"]), default=None)
-    if shortest and words.known(shortest["respawn_ms_lo"]) and shortest["respawn_ms_lo"] > 0:
+    if shortest and words.is_number(shortest["respawn_ms_lo"]) and shortest["respawn_ms_lo"] > 0:
         took = Estimate.of_row(shortest, columns_of("respawn_ms"))
         share = words.percent(took.value / shortest["anew_ms"])
         sentence = (
@@ -170,7 +170,7 @@ def _growth(rows: Sequence[Row]) -> Cost:
             **{f"each{end}": row[f"end_bytes{end}"] / count for end in ends},
             **{f"copies{end}": row[f"index_bytes{end}"] * count for end in ends},
         }
-        unsure = words.known(row["index_bytes_lo"]) and row["index_bytes_lo"] <= 0
+        unsure = words.is_number(row["index_bytes_lo"]) and row["index_bytes_lo"] <= 0
         lines.append(
             (
                 f"{row['index_kind']}, {int(row['index_entries']):,} entries",
@@ -203,9 +203,9 @@ def _shared(rows: Sequence[Row], limit: int | None) -> Cost:
         (
             what(row),
             who(row),
-            size(int(row["ahead_bytes"])) if words.known(row["ahead_bytes"]) else "–",
+            size(int(row["ahead_bytes"])) if words.is_number(row["ahead_bytes"]) else "–",
             markup.two_lines(size(int(row["shm_bytes"])), f"at most {size(int(row['shm_most_bytes']))}"),
-            words.percent(row["shm_share"]) if words.known(row["shm_share"]) else "–",
+            words.percent(row["shm_share"]) if words.is_number(row["shm_share"]) else "–",
             str(row["n"]),
         )
         for row in rows[:MOST_SHARED]
