@@ -61,6 +61,11 @@ def test_a_long_table_says_where_the_rest_is() -> None:
     assert len(figure_csv(figure(rows)).splitlines()) == MOST_ROWS + 21
 
 
+def test_what_folds_is_text() -> None:
+    """Names of machines come from others: a summary's markup is shown as it is typed."""
+    assert "<summary>Redone on &lt;b&gt;</summary>" in folded("Redone on <b>", "<p>x</p>")
+
+
 def test_one_folded_part_does_not_end_another() -> None:
     """A browser would end the outer one at the end of the inner one; text that speaks of it is no element."""
     for inner in (folded("Inner", "<p>x</p>"), "x</noscript", slot("figure")):

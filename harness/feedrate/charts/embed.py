@@ -166,7 +166,7 @@ def _cite(texts: Mapping[str, str], what: str, link: str, **values: Any) -> Mark
 
 
 def folded(summary: str, body: str, *, unfolded: bool = False, style: str = "") -> str:
-    """Fold HTML, which has no folded part of its own, behind HTML that is always seen.
+    """Fold HTML, which has no folded part of its own, behind text, or ``Markup``, that is always seen.
 
     Raises:
         ValueError: :func:`later` refuses the body.
@@ -174,7 +174,7 @@ def folded(summary: str, body: str, *, unfolded: bool = False, style: str = "") 
     kind = f' class="{style}"' if style else ""
     opened = " open" if unfolded else ""
     content = body if unfolded else later(body)
-    return f"<details{kind}{opened}><summary>{summary}</summary>{content}</details>\n"
+    return f"<details{kind}{opened}><summary>{escape(summary)}</summary>{content}</details>\n"
 
 
 def later(body: str) -> str:
