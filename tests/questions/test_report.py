@@ -6,6 +6,8 @@ import io
 from pathlib import Path
 from types import ModuleType
 
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
@@ -61,3 +63,16 @@ def test_the_best_is_one_of_those_that_are_as_good(fake_run: ModuleType, tmp_pat
     few = said(fake_run, tmp_path / "few", blocks=3, fails="none")
     assert "(cross-fitted): needs 4 repetitions" in few
     assert "×" not in few
+
+
+def test_a_sweep_of_facts_alone_has_its_end(fake_run: ModuleType, tmp_path: Path) -> None:
+    """Checks have no throughput, and no best setting is told of them."""
+    fake = fake_run.Fake(suites=("claims",), claims=("workers",), blocks=1, fails="none")
+    file = fake_run.write(tmp_path, fake) / "trials.parquet"
+    trials = pq.read_table(file)
+    pq.write_table(trials.filter(pc.is_valid(trials["fact"])), file)
+    console = Console(width=200, record=True, file=io.StringIO())
+    summary_terminal.show(runs.find(fake.run_id, tmp_path), console)
+    text = console.export_text()
+    assert "Grade " in text
+    assert "best: " not in text
