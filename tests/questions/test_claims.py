@@ -117,7 +117,7 @@ def test_runs_of_a_machine_are_pooled_and_named(show: Show, tested: RunView) -> 
     (told,), (single,) = found.results["gil-threads"], found.results["totensor-transpose"]
     assert (told.views, told.row["n"]) == ((again, tested), 6)
     assert (single.views, single.row["n"]) == ((tested,), 3)
-    assert len(found.places) == 1
+    assert len(found.platforms) == 1
     html = section(claims_page.page(found).body, "gil-threads")
     said = plain(html)
     assert "6 repetitions; 2 runs; " in said
@@ -148,10 +148,10 @@ def test_machines_and_devices_stand_apart(show: Show, tested: RunView) -> None:
     """Each machine has its own verdict, in the order of the tallies; its picture has a panel for each."""
     gpu = run(show, run_id="20260103T030405Z-gpu", device="cuda", claims=("collate",))
     found = load_verdicts([gpu, tested])
-    assert {place.device for place in found.places} == {"cpu", "cuda"}
+    assert {place.device for place in found.platforms} == {"cpu", "cuda"}
     page = claims_page.page(found)
     html = section(page.body, "totensor-transpose")
-    for place, told in zip(found.places, found.results["totensor-transpose"], strict=True):
+    for place, told in zip(found.platforms, found.results["totensor-transpose"], strict=True):
         assert told.device == place.device
         assert place.name in plain(html)
         assert plain(told.sentence) in plain(html)
