@@ -34,9 +34,12 @@ def test_the_main_suite_speaks_for_its_machine(show: Callable[..., RunView]) -> 
 
 @pytest.mark.slow
 def test_a_quick_run_never_takes_a_reference_run_s_place(show: Callable[..., RunView]) -> None:
-    """Tier, then profile, then grade decide which run of a machine speaks, and only then which is newer."""
+    """Tier, profile, repetitions enough for a gain and grade decide which run speaks, and only then which is newer."""
     old, new = show(batches=(8, 16)), show(batches=(8, 16), run_id="20270102T030405Z-newer")
     assert home_page.leading([new, old]) == [new]
+    noisy, short = show(batches=(8,), busy=True, run_id="noisy"), show(batches=(8,), run_id="short", blocks=3)
+    assert noisy.grade.letter == short.grade.letter
+    assert home_page.leading([short, noisy]) == [noisy]
     marks.set_tier(old.run.folder, marks.REFERENCE)
     assert home_page.leading([new, RunView(old.run)])[0].manifest.run_id == old.manifest.run_id
 

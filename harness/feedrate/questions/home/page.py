@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from feedrate.analysis.crossfit import LEAST_BLOCKS
 from feedrate.analysis.estimate import RATIO, Estimate
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.summary import EMULATED, LOAD, TRAIN
@@ -86,8 +87,8 @@ class Headline(NamedTuple):
 def leading(runs: Sequence[RunView]) -> list[RunView]:
     """Keep the run that speaks for each machine and device, of those that ask which settings suit it.
 
-    That is one of the main suite where there is one; then a reference run, a longer profile than the quick one, a
-    better grade, and last the newest.
+    That is one of the main suite where there is one; then a reference run, a longer profile than the quick one, one
+    with the repetitions that a gain takes, a better grade, and last the newest.
     """
     ranked = sorted(
         (view for view in runs if view.for_machines),
@@ -95,6 +96,7 @@ def leading(runs: Sequence[RunView]) -> list[RunView]:
             MAIN not in view.suites,
             view.beside.tier != REFERENCE,
             view.manifest.profile == "quick",
+            view.manifest.blocks < LEAST_BLOCKS,
             view.grade.letter,
         ),
     )
