@@ -99,18 +99,6 @@ def trials_of() -> Callable[..., Any]:
 
 
 @pytest.fixture(scope="session")
-def cell_of() -> Callable[..., Any]:
-    """The builder of cells: those that are not named are at their default."""
-    return import_module("made_trials").make_cell  # type: ignore[no-any-return]
-
-
-@pytest.fixture(scope="session")
-def steps_of() -> Callable[..., Any]:
-    """The builder of rows of the steps table."""
-    return import_module("made_trials").make_steps  # type: ignore[no-any-return]
-
-
-@pytest.fixture(scope="session")
 def corpus() -> ModuleType:
     """The module ``tests/corpus.py``: files that are not what they should be."""
     return import_module("corpus")
