@@ -21,7 +21,7 @@ from feedrate.charts.figure import Figure, charts_by_name
 from feedrate.charts.render import picture, standalone
 from feedrate.pages import descriptions, markup
 from feedrate.pages.markup import FOLDER, Placed
-from feedrate.pages.tasks import headlines
+from feedrate.pages.tasks import headlines, of_machines
 from feedrate.plan.suite import for_machines
 from feedrate.schema import words
 from feedrate.schema.errors import InputError, expected_one_of
@@ -168,9 +168,7 @@ class RunView:
     @cached_property
     def headlines(self) -> pd.DataFrame:
         """The best cell of each task."""
-        return headlines(
-            believable(self.trials), self.judged[self.judged["suite"].astype(str).map(for_machines).astype(bool)]
-        )
+        return headlines(believable(self.trials), of_machines(self.judged))
 
     def headlines_of(self, suite: str) -> pd.DataFrame:
         """The best cell of each task of one suite; its ceilings may be cells of another."""

@@ -12,6 +12,7 @@ from feedrate.analysis.estimate import RATIO, Estimate
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.summary import EMULATED, LOAD, TRAIN, best_cells, most_gained
 from feedrate.pages import descriptions
+from feedrate.plan.suite import for_machines
 from feedrate.schema import words
 from feedrate.schema.axes import BY_NAME, CONDITIONS, EMULATED_STEPS, PHOTOGRAPHS, SETTINGS
 
@@ -55,6 +56,11 @@ def headlines(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> pd
         }
     )
     return best.loc[order.sort_values(order.columns.to_list(), kind="stable").index]
+
+
+def of_machines(cells: pd.DataFrame) -> pd.DataFrame:
+    """Keep the cells of suites that ask which settings suit a machine."""
+    return cells[cells["suite"].astype(str).map(for_machines).astype(bool)]  # without a row it would be no bool
 
 
 def kind_of(row: Mapping[Any, Any]) -> str:

@@ -15,7 +15,7 @@ from feedrate.analysis.estimate import Estimate
 from feedrate.analysis.estimates import cells, rows_of
 from feedrate.analysis.noise import CRITERIA, grade
 from feedrate.pages import descriptions
-from feedrate.pages.tasks import gain_words, headlines, set_words
+from feedrate.pages.tasks import gain_words, headlines, of_machines, set_words
 from feedrate.plan import suite
 from feedrate.plan.search import GRID_BLOCKS
 from feedrate.plan.suite import CALIBRATION
@@ -95,7 +95,7 @@ def task(row: Row) -> str:
 def _tasks(trials: pd.DataFrame, console: Console) -> None:
     """Per task: the best cell, what holds it back, how many are as good, what loader knobs gain over the defaults."""
     asked = cells_with_ceilings(trials)
-    for row in rows_of(headlines(trials, asked[asked["suite"].astype(str).map(suite.for_machines).astype(bool)])):
+    for row in rows_of(headlines(trials, of_machines(asked))):
         reached = (
             f", reaches {row['efficiency']:.0%} of its smallest limit" if words.is_number(row["efficiency"]) else ""
         )
