@@ -29,7 +29,7 @@ function sift() {
   }
   for (const more of document.querySelectorAll(".fr-more")) {
     more.hidden = [...more.querySelectorAll(".fr-claim")].every((claim) => claim.hidden);
-    if (some && !more.hidden) more.open = true;
+    if (some && !more.hidden) more.setAttribute("open", "");
   }
   for (const group of document.querySelectorAll(".fr-claims")) {
     group.hidden = [...group.querySelectorAll(".fr-claim")].every((claim) => claim.hidden);
