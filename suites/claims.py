@@ -1,7 +1,7 @@
 """Which of the sources' claims hold on this machine?
 
-Sentences of five widely read documents and of common advice say what makes training faster. Each is a claim of the
-suite that it belongs to (loader, storage, transfer, collate, workers, caching, training, parallel). It is two
+Sentences of widely read documents and of common advice say what makes training faster. Each is a claim of the
+suite that it belongs to (loader, storage, transfer, collate, workers, caching, training, parallel, loaders). It is two
 settings that differ in what the sentence is about, or a check of a fact. This suite measures the cells of all of
 them; claims that are certain make room for those that are not.
 
@@ -15,7 +15,7 @@ from feedrate.plan.suite import Suite, claims, slices_of
 SUITE = Suite(
     question="Which of the sources' claims hold on this machine?",
     charts=("claims",),
-    budget="30m",
+    budget="31m",
     cuda_budget="1h35m",
     slices=slices_of(claim for _, claim in claims().values()),
     claims_only=True,

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from feedrate.plan.claim import Claim, change, pair
 from feedrate.plan.suite import Suite
 from feedrate.schema.plugins import loader_traits, names
 from feedrate.suites._cells import EMULATED, LMDB, REAL
@@ -27,12 +28,44 @@ _EVERY: dict[str, Any] = {
 _BUSY = _EVERY | {"num_workers": 2}
 _JPEG = FILES | {"mode": "load", "batch_size": 32}
 _TOKENS = {"mode": "load", "workload": "tokens", "storage_format": "memmap", "batch_size": 32}
+_STREAM: dict[str, Any] = {"access": "sequential", "shuffle_buffer": 1000}
 _STREAMED: tuple[dict[str, Any], ...] = tuple(
-    _JPEG
-    | {"loader": name, "storage_format": list(formats), "num_workers": [1, 2]}
-    | {"access": "sequential", "shuffle_buffer": 1000}
+    _JPEG | {"loader": name, "storage_format": list(formats), "num_workers": [1, 2]} | _STREAM
     for name in _LOADERS
     if (formats := loader_traits(name).streams)
+)
+_LITDATA: dict[str, Any] = {"loader": "litdata", "storage_format": "litdata", **_STREAM}
+_ON_FILES = _JPEG | {"num_workers": 2}
+_CLAIMS = (
+    Claim(
+        id="spdl-speed",
+        says="SPDL is 1.74 times as fast as PyTorch’s DataLoader.",
+        sources=("SPDL",),
+        design="A is PyTorch’s DataLoader, B is SPDL. Both load JPEG files with two workers, decoded by Pillow.",
+        not_shown="SPDL’s own decoder; a data center’s machine.",
+        figures="1.74× the speed through ImageNet, with 38 % less CPU and 50 GB less memory; its manual: “x3”.",
+        effect=change("loader", "torch", "spdl", _ON_FILES, figure=1.74),
+    ),
+    Claim(
+        id="litdata-optimized",
+        says="Optimized datasets load 20 times as fast as plain files.",
+        sources=("LitData",),
+        design="A is PyTorch’s DataLoader on a folder of JPEG files. B is LitData on its chunks of the same files.",
+        not_shown="Files in a cloud’s store: both lie on a local disk here.",
+        figures="“Optimized datasets load 20x faster”.",
+        effect=pair({"loader": "torch"}, _LITDATA, _ON_FILES, figure=20.0),
+    ),
+    Claim(
+        id="litdata-over-webdataset",
+        says="LitData streams images 1.68 times as fast as WebDataset.",
+        sources=("LitData",),
+        design="A is WebDataset, B is LitData, each on its own files of the same images, with two workers.",
+        not_shown="ImageNet from S3: both lie on a local disk here.",
+        figures="6,589 and 3,924 images/s in the second epoch; packs in 10:05 and 32:36 minutes.",
+        effect=pair(
+            {"loader": "webdataset", "storage_format": "webdataset", **_STREAM}, _LITDATA, _ON_FILES, figure=1.68
+        ),
+    ),
 )
 
 SUITE = Suite(
@@ -50,4 +83,5 @@ SUITE = Suite(
     "20m",
     "25m",
     window_s=1,
+    claims=_CLAIMS,
 )

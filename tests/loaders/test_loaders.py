@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import cache
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +136,23 @@ def test_an_epoch_is_what_a_plain_loop_makes_of_it(loader: str, workers: int) ->
             *spent, begun, ended, worker = STAMPS.unpack(batch.stamps)
             assert 0 < sum(spent) <= ended - begun
             assert worker in (range(workers) if workers else [NOBODY])
+
+
+@pytest.mark.parametrize(
+    "loader", [pytest.param(name, marks=[pytest.mark.slow] * (name in SPAWNING)) for name in LOADERS]
+)
+def test_ranks_share_every_batch(loader: str) -> None:
+    """Each gets its share of each batch, in step; all of them together have every sample once a pass."""
+    passes = 2
+    orders = [Batches(COUNT, 2 * SIZE, seed=1, rank=rank, ranks=2) for rank in range(2)]
+    sources = [islice(loaded(loader, 2, order), passes * COUNT // (2 * SIZE)) for order in orders]
+    labels = [[batch.fields[1].tolist() for batch in source] for source in sources]
+    assert {len(share) for shares in labels for share in shares} == {SIZE}
+    together = [sorted(first + second) for first, second in zip(*labels, strict=True)]
+    plain = islice(Batches(COUNT, 2 * SIZE, seed=1), len(together))
+    assert together == [sorted(indices) for indices in plain]
+    everything = list(chain.from_iterable(together))
+    assert sorted(everything[:COUNT]) == sorted(everything[COUNT:]) == list(range(COUNT))
 
 
 @pytest.mark.parametrize(("loader", "workers"), [(loader, 1) for loader in LOADERS if loader not in SPAWNING])

@@ -46,7 +46,7 @@ def test_what_is_said_of_all_claims_holds() -> None:
     """Of what is not generated: how many claims there are and can be tested."""
     text = " ".join(readme.README.read_text(encoding="utf-8").split())
     claims = [claim for _, claim in suite.claims().values()]
-    assert f"{len(claims)} sentences of five widely read documents and common advice" in text
+    assert f"{len(claims)} sentences of widely read documents and common advice" in text
     without = [claim for claim in claims if untestable(claim.on("cpu"), "cpu") is None]
     assert f"{len(without)} of them can be tested without a GPU" in text
     apart = [claim for claim in claims if claim.needs in NEVER]

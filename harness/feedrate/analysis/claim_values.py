@@ -143,7 +143,8 @@ class _Cells:
         self._checks = trials.reindex(columns=["cell_id", *_CHECKED])[ended]
         self._blocks: dict[str, Blocks] = {}
         present = set(trials["workload"].dropna())
-        self._photographs = [name for name in PHOTOGRAPHS if name in present] or [PHOTOGRAPHS[0]]
+        only_files = "folder" if "imagefolder" in present else PHOTOGRAPHS[0]
+        self._photographs = [name for name in PHOTOGRAPHS if name in present] or [only_files]
 
     def observe(self, effect: Effect, cases: Sequence[tuple[float, Values]] | None) -> Seen | None:
         """The values of an effect, or of some of its cases; None where the run lacks a cell."""

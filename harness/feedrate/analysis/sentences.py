@@ -20,7 +20,7 @@ from feedrate.analysis.verdicts import single_verdict
 from feedrate.plan.claim import Claim, Effect, Values
 from feedrate.plan.claim_selection import LEAST_BLOCKS
 from feedrate.schema import words
-from feedrate.schema.axes import BY_NAME, EMULATED_STEPS, PHOTOGRAPHS
+from feedrate.schema.axes import BY_NAME, EMULATED_STEPS, PHOTOGRAPHS, stand_ins
 from feedrate.schema.metrics import METRICS, THROUGHPUT
 
 MOST_BLOCKS = 100
@@ -191,12 +191,14 @@ def _change(row: Row, effect: Effect) -> str:
 def _conditions(effect: Effect) -> str:
     """What all cases hold fixed, and over how many the effect is averaged."""
     everything = [*effect.cases, *effect.against]
+    varied = {name for _, values in effect.steps for name in values}
     shared = {
         name: value
         for name, value in everything[0].items()
         if all(case.get(name) == value for case in everything)
         and name not in _IN_WORDS
-        and not (name == "workload" and value in PHOTOGRAPHS)
+        and name not in varied
+        and not (name == "workload" and value in stand_ins(PHOTOGRAPHS[0]))
     }
     kinds = {_kind({**case, **effect.steps[0][1]}) for case in everything}
     settings = f" at {settings_text(shared)}" if shared else ""

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from feedrate.schema.axes import AXES, BY_NAME, PHOTOGRAPHS, Value, applicable, cell_id
+from feedrate.schema.axes import AXES, BY_NAME, PHOTOGRAPHS, Value, applicable, cell_id, stand_ins
 from feedrate.schema.errors import InputError, expected_one_of
 from feedrate.schema.metrics import METRICS
 
@@ -65,6 +65,8 @@ SOURCES: Mapping[str, Source] = {
         "a workshop's material; ResNet-18 on Oxford-IIIT Pets",
     ),
     "LMDB": Source("LMDB’s manual", "the documentation of mdb_env_open and its flags"),
+    "SPDL": Source("Scalable and Performant Data Loading", "the paper of SPDL’s authors, arXiv:2504.20067"),
+    "LitData": Source("LitData’s README and documentation", "by its authors; files lie in a cloud’s store there"),
     "field": Source("Common advice", "said in forums and manuals, by nobody in particular"),
 }
 
@@ -229,8 +231,8 @@ def cell_on(values: Values, device: str, photographs: str = PHOTOGRAPHS[0]) -> t
         The axes that apply, and for each given value that does not apply the reason.
     """
     combination = {axis.name: axis.default for axis in AXES} | dict(values)
-    if combination["workload"] == PHOTOGRAPHS[0]:
-        combination["workload"] = photographs
+    workload = str(combination["workload"])
+    combination["workload"] = stand_ins(photographs).get(workload, workload)
     cell, reasons = applicable(combination, device)
     return cell, {name: reasons[name] for name in values if name in reasons}
 

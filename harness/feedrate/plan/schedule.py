@@ -21,7 +21,7 @@ from feedrate.plan.duration import TEMPLATE_S
 from feedrate.plan.matrix import Matrix
 from feedrate.plan.stopping import Rule, blocks_to, contrasts
 from feedrate.schema import axes
-from feedrate.schema.axes import BY_NAME, Value, cell_id
+from feedrate.schema.axes import BY_NAME, Value, cell_id, stand_ins
 from feedrate.store.manifest import Counted, Spread
 
 BLOCKS_WANTED = 5
@@ -100,7 +100,7 @@ class Host:
     @property
     def stand_ins(self) -> dict[str, str]:
         """The workloads that stand in the place of those that read images of the user's."""
-        return {"div2k": self.photographs, "imagefolder": "imagefolder" if self.data else "imagefolder_standin"}
+        return stand_ins(self.photographs)
 
 
 class Outlook(NamedTuple):

@@ -73,6 +73,7 @@ __all__ = [
     "cell_id",
     "lives",
     "needs_context",
+    "stand_ins",
 ]
 
 
@@ -418,3 +419,8 @@ def cell_id(cell: Cell) -> str:
         del telling["loader"]
     text = json.dumps(telling, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def stand_ins(photographs: str) -> dict[str, str]:
+    """What is measured in place of workloads that read a user's images, where one of ``PHOTOGRAPHS`` is at hand."""
+    return {"div2k": photographs, "imagefolder": "imagefolder" if photographs == "folder" else "imagefolder_standin"}

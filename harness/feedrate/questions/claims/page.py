@@ -33,7 +33,7 @@ from feedrate.questions.claims.numbers import RECOMPUTE, numbers
 from feedrate.questions.runs import facts as runs_facts
 from feedrate.questions.workers import page as workers_page
 from feedrate.schema import words
-from feedrate.schema.axes import PHOTOGRAPHS
+from feedrate.schema.axes import PHOTOGRAPHS, stand_ins
 from feedrate.schema.metrics import CONFIRMED_OVER, METRICS, REFUTED_UNDER, SAME, THROUGHPUT, Metric
 
 PATH = "claims.md"
@@ -84,7 +84,6 @@ def page(verdicts: Verdicts) -> Page:
         filters=_filters(verdicts),
         figure=title,
         suites=by_suite,
-        question=lambda suite: suites.load(suite).question,
         facts_of=partial(_facts, verdicts),
         origin=_origin,
         tables_of=_tables,
@@ -207,7 +206,7 @@ def _origin(result: ClaimResult) -> Markup:
     )
     # What was read in place of photographs; the page's head says why.
     cases = (*effect.cases, *effect.against) if effect else ()
-    photographs = any(case.get("workload") in PHOTOGRAPHS for case in cases)
+    photographs = any(case.get("workload") in stand_ins(PHOTOGRAPHS[0]) for case in cases)
     notes = dict.fromkeys(note.partition(":")[0] for view in result.views for note in view.manifest.substitutions)
     parts += list(notes) if photographs else []
     return Markup("{}; {}").format("; ".join(parts), runs)

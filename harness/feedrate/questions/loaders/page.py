@@ -18,8 +18,10 @@ from feedrate.pages import descriptions
 from feedrate.pages.markup import two_lines
 from feedrate.pages.runs import RunView
 from feedrate.pages.template import render
+from feedrate.plan.claim import SOURCES
+from feedrate.plan.suite import load
 from feedrate.questions.loaders.charts import compared
-from feedrate.questions.loaders.published import PUBLISHED, UNMEASURED
+from feedrate.questions.loaders.unmeasured import UNMEASURED
 from feedrate.schema import plugins, words
 from feedrate.schema.axes import BY_NAME
 from feedrate.schema.plugins import loader_traits
@@ -95,10 +97,12 @@ def _published(
     costs: Mapping[str, Mapping[str, Any]],
     packed: Sequence[Dataset],
 ) -> Iterator[tuple[str, ...]]:
-    """What authors publish of two loaders beside what the first task with both says of them."""
-    seconds = {(data.name, data.storage_format): data.pack_s for data in packed}
-    for publication in PUBLISHED:
-        sides = publication.against, publication.loader
+    """What authors claim of two loaders beside what the first task with both says of them."""
+    seconds: dict[str, dict[str, float]] = {}
+    for data in packed:
+        seconds.setdefault(data.name, {})[data.storage_format] = data.pack_s
+    for claim in load(SUITE).claims:
+        sides = [values["loader"] for _, values in claim.effect.steps] if claim.effect else []
         for rows in tasks:
             busiest = {row["plugin"]: row for row in sorted(rows, key=itemgetter("workers")) if row["plugin"] in sides}
             if len(busiest) == len(sides):
@@ -106,15 +110,15 @@ def _published(
         else:
             continue
         first, second = (busiest[side] for side in sides)
-        if publication.packing:
-            names = [name for name, storage_format in seconds if storage_format == second["storage_format"]]
-            took = [seconds[names[0], row["storage_format"]] for row in (first, second)]
-            here = f"{took[1] / took[0]:.2f}× the time: {took[1]:.1f} and {took[0]:.1f} s"
-        else:
-            (ratio,) = _ratios(trials, [(first, second)])
-            here = f"{ratio.text() if ratio.known else 'too few repetitions'}; {_share(second, first, costs)}"
-        titles = [loader_traits(side).title for side in sides]
-        yield f"{titles[1]} against {titles[0]}", publication.figures, here, publication.differs, publication.source
+        (ratio,) = _ratios(trials, [(first, second)])
+        here = [ratio.text() if ratio.known else "too few repetitions", _share(second, first, costs)]
+        formats = second["storage_format"], first["storage_format"]
+        if formats[0] != formats[1]:
+            packs = (took for took in seconds.values() if {*formats} <= took.keys())
+            here += ["packed in {:.1f} and {:.1f} s".format(*(took[name] for name in formats)) for took in packs]
+        titles = [loader_traits(str(side)).title for side in sides]
+        sources = ", ".join(SOURCES[name].title for name in claim.sources)
+        yield f"{titles[1]} against {titles[0]}", claim.figures, "; ".join(here), claim.not_shown, sources
 
 
 def _share(second: Row, first: Row, costs: Mapping[str, Mapping[str, Any]]) -> str:
