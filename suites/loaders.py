@@ -1,11 +1,13 @@
 """Which loader?
 
-All loaders but DALI deliver the same samples, decoded by the same code: what differs is what the loader itself costs.
+All loaders but DALI and TurboLoader deliver the same samples, decoded by the same code: what differs is what the
+loader itself costs.
 
 JPEG files are mostly decoding, packed pixels mostly handing over, tokens hardly anything but the loader. Most loaders
 deliver the same batches in the same order. WebDataset and LitData stream files of their own and shuffle as they can.
-DALI streams WebDataset's, and decodes, crops and resizes by itself. Hugging Face datasets are read one by one from
-their own file, through PyTorch's DataLoader.
+DALI streams WebDataset's, TurboLoader an archive of its own; both decode, crop and resize by themselves. Hugging Face
+datasets are read one by one from their own file, through PyTorch's DataLoader. TurboLoader delivers floats alone, the
+others bytes; so it is held against PyTorch's loader of floats.
 
 It does not show SPDL's own decoder, nor storage over a network.
 """
@@ -28,9 +30,13 @@ _EVERY: dict[str, Any] = {
 _BUSY = _EVERY | {"num_workers": 2}
 _JPEG = FILES | {"mode": "load", "batch_size": 32}
 _TOKENS = {"mode": "load", "workload": "tokens", "storage_format": "memmap", "batch_size": 32}
+_FLOATS = {name: value for name, value in _JPEG.items() if name not in ("collate", "normalize_on")}
+"""JPEG files whose pixels are normalised by the loader: all that TurboLoader delivers."""
 _STREAM: dict[str, Any] = {"access": "sequential", "shuffle_buffer": 1000}
 _STREAMED: tuple[dict[str, Any], ...] = tuple(
-    _JPEG | {"loader": name, "storage_format": list(formats), "num_workers": [1, 2]} | _STREAM
+    (_FLOATS if loader_traits(name).delivers == "floats" else _JPEG)
+    | {"loader": name, "storage_format": list(formats), "num_workers": [1, 2]}
+    | _STREAM
     for name in _LOADERS
     if (formats := loader_traits(name).streams)
 )
@@ -66,6 +72,20 @@ _CLAIMS = (
             {"loader": "webdataset", "storage_format": "webdataset", **_STREAM}, _LITDATA, _ON_FILES, figure=1.68
         ),
     ),
+    Claim(
+        id="turboloader-speed",
+        says="TurboLoader is 2.7 times as fast as PyTorch’s DataLoader.",
+        sources=("TurboLoader",),
+        design="A is PyTorch’s DataLoader on a folder of JPEG files, B TurboLoader on its archive of them.",
+        not_shown="Apple’s M4 Max; its own preprocessed format.",
+        figures="About 55,000 and 20,000 images/s.",
+        effect=pair(
+            {"loader": "torch"},
+            {"loader": "turboloader", "storage_format": "turboloader", **_STREAM},
+            _FLOATS | {"num_workers": 2},
+            figure=2.7,
+        ),
+    ),
 )
 
 SUITE = Suite(
@@ -74,6 +94,7 @@ SUITE = Suite(
     (
         _JPEG | _EVERY,
         *_STREAMED,
+        _FLOATS | {"num_workers": [1, 2]},
         _JPEG | {"storage_format": "hf_datasets", "num_workers": [1, 2]},
         LMDB | _BUSY,
         _TOKENS | _BUSY,

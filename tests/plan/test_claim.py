@@ -50,7 +50,7 @@ EITHER = ["expected either an effect or facts"]
         (claim(asides=(Aside("beside it", ODD_METRIC),)), ["unknown metric 'througput'"]),
         (
             claim(sources=("BOT", "TIP")),
-            ["unknown source 'TIP'; expected one of AIDA, ", " TIPS, field (did you mean 'TIPS'?)"],
+            ["unknown source 'TIP'; expected one of AIDA, ", "(did you mean 'TIPS'?)"],
         ),
         (
             claim(pair(TWO, TWO, LOAD)),

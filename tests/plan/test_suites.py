@@ -121,7 +121,7 @@ def test_every_claim_is_asked_or_its_reason_is_known(device: str) -> None:
 def test_a_block_of_claims_is_short() -> None:
     """Seven blocks of all claims fit into the suite's own 31 minutes of two cores."""
     found = expanded("cpu", suite.CLAIMS)
-    assert len(found.cells) <= 194
+    assert len(found.cells) <= 196
     assert not found.ceilings
     assert found.block_s <= 31 * 60 / 7
     slow = [cell for cell in found.cells if found.cell_s(cell) > 1.4]

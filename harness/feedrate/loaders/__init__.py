@@ -148,7 +148,8 @@ class StampedStream(Stamped, IterableDataset[Fields]):
     def __init__(self, stream: Stream, transform: Transform, *, seed: int, buffer: int, endless: bool) -> None:
         super().__init__(stream, transform)
         self._stream = stream
-        self._seed = seed
+        self.seed = seed
+        """Of every order that is drawn."""
         self.buffer = buffer
         """Samples of which the next is drawn; 0 takes them as they lie in their shard."""
         self.endless = endless
@@ -186,10 +187,10 @@ class StampedStream(Stamped, IterableDataset[Fields]):
     def _records(self) -> Iterator[Any]:
         info = get_worker_info()
         worker, workers = (info.id, info.num_workers) if info else (0, 1)
-        random = np.random.default_rng((self._seed, worker))
+        random = np.random.default_rng((self.seed, worker))
         for epoch in count() if self.endless else (0,):
             self._stream.begin(epoch)
-            order = np.random.default_rng((self._seed, epoch)).permutation(self._stream.shards)[worker::workers]
+            order = np.random.default_rng((self.seed, epoch)).permutation(self._stream.shards)[worker::workers]
             records = chain.from_iterable(self._stream.records(shard) for shard in order.tolist())
             yield from _shuffled(records, self.buffer, random) if self.buffer else records
 

@@ -37,6 +37,11 @@ _PLUGINS = {
     "check": "feedrate.trial.checks",
 }
 """Axes whose values are plug-ins, with their packages."""
+_DELIVERED = {
+    "bytes": ("fast", "collate fast, normalize_on none or device"),
+    "floats": ("totensor", "collate totensor"),
+}
+"""What a loader that decodes by itself delivers: the collation that makes the same, and both axes in words."""
 _CUDA_ONLY = (("mode", "copy"), ("step", "spin"), ("amp", "fp16"), ("debug", "nvtx"), ("fusion", "cuda_graphs"))
 
 _OF_PAIRS = ("strided", "numpy", "loop")
@@ -106,8 +111,9 @@ def _mismatches(cell: Cell) -> Iterator[str]:
     loader = loader_traits(str(cell.get("loader", "")))
     if loader.streams and storage_format not in loader.streams:
         yield f"loader {cell['loader']} reads storage_format {' or '.join(loader.streams)}"
-    if loader.decodes and (samples != "files" or cell.get("collate") != "fast" or cell.get("normalize_on") == "worker"):
-        yield f"loader {cell['loader']} decodes image files as they are: collate fast, normalize_on none or device"
+    collate = cell.get("collate") if cell.get("normalize_on") != "worker" else None
+    if loader.decodes and (samples != "files" or collate != (wanted := _DELIVERED[loader.delivers])[0]):
+        yield f"loader {cell['loader']} decodes image files as they are: {wanted[1]}"
     if storage_format and samples not in (holds := traits(storage_format).holds):
         yield f"storage_format {storage_format} holds {' and '.join(holds)}, workload {workload} has {samples}"
     if decoder := str(cell.get("decoder", "")):

@@ -156,6 +156,8 @@ class LoaderTraits:
     """Storage formats that it streams by itself, and nothing else. Without any it reads samples one by one."""
     decodes: bool = False
     """Whether it decodes and crops image files by itself, and hands over whole batches."""
+    delivers: str = "bytes"
+    """What the pixels of one that decodes are: ``bytes``, or ``floats`` that are normalised."""
     order: str = "any"
     """In which order it can deliver samples, in words."""
     errors: str = "raised"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from operator import itemgetter
 from typing import Any
 
@@ -44,8 +45,8 @@ def compared(trials: pd.DataFrame) -> list[tuple[Slice, list[Row], dict[str, Any
     """Tasks that several loaders worked on: the slice, a row a cell (the fastest loader first), what is held still."""
     tasks = []
     every = cells(trials)
-    for subset in slices(every[asked(trials, every)], _KINDS):
-        frame, still = held(subset.frame[subset.frame["loader"].notna()], FREE)
+    for subset in _alike(slices(every[asked(trials, every)], _KINDS)):
+        frame, still = held(subset.frame, FREE)
         if frame["loader"].nunique() < 2:
             continue
         usual = str(frame["storage_format"].mode()[0])
@@ -54,6 +55,18 @@ def compared(trials: pd.DataFrame) -> list[tuple[Slice, list[Row], dict[str, Any
         rows.sort(key=lambda row: (-best[row["loader"]], row["loader"], row["workers"]))
         tasks.append((subset, rows, still))
     return tasks
+
+
+def _alike(subsets: Iterable[Slice]) -> Iterator[Slice]:
+    """Split where pixels are bytes for some loaders and floats for others: those are no batches of one kind."""
+    for subset in subsets:
+        frame = subset.frame[subset.frame["loader"].notna()]
+        fast = frame["collate"].eq("fast")
+        kinds = [(frame[fast], ", pixels as bytes"), (frame[~fast], ", pixels as floats")]
+        if any(rows["loader"].nunique() < 2 for rows, _ in kinds):
+            yield replace(subset, frame=frame)
+        else:
+            yield from (replace(subset, frame=rows, subtitle=subset.subtitle + kind) for rows, kind in kinds)
 
 
 def _row(cell: Mapping[Any, Any]) -> dict[str, Any]:

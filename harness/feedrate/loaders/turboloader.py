@@ -1,0 +1,85 @@
+"""TurboLoader: threads of C++ decode, crop and normalise whole batches; nothing of a sample runs in Python.
+
+One pool serves the process, and takes every core that it may use: here it is begun on as many cores as there are
+workers. Batches are floats, never bytes. It knows no classes; they are told by the place of an image, as its
+documentation advises. What it cannot decode it serves black, with a warning; here that is raised, as every loader must.
+It draws its own crops from the same distribution as the workload, and cannot say how long a stage took.
+https://github.com/ALJainProjects/TurboLoader#quick-start
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from itertools import chain, count
+
+import torch
+from turboloader import DataLoader, ImageNetNormalize
+
+from feedrate.formats.turboloader import NAME, Archive
+from feedrate.loaders import NOBODY, STAMPS, Batch, LoadOptions, StampedCollate, StampedStream
+from feedrate.schema.errors import DataError
+
+REQUIRES: dict[str, str] = {"torch": "torch", "turboloader": "turboloader"}
+TRAITS: dict[str, object] = {
+    "title": "TurboLoader",
+    "workers": "threads",
+    "streams": ("turboloader",),
+    "decodes": True,
+    "delivers": "floats",
+    "order": "any, its own",
+    "errors": "black pixels, with a warning (raised here)",
+    "resumes": True,
+    "lacks": "a number of workers; bytes; classes; stages that are timed",
+}
+
+
+class TurboLoader:
+    """Batches of its fused pass over the archive; each iteration builds one."""
+
+    def __init__(self, stream: StampedStream, options: LoadOptions) -> None:
+        self._stream = stream
+        self._options = options
+
+    def __iter__(self) -> Iterator[Batch]:
+        stream, options, path = self._stream, self._options, self._stream.root / NAME
+        archive, allowed = Archive(path), os.sched_getaffinity(0)
+        classes = torch.tensor([int.from_bytes(archive.read(at)[:2], "little") for at in range(1, len(archive), 2)])
+        os.sched_setaffinity(0, sorted(allowed)[: options.num_workers])  # what is begun here stays on these cores
+        try:
+            loader = DataLoader(
+                str(path),
+                options.batch_size,
+                image_size=options.patch_size,
+                output_format="pytorch",
+                transform=ImageNetNormalize(),
+                shuffle=stream.buffer > 0,
+                seed=stream.seed,
+                drop_last=True,
+                train_aug=True,
+                antialias=True,
+                pin_memory=options.pin_memory,
+                prefetch_batches=options.num_workers * options.prefetch_factor,
+            )
+            passes = (self._one_pass(loader, epoch) for epoch in (count() if stream.endless else (0,)))
+            batches = chain.from_iterable(passes)
+            first = next(batches, None)
+        finally:
+            os.sched_setaffinity(0, allowed)
+        for images, about in chain([first] if first else [], batches):
+            if about["decode_failures"]:
+                raise DataError(f"{path}: TurboLoader could not decode an image; expected JPEG files that are whole")
+            now = time.perf_counter_ns()
+            stamps = STAMPS.pack(0, 0, 0, 0, now, now, NOBODY)
+            yield Batch((torch.as_tensor(images), classes[about["indices"]]), stamps)
+
+    @staticmethod
+    def _one_pass(loader: DataLoader, epoch: int) -> DataLoader:
+        loader.set_epoch(epoch)
+        return loader
+
+
+def build(dataset: StampedStream, _collate: StampedCollate, _batches: None, options: LoadOptions) -> TurboLoader:
+    """Take the archive, the size of the crops and the seed; what decodes and collates is TurboLoader's own."""
+    return TurboLoader(dataset, options)
