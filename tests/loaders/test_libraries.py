@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import multiprocessing
+import tarfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
@@ -135,6 +136,28 @@ class OfDali:
         self.checkpoint = state
 
 
+class OfTurboLoader:
+    """Pictures whose places are the numbers; one that is served black is lost."""
+
+    def __init__(self, numbers: Numbers, folder: Path) -> None:
+        from turboloader import DataLoader as Archived
+
+        archive, picture = folder / "numbers.tar", io.BytesIO()
+        Image.fromarray(np.full((16, 16, 3), 100, np.uint8)).save(picture, "jpeg")
+        with tarfile.open(archive, "w") as tar:
+            for number in range(COUNT):
+                content = picture.getvalue()[: 20 if number == numbers.broken else None]
+                member = tarfile.TarInfo(f"{number:04d}.jpg")
+                member.size = len(content)
+                tar.addfile(member, io.BytesIO(content))
+        self.batches = Archived(str(archive), SIZE, image_size=16, output_format="pytorch")
+        self.state_dict, self.load_state_dict = self.batches.state_dict, self.batches.load_state_dict
+
+    def __iter__(self) -> Iterator[Any]:
+        for images, about in self.batches:
+            yield [number for number, image in zip(about["indices"], images, strict=True) if image.any()]
+
+
 BARE: dict[str, Callable[..., Any]] = {
     "torch": of_torch,
     "torchdata_stateful": of_stateful,
@@ -144,9 +167,11 @@ BARE: dict[str, Callable[..., Any]] = {
     "webdataset": of_webdataset,
     "litdata": of_litdata,
     "dali": OfDali,
+    "turboloader": OfTurboLoader,
 }
-FORKING = "ignore:This process .* is multi-threaded"  # pytest's own process has threads of loaders before
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings(FORKING), pytest.mark.filterwarnings("ignore:'set_vital'")]
+FORKING = "This process .* is multi-threaded"  # pytest's own process has threads of loaders before
+EXPECTED = ("'set_vital'", "turboloader: ")
+pytestmark = [pytest.mark.slow, *(pytest.mark.filterwarnings(f"ignore:{text}") for text in (FORKING, *EXPECTED))]
 
 
 def test_all_libraries_are_asked() -> None:
@@ -159,14 +184,15 @@ def numbers_of(batches: Iterable[Any]) -> list[int]:
 
 
 @pytest.mark.parametrize("loader", BARE)
-def test_a_broken_sample_is_raised_or_skipped(loader: str, tmp_path: Path) -> None:
-    """As the page says: raised, or skipped with the batch that it is in."""
-    source = BARE[loader](Numbers(BROKEN), tmp_path)
-    if plugins.loader_traits(loader).errors.startswith("raised"):
+def test_a_broken_sample_is_raised_or_lost(loader: str, tmp_path: Path) -> None:
+    """As the page says: raised, skipped with the batch that it is in, or black."""
+    source, errors = BARE[loader](Numbers(BROKEN), tmp_path), plugins.loader_traits(loader).errors
+    if errors.startswith("raised"):
         with pytest.raises(ValueError, match="broken"):
             numbers_of(source)
     else:
-        assert set(range(COUNT)) - {*numbers_of(source)} == {*BATCHES[BROKEN // SIZE]}
+        lost = {BROKEN} if errors.startswith("black") else {*BATCHES[BROKEN // SIZE]}
+        assert set(range(COUNT)) - {*numbers_of(source)} == lost
     multiprocessing.active_children()
 
 
