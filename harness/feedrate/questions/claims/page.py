@@ -107,11 +107,14 @@ def _count(verdicts: Verdicts, source: str) -> int:
 
 
 def _substitutions(verdicts: Verdicts) -> dict[str, list[str]]:
-    """What the runs that speak read in place of something else, and on which machines."""
+    """What the runs that speak read in place of something else, and on which machines; the newest says it."""
     workloads: dict[str, list[str]] = {}
+    replaced = stand_ins(PHOTOGRAPHS[0])
     for at, platform in enumerate(verdicts.platforms):
         runs = [results[at].view.manifest for results in verdicts.results.values() if results[at].tested]
-        for note in dict.fromkeys(note for run in runs for note in run.substitutions):
+        runs.sort(key=lambda run: run.started_at)
+        notes = [note for run in runs for note in run.substitutions]
+        for note in {next((name for name in replaced if name in note), note): note for note in notes}.values():
             workloads.setdefault(descriptions.note(note), []).append(platform.name)
     return workloads
 

@@ -98,17 +98,17 @@ def loader_rates(sheet: Sheet, trials: pd.DataFrame) -> Figure:
         beside = "who", [who for who in looks if who in used]
         x, y = amount("value", "samples per second"), names("loader", (row["loader"] for row in rows))
         plot = Plot(rows=rows, x=x, y=y, by="who", looks=looks, beside=beside)
-        panel = plot.panel(subset.title, subset.subtitle, _message(subset, rows))
+        panel = plot.panel(subset.title, subset.subtitle, _message(rows))
         sheet.add(panel, listed(rows, subset.row(), _COLUMNS), still)
     return sheet.figure(keys(looks), _MISSING)
 
 
-def _message(subset: Slice, rows: Sequence[Row]) -> str:
+def _message(rows: Sequence[Row]) -> str:
     """The fastest and the slowest loader, each with the workers that it is fastest with."""
     best = {row["loader"]: row for row in sorted(rows, key=itemgetter("value"))}
     slowest, *_, fastest = sorted(best.values(), key=itemgetter("value"))
     return (
-        f"{subset.title}, {subset.subtitle}: {fastest['loader']} with {fastest['who']} delivers "
+        f"{fastest['loader']} with {fastest['who']} delivers "
         f"{words.number(fastest['value'])} samples a second ({interval(fastest)}), "
         f"{slowest['loader']} {words.number(slowest['value'])} ({interval(slowest)})."
     )
