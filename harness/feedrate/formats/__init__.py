@@ -46,7 +46,7 @@ __all__ = [
     "Sample",
     "Stream",
 ]
-__all__ += ["_images", "decoders", "memmap"]  # the underscore says that a file is no plug-in
+__all__ += ["_images", "decoders", "memmap", "turboloader"]  # the underscore says that a file is no plug-in
 
 Handle = TypeVar("Handle")
 Item = TypeVar("Item")
