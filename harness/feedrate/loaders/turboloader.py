@@ -12,7 +12,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from itertools import chain, count
+from contextlib import contextmanager
+from itertools import chain, count, repeat
+from typing import Any
 
 import torch
 from turboloader import DataLoader, ImageNetNormalize
@@ -44,10 +46,8 @@ class TurboLoader:
 
     def __iter__(self) -> Iterator[Batch]:
         stream, options, path = self._stream, self._options, self._stream.root / NAME
-        archive, allowed = Archive(path), os.sched_getaffinity(0)
-        classes = torch.tensor([int.from_bytes(archive.read(at)[:2], "little") for at in range(1, len(archive), 2)])
-        os.sched_setaffinity(0, sorted(allowed)[: options.num_workers])  # what is begun here stays on these cores
-        try:
+        classes = _classes(Archive(path))
+        with _cores(options.num_workers):
             loader = DataLoader(
                 str(path),
                 options.batch_size,
@@ -59,25 +59,40 @@ class TurboLoader:
                 drop_last=True,
                 train_aug=True,
                 antialias=True,
-                pin_memory=options.pin_memory,
                 prefetch_batches=options.num_workers * options.prefetch_factor,
             )
-            passes = (self._one_pass(loader, epoch) for epoch in (count() if stream.endless else (0,)))
-            batches = chain.from_iterable(passes)
-            first = next(batches, None)
-        finally:
-            os.sched_setaffinity(0, allowed)
-        for images, about in chain([first] if first else [], batches):
-            if about["decode_failures"]:
-                raise DataError(f"{path}: TurboLoader could not decode an image; expected JPEG files that are whole")
-            now = time.perf_counter_ns()
-            stamps = STAMPS.pack(0, 0, 0, 0, now, now, NOBODY)
-            yield Batch((torch.as_tensor(images), classes[about["indices"]]), stamps)
+        for epoch in count() if stream.endless else (0,):
+            loader.set_epoch(epoch)
+            batches = iter(loader)
+            with _cores(options.num_workers):  # each pass begins a thread that asks for batches
+                first = next(batches, None)
+            yield from map(self._batch, chain([first] if first else [], batches), repeat(classes))
 
-    @staticmethod
-    def _one_pass(loader: DataLoader, epoch: int) -> DataLoader:
-        loader.set_epoch(epoch)
-        return loader
+    def _batch(self, delivered: tuple[Any, dict[str, Any]], classes: torch.Tensor) -> Batch:
+        images, about = delivered
+        if about["decode_failures"]:
+            where = self._stream.root / NAME
+            raise DataError(f"{where}: TurboLoader could not decode an image; expected JPEG files that are whole")
+        now = time.perf_counter_ns()
+        stamps = STAMPS.pack(0, 0, 0, 0, now, now, NOBODY)
+        batch = Batch((torch.as_tensor(images), classes[about["indices"]]), stamps)
+        # Its own pinned memory is written anew while a copy that nobody waits for still reads it.
+        return batch.pinned() if self._options.pin_memory else batch
+
+
+def _classes(archive: Archive) -> torch.Tensor:
+    return torch.tensor([int.from_bytes(archive.read(at)[:2], "little") for at in range(1, len(archive), 2)])
+
+
+@contextmanager
+def _cores(most: int) -> Iterator[None]:
+    """Begin threads on so many of the cores that this process may use; they stay there."""
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, sorted(allowed)[:most])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, allowed)
 
 
 def build(dataset: StampedStream, _collate: StampedCollate, _batches: None, options: LoadOptions) -> TurboLoader:
