@@ -35,6 +35,8 @@ ASKED = {
         claim("more", pair(*SIDES, LOAD)),
         claim("less", pair(*SIDES, LOAD, metric="data_wait", says="less")),
         claim("along", slope("batch_size", (8, 16, 32), LOAD)),
+        claim("told", pair(*SIDES, LOAD, figure=3.0)),
+        claim("told-less", pair(*SIDES, LOAD, metric="data_wait", says="less", figure=0.1)),
         claim("fact", None),
     )
 }
@@ -86,6 +88,19 @@ def test_the_worst_case_is_a_tick() -> None:
     (low, _) = render.specification(figure.panels[0])["layer"][-1]["encoding"]["x"]["scale"]["domain"]
     assert low < 0.2
     assert {row["claim"]: row["its ratio"] for row in figure.rows} == {"more": 0.2, "less": 1.25, "along": None}
+
+
+def test_a_source_s_figure_is_a_ring() -> None:
+    """It is turned round with its effect, and lies within the axis; the clearest refuted is farthest from its own."""
+    figure = forest(
+        judgement("told", 1.5, verdict="refuted"), judgement("told-less", 0.5, verdict="refuted"), judgement("more", 2)
+    )
+    drawn = values(figure)
+    assert (drawn["told"]["figure"], drawn["told-less"]["figure"], drawn["more"]["figure"]) == (3.0, 10.0, None)
+    (_, high) = render.specification(figure.panels[0])["layer"][-1]["encoding"]["x"]["scale"]["domain"]
+    assert high > 10
+    assert "Clearest of the refuted: told-less" in figure.panels[0].message
+    assert figure.panels[0].message.endswith("; its source says 0.10 times.")
 
 
 def test_what_has_no_effect_is_not_drawn() -> None:

@@ -121,6 +121,8 @@ class Plot:
     """What it says instead."""
     tick: str = ""
     """Field of a second value, which a short line marks."""
+    ring: str = ""
+    """Field of a value to be held against, which a ring marks."""
     size: int = 60
     row: int = 18
     """Height of a row of dots, in CSS pixels."""
@@ -133,7 +135,7 @@ class Plot:
         low, high = self.ends
         tooltip = self._tooltip(position, value) if self.tooltip is None else self.tooltip
         fields = [position.key, value.key, self.by, low, high, *(name.rpartition(":")[0] for name in tooltip)]
-        fields += [pair[0] for pair in (self.shaped, self.beside) if pair] + [self.tick] * bool(self.tick)
+        fields += [pair[0] for pair in (self.shaped, self.beside) if pair] + list(filter(None, (self.tick, self.ring)))
         used = {row[self.by] for row in self.rows}
         looks = {name: pair for name, pair in self.looks.items() if name in used}
         base = alt.Chart(data(self.rows, *dict.fromkeys(fields)))
@@ -145,11 +147,13 @@ class Plot:
         shaped = {} if self.curve else {"shape": shape(key, shapes)}
         marks = base.mark_point(filled=True, size=self.size, opacity=0 if self.curve else 1)
         second = base.transform_filter(f"isValid(datum.{self.tick})").mark_tick(thickness=2, size=self.row * 0.6)
+        rings = base.transform_filter(f"isValid(datum.{self.ring})").mark_point(size=self.size, strokeWidth=1.5)
         spread = spread.encode(**value.along(other, low), **{f"{other}2": f"{high}:Q"})
         has_spread = any(row[low] is not None and row[high] is not None for row in self.rows)
         return [
             *self.behind,
             *([second.encode(**value.along(other, self.tick))] if self.tick else []),
+            *([rings.encode(**value.along(other, self.ring))] if self.ring else []),
             *([line] if self.joined or self.curve else []),
             *([spread] if has_spread else []),
             marks.encode(**value.along(other), **shaped, tooltip=hover(tooltip)),

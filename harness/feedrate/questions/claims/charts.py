@@ -3,7 +3,8 @@
 A panel a machine, so that verdicts can be told by colour and shape; the same order of claims in all of them. Effects of
 different quantities stand on one scale: right of 1 is what the claim says, left of it the contrary. Where a claim says
 that there is *less* of something (waiting, memory), its ratio is turned round for that; where it says that there is no
-difference, 1 is what it says. A tick is the worst of an effect's cases. Facts have no effect and are not drawn.
+difference, 1 is what it says. A tick is the worst of an effect's cases, a ring the source's figure. Facts have no
+effect and are not drawn.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ def forest(rows_of_claims: pd.DataFrame, asked: Claims, machines: Mapping[str, s
         (
             "Right of 1 is what the claim says. Where it says that there is less of something, the ratio is turned "
             "round; the table has it as measured. Where it says that there is no difference, 1 is what it says. A tick "
-            "is the worst of the settings that an effect is the mean of.",
+            "is the worst of the settings that an effect is the mean of. A ring is the source’s figure.",
             f"The band goes from {low:g} to {high:g}: an interval inside is no difference. Lines are 95 % intervals of "
             "each claim by itself; verdicts are corrected for the number of claims. A line that reaches the "
             "edge goes on beyond it.",
@@ -106,6 +107,7 @@ def _effects(rows_of_claims: pd.DataFrame, asked: Claims) -> list[dict[str, Any]
         what += ", as a share of the source’s figure" if effect.level else ""
         ratio, low, high = (plain(row[name]) for name in ("ratio", "lo", "hi"))
         worst = plain(row["worst"])
+        told = None if effect.level else effect.figure
         value, ends, tick = ratio, (low, high) if low and high else (None, None), worst
         if effect.says == "less":
             value, ends, tick = 1 / ratio, (1 / high, 1 / low) if low and high else (None, None), worst and 1 / worst
@@ -113,7 +115,8 @@ def _effects(rows_of_claims: pd.DataFrame, asked: Claims) -> list[dict[str, Any]
             {name: str(row[name]) for name in ("claim", "suite", "device", "verdict")}
             | {"machine": str(row["machine_id"]), "runs": row["run_ids"], "run": ", ".join(row["run_ids"])}
             | {"n": int(row["n"])}
-            | {"says": effect.says, "worst_case": row["worst_case"], "worst": worst, "tick": tick}
+            | {"says": effect.says, "worst_case": row["worst_case"], "worst": worst, "tick": tick, "told": told}
+            | {"figure": 1 / told if told and effect.says == "less" else told}
             | {"metric": what + (", factor here ÷ factor there" if effect.against else "")}
             | {"ratio": ratio, "low": low, "high": high, "value": value, "lo": ends[0], "hi": ends[1]}
         )
@@ -131,7 +134,7 @@ def _panel(machine: str, device: str, rows: Sequence[dict[str, Any]], machines: 
 
 
 def _plot(rows: Sequence[dict[str, Any]]) -> Plot:
-    values = [value for row in rows for value in (row["value"], row["tick"]) if value]
+    values = [value for row in rows for value in (row["value"], row["tick"], row["figure"]) if value]
     lo, hi = min(0.8, min(values) / _ROOM), max(1.25, max(values) * _ROOM)
     x = log("value", "times, in the claimed direction", (lo, hi), "~r")
     y = names("claim", (row["claim"] for row in rows), grid=False, labelLimit=170)
@@ -152,6 +155,7 @@ def _plot(rows: Sequence[dict[str, Any]]) -> Plot:
         ends=("from", "to"),
         tooltip=tooltip,
         tick="tick",
+        ring="figure" if any(row["figure"] for row in rows) else "",
         size=46,
         row=ROW,
         behind=[band(x, "x", SAME, "line", 0.7), rule(x, "x", 1.0)],
@@ -169,7 +173,8 @@ def _message(rows: Sequence[dict[str, Any]]) -> str:
     for verdict, name in (("confirmed", "Largest of the confirmed"), ("refuted", "Clearest of the refuted")):
         of_verdict = [row for row in rows if row["verdict"] == verdict]
         if of_verdict:
-            most = max(of_verdict, key=lambda row: abs(math.log(row["value"])))
+            most = max(of_verdict, key=lambda row: abs(math.log(row["value"] / (row["figure"] or 1))))
             ratio = words.estimate((most["ratio"], most["low"], most["high"]), "ratio", n=most["n"])
-            sentences.append(f"{name}: {most['claim']}, {most['metric']} {ratio}.")
+            says = f"; its source says {words.times(most['told'])}" if most["told"] else ""
+            sentences.append(f"{name}: {most['claim']}, {most['metric']} {ratio}{says}.")
     return " ".join(sentences)
