@@ -96,7 +96,7 @@ def test_a_source_s_figure_is_a_ring() -> None:
         judgement("told", 1.5, verdict="refuted"), judgement("told-less", 0.5, verdict="refuted"), judgement("more", 2)
     )
     drawn = values(figure)
-    assert (drawn["told"]["figure"], drawn["told-less"]["figure"], drawn["more"]["figure"]) == (3.0, 10.0, None)
+    assert (drawn["told"]["ring"], drawn["told-less"]["ring"], drawn["more"]["ring"]) == (3.0, 10.0, None)
     (_, high) = render.specification(figure.panels[0])["layer"][-1]["encoding"]["x"]["scale"]["domain"]
     assert high > 10
     assert "Clearest of the refuted: told-less" in figure.panels[0].message

@@ -50,7 +50,10 @@ EITHER = ["expected either an effect or facts"]
         (claim(asides=(Aside("beside it", ODD_METRIC),)), ["unknown metric 'througput'"]),
         (
             claim(sources=("BOT", "TIP")),
-            ["unknown source 'TIP'; expected one of AIDA, ", "(did you mean 'TIPS'?)"],
+            [
+                "unknown source 'TIP'; expected one of AIDA, API, BOT, IO, LMDB, LitData, SPDL, TIPS, TurboLoader, "
+                "field (did you mean 'TIPS'?)"
+            ],
         ),
         (
             claim(pair(TWO, TWO, LOAD)),

@@ -148,12 +148,12 @@ def test_machines_and_devices_stand_apart(show: Show, tested: RunView) -> None:
     """Each machine has its own verdict, in the order of the tallies; its picture has a panel for each."""
     gpu = run(show, run_id="20260103T030405Z-gpu", device="cuda", claims=("collate",))
     found = load_verdicts([gpu, tested])
-    assert {place.device for place in found.platforms} == {"cpu", "cuda"}
+    assert {platform.device for platform in found.platforms} == {"cpu", "cuda"}
     page = claims_page.page(found)
     html = section(page.body, "totensor-transpose")
-    for place, told in zip(found.platforms, found.results["totensor-transpose"], strict=True):
-        assert told.device == place.device
-        assert place.name in plain(html)
+    for platform, told in zip(found.platforms, found.results["totensor-transpose"], strict=True):
+        assert told.device == platform.device
+        assert platform.name in plain(html)
         assert plain(told.sentence) in plain(html)
     assert page.figures["claims"].html.count('class="fr-chart"') == 2
     assert page.body.count('name="device"') == 2

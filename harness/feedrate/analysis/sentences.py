@@ -20,7 +20,7 @@ from feedrate.analysis.verdicts import single_verdict
 from feedrate.plan.claim import Claim, Effect, Values
 from feedrate.plan.claim_selection import LEAST_BLOCKS
 from feedrate.schema import words
-from feedrate.schema.axes import BY_NAME, EMULATED_STEPS, PHOTOGRAPHS, stand_ins
+from feedrate.schema.axes import BY_NAME, EMULATED_STEPS, REPLACED
 from feedrate.schema.metrics import METRICS, THROUGHPUT
 
 MOST_BLOCKS = 100
@@ -198,7 +198,7 @@ def _conditions(effect: Effect) -> str:
         if all(case.get(name) == value for case in everything)
         and name not in _IN_WORDS
         and name not in varied
-        and not (name == "workload" and value in stand_ins(PHOTOGRAPHS[0]))
+        and not (name == "workload" and value in REPLACED)
     }
     kinds = {_kind({**case, **effect.steps[0][1]}) for case in everything}
     settings = f" at {settings_text(shared)}" if shared else ""

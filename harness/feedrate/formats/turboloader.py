@@ -25,7 +25,6 @@ REQUIRES: dict[str, str] = {"PIL": "pillow", "numpy": "numpy"}
 VERSION: int = 1
 TRAITS: dict[str, object] = {"container": "tar", "stores": "files", "holds": ("files",), "access": ("sequential",)}
 NAME = "samples.tar"
-ENDINGS = {"file": "jpg"}
 
 
 def pack(samples: Iterable[Sample], root: Path) -> None:
@@ -36,7 +35,7 @@ def pack(samples: Iterable[Sample], root: Path) -> None:
         def shard(_path: Path, kinds: Sequence[str]) -> Iterator[Append]:
             def append(index: int, files: Files) -> None:
                 for field, (kind, content) in enumerate(zip(kinds, files, strict=True)):
-                    member = tarfile.TarInfo(f"{index:08d}.{field}.{ENDINGS.get(kind, kind)}")
+                    member = tarfile.TarInfo(f"{index:08d}.{field}.{'jpg' if kind == 'file' else kind}")
                     member.size = len(content)
                     tar.addfile(member, io.BytesIO(content))
                 tar.members.clear()  # type: ignore[attr-defined]

@@ -8,7 +8,6 @@ https://docs.nvidia.com/deeplearning/dali/user-guide/docs/examples/use_cases/pyt
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 import torch
@@ -16,7 +15,7 @@ from nvidia.dali import Pipeline, fn, types
 from nvidia.dali.plugin.base_iterator import LastBatchPolicy
 from nvidia.dali.plugin.pytorch import DALIGenericIterator
 
-from feedrate.loaders import NOBODY, STAMPS, Batch, LoadOptions, StampedCollate, StampedStream
+from feedrate.loaders import Batch, LoadOptions, StampedCollate, StampedStream, untimed
 
 REQUIRES: dict[str, str] = {"torch": "torch", "nvidia.dali": "nvidia-dali-cuda130"}
 TRAITS: dict[str, object] = {
@@ -42,8 +41,7 @@ class DaliLoader:
         names, drop = ["images", "about"], LastBatchPolicy.DROP
         for (batch,) in DALIGenericIterator([self._graph()], names, last_batch_policy=drop, **end):
             classes = batch["about"][:, :2, None, None]
-            now = time.perf_counter_ns()
-            yield Batch((batch["images"], classes), STAMPS.pack(0, 0, 0, 0, now, now, NOBODY))
+            yield Batch((batch["images"], classes), untimed())
 
     def _graph(self) -> Pipeline:
         options, buffer, cuda = self._options, self._stream.buffer, torch.cuda.is_available()

@@ -10,7 +10,6 @@ https://github.com/ALJainProjects/TurboLoader#quick-start
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain, count, repeat
@@ -20,7 +19,7 @@ import torch
 from turboloader import DataLoader, ImageNetNormalize
 
 from feedrate.formats.turboloader import NAME, Archive
-from feedrate.loaders import NOBODY, STAMPS, Batch, LoadOptions, StampedCollate, StampedStream
+from feedrate.loaders import Batch, LoadOptions, StampedCollate, StampedStream, untimed
 from feedrate.schema.errors import DataError
 
 REQUIRES: dict[str, str] = {"torch": "torch", "turboloader": "turboloader"}
@@ -73,9 +72,7 @@ class TurboLoader:
         if about["decode_failures"]:
             where = self._stream.root / NAME
             raise DataError(f"{where}: TurboLoader could not decode an image; expected JPEG files that are whole")
-        now = time.perf_counter_ns()
-        stamps = STAMPS.pack(0, 0, 0, 0, now, now, NOBODY)
-        batch = Batch((torch.as_tensor(images), classes[about["indices"]]), stamps)
+        batch = Batch((torch.as_tensor(images), classes[about["indices"]]), untimed())
         # Its own pinned memory is written anew while a copy that nobody waits for still reads it.
         return batch.pinned() if self._options.pin_memory else batch
 

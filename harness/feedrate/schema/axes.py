@@ -60,6 +60,7 @@ __all__ = [
     "LOADING",
     "NO_CUDA",
     "PHOTOGRAPHS",
+    "REPLACED",
     "SCRIPT",
     "SETTINGS",
     "TRAINING",
@@ -424,3 +425,7 @@ def cell_id(cell: Cell) -> str:
 def stand_ins(photographs: str) -> dict[str, str]:
     """What is measured in place of workloads that read a user's images, where one of ``PHOTOGRAPHS`` is at hand."""
     return {"div2k": photographs, "imagefolder": "imagefolder" if photographs == "folder" else "imagefolder_standin"}
+
+
+REPLACED = tuple(stand_ins(PHOTOGRAPHS[0]))
+"""Workloads in whose place others may be measured."""

@@ -107,7 +107,7 @@ def _effects(rows_of_claims: pd.DataFrame, asked: Claims) -> list[dict[str, Any]
         what += ", as a share of the source’s figure" if effect.level else ""
         ratio, low, high = (plain(row[name]) for name in ("ratio", "lo", "hi"))
         worst = plain(row["worst"])
-        told = None if effect.level else effect.figure
+        figure = None if effect.level else effect.figure
         value, ends, tick = ratio, (low, high) if low and high else (None, None), worst
         if effect.says == "less":
             value, ends, tick = 1 / ratio, (1 / high, 1 / low) if low and high else (None, None), worst and 1 / worst
@@ -115,8 +115,8 @@ def _effects(rows_of_claims: pd.DataFrame, asked: Claims) -> list[dict[str, Any]
             {name: str(row[name]) for name in ("claim", "suite", "device", "verdict")}
             | {"machine": str(row["machine_id"]), "runs": row["run_ids"], "run": ", ".join(row["run_ids"])}
             | {"n": int(row["n"])}
-            | {"says": effect.says, "worst_case": row["worst_case"], "worst": worst, "tick": tick, "told": told}
-            | {"figure": 1 / told if told and effect.says == "less" else told}
+            | {"says": effect.says, "worst_case": row["worst_case"], "worst": worst, "tick": tick, "figure": figure}
+            | {"ring": 1 / figure if figure and effect.says == "less" else figure}
             | {"metric": what + (", factor here ÷ factor there" if effect.against else "")}
             | {"ratio": ratio, "low": low, "high": high, "value": value, "lo": ends[0], "hi": ends[1]}
         )
@@ -134,7 +134,7 @@ def _panel(machine: str, device: str, rows: Sequence[dict[str, Any]], machines: 
 
 
 def _plot(rows: Sequence[dict[str, Any]]) -> Plot:
-    values = [value for row in rows for value in (row["value"], row["tick"], row["figure"]) if value]
+    values = [value for row in rows for value in (row["value"], row["tick"], row["ring"]) if value]
     lo, hi = min(0.8, min(values) / _ROOM), max(1.25, max(values) * _ROOM)
     x = log("value", "times, in the claimed direction", (lo, hi), "~r")
     y = names("claim", (row["claim"] for row in rows), grid=False, labelLimit=170)
@@ -155,7 +155,7 @@ def _plot(rows: Sequence[dict[str, Any]]) -> Plot:
         ends=("from", "to"),
         tooltip=tooltip,
         tick="tick",
-        ring="figure" if any(row["figure"] for row in rows) else "",
+        ring="ring" if any(row["ring"] for row in rows) else "",
         size=46,
         row=ROW,
         behind=[band(x, "x", SAME, "line", 0.7), rule(x, "x", 1.0)],
@@ -173,8 +173,8 @@ def _message(rows: Sequence[dict[str, Any]]) -> str:
     for verdict, name in (("confirmed", "Largest of the confirmed"), ("refuted", "Clearest of the refuted")):
         of_verdict = [row for row in rows if row["verdict"] == verdict]
         if of_verdict:
-            most = max(of_verdict, key=lambda row: abs(math.log(row["value"] / (row["figure"] or 1))))
+            most = max(of_verdict, key=lambda row: abs(math.log(row["value"] / (row["ring"] or 1))))
             ratio = words.estimate((most["ratio"], most["low"], most["high"]), "ratio", n=most["n"])
-            says = f"; its source says {words.times(most['told'])}" if most["told"] else ""
+            says = f"; its source says {words.times(most['figure'])}" if most["figure"] else ""
             sentences.append(f"{name}: {most['claim']}, {most['metric']} {ratio}{says}.")
     return " ".join(sentences)

@@ -33,7 +33,7 @@ from feedrate.questions.claims.numbers import RECOMPUTE, numbers
 from feedrate.questions.runs import facts as runs_facts
 from feedrate.questions.workers import page as workers_page
 from feedrate.schema import words
-from feedrate.schema.axes import PHOTOGRAPHS, stand_ins
+from feedrate.schema.axes import REPLACED
 from feedrate.schema.metrics import CONFIRMED_OVER, METRICS, REFUTED_UNDER, SAME, THROUGHPUT, Metric
 
 PATH = "claims.md"
@@ -109,12 +109,11 @@ def _count(verdicts: Verdicts, source: str) -> int:
 def _substitutions(verdicts: Verdicts) -> dict[str, list[str]]:
     """What the runs that speak read in place of something else, and on which machines; the newest says it."""
     workloads: dict[str, list[str]] = {}
-    replaced = stand_ins(PHOTOGRAPHS[0])
     for at, platform in enumerate(verdicts.platforms):
         runs = [results[at].view.manifest for results in verdicts.results.values() if results[at].tested]
         runs.sort(key=lambda run: run.started_at)
         notes = [note for run in runs for note in run.substitutions]
-        for note in {next((name for name in replaced if name in note), note): note for note in notes}.values():
+        for note in {next((name for name in REPLACED if name in note), note): note for note in notes}.values():
             workloads.setdefault(descriptions.note(note), []).append(platform.name)
     return workloads
 
@@ -209,7 +208,7 @@ def _origin(result: ClaimResult) -> Markup:
     )
     # What was read in place of photographs; the page's head says why.
     cases = (*effect.cases, *effect.against) if effect else ()
-    photographs = any(case.get("workload") in stand_ins(PHOTOGRAPHS[0]) for case in cases)
+    photographs = any(case.get("workload") in REPLACED for case in cases)
     notes = dict.fromkeys(note.partition(":")[0] for view in result.views for note in view.manifest.substitutions)
     parts += list(notes) if photographs else []
     return Markup("{}; {}").format("; ".join(parts), runs)

@@ -21,7 +21,6 @@ from feedrate.pages.template import render
 from feedrate.plan.claim import SOURCES
 from feedrate.plan.suite import load
 from feedrate.questions.loaders.charts import compared
-from feedrate.questions.loaders.unmeasured import UNMEASURED
 from feedrate.schema import plugins, words
 from feedrate.schema.axes import BY_NAME
 from feedrate.schema.plugins import loader_traits
@@ -30,6 +29,14 @@ from feedrate.store.manifest import Dataset
 SUITE = "loaders"
 _DEFAULT = loader_traits(str(BY_NAME["loader"].default)).title
 """PyTorch's loader, which others are held against."""
+UNMEASURED: Mapping[str, str] = {
+    "MosaicML Streaming 0.13": "asks for NumPy below 2.2 and transformers below 5; without them it cannot be imported",
+    "datago 2026.10": "delivers whole images one by one: crops and batches would be made in the training process",
+    "dataloader-rs 0.2": "has files for Python 3.13 and newer only",
+    "FFCV": "must be compiled against OpenCV’s C++ libraries",
+    "SPDL’s own decoder": "needs FFmpeg’s libraries on the system",
+}
+"""Loaders of November 2026 that the suite has not, and why."""
 
 
 def sections(view: RunView, suite: str) -> tuple[str, str]:
@@ -111,14 +118,14 @@ def _published(
             continue
         first, second = (busiest[side] for side in sides)
         (ratio,) = _ratios(trials, [(first, second)])
-        here = [ratio.text() if ratio.known else "too few repetitions", _share(second, first, costs)]
+        measured = [ratio.text() if ratio.known else "too few repetitions", _share(second, first, costs)]
         formats = second["storage_format"], first["storage_format"]
         if formats[0] != formats[1]:
             packs = (took for took in seconds.values() if {*formats} <= took.keys())
-            here += ["packed in {:.1f} and {:.1f} s".format(*(took[name] for name in formats)) for took in packs]
+            measured += ["packed in {:.1f} and {:.1f} s".format(*(took[name] for name in formats)) for took in packs]
         titles = [loader_traits(str(side)).title for side in sides]
         sources = ", ".join(SOURCES[name].title for name in claim.sources)
-        yield f"{titles[1]} against {titles[0]}", claim.figures, "; ".join(here), claim.not_shown, sources
+        yield f"{titles[1]} against {titles[0]}", claim.figures, "; ".join(measured), claim.not_shown, sources
 
 
 def _share(second: Row, first: Row, costs: Mapping[str, Mapping[str, Any]]) -> str:
