@@ -204,6 +204,7 @@ while True:
     step(batch)
     time.sleep(0.005)
 """,
+        clocked=("starting",),
     ),
     "metrics": Reported(
         "EugenHotaj/pytorch-generative#10: a metric over all that was seen, in every step",

@@ -12,7 +12,7 @@ import pytest
 from feedrate.attach.account import ROWS, Account, account
 from feedrate.attach.blame import Blame
 from feedrate.attach.profiler import Frame, Stack
-from feedrate.attach.records import BACKWARD, COLLECTED, COPIED, END, MADE, NEXT, OPTIMIZER, SAVED, Process
+from feedrate.attach.records import BACKWARD, COLLECTED, COPIED, END, HANDED, MADE, NEXT, OPTIMIZER, SAVED, Process
 
 MS = 1_000_000
 Event = tuple[str, int]
@@ -175,6 +175,19 @@ def test_two_loaders_of_one_loop_count_each() -> None:
     found = of.account()
     assert found.rows["waiting"] == 2 * 4 * 2 * MS
     assert not found.evaluating
+
+
+def test_a_thread_that_takes_the_batches_is_waited_for() -> None:
+    """Until its first batch the training starts; afterwards what the main thread waits for it is a wait, stamped."""
+    of = Timeline()
+    of.spend(100)
+    for _ in of.loop(5, main=False):
+        of.spend(7)
+    of.rows += [[HANDED, *row[1:3]] for row in of.rows if row[0] == NEXT]
+    shares(
+        of.account(50),
+        {"start_up": 100 + 5, "starting": 5, "waiting": 4 * 3, "step": 4 * 7, "shut_down": 7 + 1 + 50},
+    )
 
 
 SOURCE = """

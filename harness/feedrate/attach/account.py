@@ -21,6 +21,7 @@ from feedrate.attach.records import (
     COLLECTED,
     COPIED,
     END,
+    HANDED,
     MADE,
     NEXT,
     OPTIMIZER,
@@ -164,8 +165,11 @@ def account(process: Process, ended_ns: int = 0) -> Account | None:
     rows["shut_down"] = loops.net(last, ended)
     loops.add_waits(rows)
     loops.add_steps(rows, last)
-    if not main:  # another thread takes the batches
-        rows["step"] = loops.net(first, last)
+    if not main:  # another thread takes the batches: before its first one there is nothing to train on
+        span, firsts = (np.array([first]), np.array([last])), taken[taken[:, 9] > 0, :3]
+        rows["starting"] = int(Covered(firsts).within(*span)[0])
+        rows["waiting"] = int(Covered(firsts, process.of(HANDED)[:, :3]).within(*span)[0]) - rows["starting"]
+        rows["step"] = max(0, loops.net(first, last) - rows["starting"] - rows["waiting"])
     wall = ended - began
     rows["rest"] = wall - sum(rows.values())
     return Account(

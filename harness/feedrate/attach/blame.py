@@ -113,18 +113,6 @@ class Blame:
                 by_row.setdefault(row, []).append(below(stack, row))
         return by_row
 
-    def of_threads(self, account: Account, stacks: Iterable[Stack]) -> Account:
-        """Split the step where another thread takes the batches: the main thread waits in a queue for them."""
-        main_stacks = [stack for stack in stacks if stack.main and stack.process == self._pid]
-        if not self._in_thread or not main_stacks:
-            return account
-        waits = sum(stack.count for stack in main_stacks if self.row(stack) == "waiting") / sum(
-            stack.count for stack in main_stacks
-        )
-        split = {"waiting": round(waits * account.rows["step"]), "step": 0}
-        split["step"] = account.rows["step"] - split["waiting"]
-        return replace(account, rows=dict(account.rows) | split)
-
     def row(self, stack: Stack) -> str:
         """The row that a stack belongs to; empty where it is of no row."""
         if stack.process in self._workers:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pandas as pd
 
 NEXT, BATCH, BACKWARD, OPTIMIZER, STARVED, END, REUSED, DRAINED, TAKEN = range(1, 10)
-MADE, SAVED, COLLECTED, COPIED, EXIT, FIRST, READ = range(10, 17)
+MADE, SAVED, COLLECTED, COPIED, EXIT, FIRST, READ, HANDED = range(10, 18)
 """Kinds of records, as the hook writes them."""
 _WIDTH = 12
 _BYTES = 8 * _WIDTH

@@ -82,8 +82,7 @@ def make(
     outside = replace(outside, cores=min([outside.cores / max(1, len(paced)), *allowed]))
     lines: Mapping[str, Sequence[HotLine]] = {}
     if accounted and stacks:
-        blame = Blame(process, accounted)
-        lines, accounted = blame.lines(stacks), blame.of_threads(accounted, stacks)
+        lines = Blame(process, accounted).lines(stacks)
     cause = causes.name(loader, pace, accounted, outside.cores) if pace and accounted else None
     seen = facts.evidence(loader, accounted, process, processes, outside, cause) if accounted else None
     return replace(

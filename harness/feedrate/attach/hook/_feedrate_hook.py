@@ -19,7 +19,7 @@ from multiprocessing import parent_process
 from types import TracebackType
 from typing import Any, NoReturn
 
-from _feedrate_log import DRAINED, END, GUARD, LOG, MADE, NEXT, REUSED, now, started_ns
+from _feedrate_log import DRAINED, END, GUARD, HANDED, LOG, MADE, NEXT, REUSED, now, started_ns
 from _feedrate_step import (
     DEVICE,
     GARBAGE,
@@ -77,6 +77,8 @@ class Loop:
         ranks = {"rank": number_of("RANK", 0), "ranks": number_of("WORLD_SIZE", 1)}
         main = threading.current_thread() is threading.main_thread()
         pids = [worker.pid for worker in workers]
+        if not main:
+            time_threads()
         LOG.say("iterator", iterator=self.iterator, **ranks, workers=pids, main=main, loop=loop_callers(), **line or {})
 
     def spent(self) -> tuple[int, int]:
@@ -341,6 +343,26 @@ def time_queue(queue: Any, loop: Loop) -> None:
             loop.waited += now() - begun
 
     setattr(queue, name, timed)
+
+
+def time_threads() -> None:
+    """Time how long the main thread waits for other threads, once one of those takes batches: in queues, or joining."""
+    for kind, name in ((threading.Condition, "wait"), (threading.Thread, "join")):
+        wait: Any = getattr(kind, name)
+        if hasattr(wait, "_feedrate"):
+            return
+
+        def timed(self: Any, timeout: float | None = None, *, wait: Any = wait) -> Any:
+            if threading.get_ident() != threading.main_thread().ident:
+                return wait(self, timeout)
+            begun = now()
+            try:
+                return wait(self, timeout)
+            finally:
+                LOG.write(HANDED, begun, now())
+
+        timed._feedrate = True  # type: ignore[attr-defined]
+        setattr(kind, name, functools.wraps(wait)(timed))
 
 
 def patch_pickling() -> None:

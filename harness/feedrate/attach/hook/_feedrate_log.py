@@ -23,6 +23,7 @@ COPIED      bytes that went to the device
 EXIT        updates so far: the interpreter ends
 FIRST       fingerprint of the first batch that a worker prepared
 READ        bytes that a worker read, from the page cache or from storage: it ends
+HANDED      -: the main thread waited for another one, of those scripts whose batches another one takes
 ==========  ====================================================================================================
 
 Updates are backward passes and steps of optimizers.
@@ -48,7 +49,7 @@ FOLDER = os.environ.get("FEEDRATE_RUN", "")
 OWN = os.path.join(os.path.dirname(__file__), "_feedrate")
 """How the paths of the hook's files begin."""
 NEXT, BATCH, BACKWARD, OPTIMIZER, STARVED, END, REUSED, DRAINED, TAKEN = range(1, 10)
-MADE, SAVED, COLLECTED, COPIED, EXIT, FIRST, READ = range(10, 17)
+MADE, SAVED, COLLECTED, COPIED, EXIT, FIRST, READ, HANDED = range(10, 18)
 RECORD = struct.Struct("<12q")
 PARTS = tuple(struct.Struct(f"<{3 + count}q") for count in range(10))
 """A record by how many fields it has; the others are 0 in the file already."""
