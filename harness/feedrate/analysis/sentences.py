@@ -1,15 +1,14 @@
-"""A verdict as one plain sentence, made from the numbers: the same on the site's pages and in the terminal.
+"""What runs found of a claim, in short plain sentences: the same on the site's pages and in the terminal.
 
-Plain text without markup. The sentence says what was compared with what, the effect with its 95 % interval, and the
-verdict; where an effect is the mean of several settings, also the worst of them and in which it holds; what a claim
-says besides; and the source's figure, where it has one. A stand-in for photographs never passes for them: which
-workload was read is said by the run and not here.
+Plain text without markup, to stand behind the verdict. The effect with its 95 % interval comes first. Then what it is
+the mean of, and the worst of that; the source's figure, where it has one; and what an open claim lacks. A stand-in for
+photographs never passes for them: which workload was read is said by the run and not here.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,7 @@ from feedrate.schema.metrics import METRICS, THROUGHPUT
 
 MOST_BLOCKS = 100
 """Beyond so many more blocks a forecast from the spread so far says little but that there is far to go."""
-_KINDS = {"load": "loading alone", "compute": "the step alone", "copy": "copying alone"}
+_KINDS = {"load": "Loading alone", "compute": "The step alone", "copy": "Copying alone"}
 _IN_WORDS = ("mode", "step", "step_ms", "check", "n_samples")
 """Axes of a case that the sentence has in words, or that are no setting to choose."""
 _IN_EACH = {
@@ -34,13 +33,11 @@ _IN_EACH = {
     "no difference": "There is no difference in any of them",
     "inconclusive": "By itself none of them is conclusive",
 }
-_SAME = {"confirmed": "no difference, as it says: ", "refuted": "a difference, where it says that there is none: "}
-"""What verdicts mean on a claim that there is no difference."""
 Row = Mapping[Any, Any]
 
 
 def sentence(row: Row, cases: Sequence[Row], claim: Claim) -> str:
-    """Say what runs found of a claim.
+    """Say what runs found of a claim, without its verdict.
 
     Args:
         row: of ``Findings.claims``.
@@ -48,21 +45,18 @@ def sentence(row: Row, cases: Sequence[Row], claim: Claim) -> str:
         claim: what was judged.
 
     Returns:
-        One sentence, and others on where it holds and on what it says besides; or why it cannot be tested here.
+        The effect and its setting, where it holds, what it says besides, what it lacks; or why it cannot be tested
+        here.
     """
     if row["verdict"] == NOT_TESTABLE:
         return f"Not testable here: {row['reason']}."
     effect = claim.effect
-    here = "on this machine"
     if effect is None:
-        return _fact(row, cases, here)
+        return _fact(row, cases)
     if not _finite(row["ratio"]):
         tells = f" and tells {METRICS[effect.metric].noun}" if effect.metric != THROUGHPUT else ""
-        return (
-            f"{here.capitalize()} no repetition has a measurement of every side that ended well{tells}: inconclusive."
-        )
-    outcome = f"{_change(row, effect)}{_conditions(effect)}{_worst(row)}"
-    parts = [f"{here.capitalize()} {outcome}: {_verdict(row, effect)}."]
+        return f"No repetition has a measurement of every side that ended well{tells}."
+    parts = [f"{words.sentence(_change(row, effect))} {_conditions(effect)}{_worst(row, effect)}", *_held(row, effect)]
     measured = [case for case in cases if _finite(case["ratio"]) and not case["role"].startswith("also")]
     if effect.against and measured:
         sides = [f"{_number(side['ratio'])} with {side['case'] or 'the default'}" for side in measured]
@@ -70,7 +64,7 @@ def sentence(row: Row, cases: Sequence[Row], claim: Claim) -> str:
     elif len(measured) > 1:
         parts.append(_where(measured))
     if besides := [also(case) for case in cases if case["role"] == "also"]:
-        parts.append(f"It says besides: {'; '.join(besides)}. Together: {row['verdict']}.")
+        parts.append(f"It says besides: {'; '.join(besides)}. By itself the first effect is: {row['own']}.")
     if claim.by_construction and row["verdict"] == "confirmed":
         parts.append("It holds by construction: the test gives A the cost that B is without.")
     return " ".join(parts)
@@ -138,7 +132,7 @@ def blocks_needed(row: Row) -> str:
     if row["n"] < LEAST_BLOCKS:
         return f"nothing is decided from fewer than {LEAST_BLOCKS} repetitions"
     if row["undecided"]:
-        return f"{row['undecided']} does not say so by itself"
+        return f"by itself {row['undecided']} is undecided"
     if len(row["run_ids"]) > 1:
         return "another run would tell more than longer ones"
     blocks = row["blocks_needed"]
@@ -160,7 +154,7 @@ def _number(value: float) -> str:
 
 
 def _change(row: Row, effect: Effect) -> str:
-    """What B did to A, or an axis to a metric."""
+    """What B does to A, or an axis to a metric."""
     metric = METRICS[effect.metric]
     first, last = settings_text(effect.steps[0][1]), settings_text(effect.steps[-1][1])
     if effect.against:
@@ -170,26 +164,23 @@ def _change(row: Row, effect: Effect) -> str:
             " or ".join(label(case, everything) or "the default" for case in side)
             for side in (effect.cases, effect.against)
         ]
-        return (
-            f"with {sides[0]} the factor by which {cause} changes {metric.noun} was {estimate(row)} what it was with "
-            f"{sides[1]}"
-        )
+        return f"{cause} changes {metric.noun} {estimate(row)} as much with {sides[0]} as with {sides[1]}"
     if effect.along:
         ends = [values[effect.along] for _, values in (effect.steps[0], effect.steps[-1])]
-        growth = f", so that {power(row, effect)}" if power(row, effect) else ""
+        growth = f". {words.sentence(power(row, effect))[:-1]}" if power(row, effect) else ""
         return (
-            f"{metric.noun} changed by a factor of {estimate(row, 'number')} for every doubling of {effect.along} from "
-            f"{ends[0]} to {ends[1]}{growth}"
+            f"{metric.noun} changes by a factor of {estimate(row, 'number')} with every doubling of {effect.along}, "
+            f"from {ends[0]} to {ends[1]}{growth}"
         )
     if effect.level:
-        return f"{metric.noun} was {estimate(row)} the source's figure of {_number(effect.figure or 1.0)}{metric.unit}"
+        return f"{metric.noun} is {estimate(row)} the source's figure of {_number(effect.figure or 1.0)}{metric.unit}"
     if metric.rate:
-        return f"{last} was {estimate(row)} as fast as {first}"
-    return f"with {last} {metric.noun} was {estimate(row)} what it was with {first}"
+        return f"with {last} it is {estimate(row)} as fast as with {first}"
+    return f"with {last} {metric.noun} is {estimate(row)} what it is with {first}"
 
 
 def _conditions(effect: Effect) -> str:
-    """What all cases hold fixed, and over how many the effect is averaged."""
+    """What all cases do and hold fixed, as a sentence."""
     everything = [*effect.cases, *effect.against]
     varied = {name for _, values in effect.steps for name in values}
     shared = {
@@ -201,41 +192,41 @@ def _conditions(effect: Effect) -> str:
         and not (name == "workload" and value in REPLACED)
     }
     kinds = {_kind({**case, **effect.steps[0][1]}) for case in everything}
+    kind = kinds.pop() if len(kinds) == 1 else "Measured"
     settings = f" at {settings_text(shared)}" if shared else ""
-    kind = f" ({kinds.pop()})" if len(kinds) == 1 else ""
-    mean = f", averaged over {len(effect.cases)} settings" if len(effect.cases) > 1 else ""
-    return settings + kind + mean
+    return f"{kind}{settings}." if settings or kind != "Measured" else ""
 
 
-def _worst(row: Row) -> str:
-    """The case that is least in the direction that is claimed."""
-    return f", at worst {worst(row)} ({row['worst_case']})" if worst(row) else ""
+def _worst(row: Row, effect: Effect) -> str:
+    """Over how many settings the effect is averaged, and that which is least in the direction that is claimed."""
+    if len(effect.cases) < 2:
+        return ""
+    least = f"; the worst is {worst(row)} ({row['worst_case']})" if worst(row) else ""
+    return f" Mean of {len(effect.cases)} settings{least}."
 
 
 def _kind(values: Values) -> str:
     mode, step, step_ms = (values.get(name, BY_NAME[name].default) for name in ("mode", "step", "step_ms"))
     if mode in _KINDS:
         return _KINDS[str(mode)]
-    return f"before an emulated step of {step_ms:g} ms" if step in EMULATED_STEPS else "training"
+    return f"Before an emulated step of {step_ms:g} ms" if step in EMULATED_STEPS else "Training"
 
 
-def _verdict(row: Row, effect: Effect) -> str:
-    """The verdict on the effect with what it is held against, and what an undecided one lacks."""
-    verdict = row["own"]
-    figure = f"the source's figure is {_number(effect.figure)}×; " if effect.figure and not effect.level else ""
-    if verdict == "depends":
-        return f"{figure}it depends: {row['depends_on']}"
-    if verdict != "inconclusive":
-        return f"{figure}{_SAME.get(verdict, '') if effect.says == 'same' else ''}{verdict}"
+def _held(row: Row, effect: Effect) -> Iterator[str]:
+    """The source's figure that the effect is held against, and what an open claim lacks."""
+    if effect.figure and not effect.level:
+        yield f"The source’s figure is {_number(effect.figure)}×."
+    if row["own"] == "depends":
+        yield f"Settings contradict each other: {row['depends_on']}."
+    if row["own"] != "inconclusive":
+        return
     if row["reason"]:
-        return f"{figure}inconclusive, as the run's intervals do not hold: {row['reason']}"
-    if row["n"] < LEAST_BLOCKS:
-        return f"{figure}inconclusive, as nothing is decided from fewer than {LEAST_BLOCKS} repetitions"
-    if row["undecided"]:
-        return f"{figure}inconclusive: settings differ, and {row['undecided']} is undecided by itself"
-    alone = single_verdict(asked(dict(row), effect))
-    among = f" among so many claims (by itself it would be called {alone})" if alone != "inconclusive" else ""
-    return f"{figure}inconclusive{among}; {blocks_needed(row)}"
+        yield f"The run’s intervals do not hold: {row['reason']}."
+        return
+    alone = single_verdict(asked(dict(row), effect)) if row["n"] >= LEAST_BLOCKS and not row["undecided"] else ""
+    if alone not in ("", "inconclusive"):
+        yield f"It is open after correcting for multiple tests; alone it would be called {alone}."
+    yield words.sentence(blocks_needed(row))
 
 
 def _where(cases: Sequence[Row]) -> str:
@@ -267,17 +258,14 @@ def _enumerate(settings: Sequence[str]) -> str:
     return (", " if alone else "; ").join([settings[0], *rest])
 
 
-def _fact(row: Row, cases: Sequence[Row], here: str) -> str:
+def _fact(row: Row, cases: Sequence[Row]) -> str:
     """What the checks of a fact saw; the first decides, the others say where else."""
     first, *others = cases
-    evidence = str(first["evidence"]).rstrip(". ")
     setting = f" with {first['case']}" if first["case"] else ""
-    end = str(row["verdict"])
-    if end == "inconclusive":
-        unseen = "nothing went wrong, which decides nothing" if row["fact"] is False else "the checks do not agree"
-        end = f"{unseen}: inconclusive"
-    checks = "1 check" if row["n"] == 1 else f"{row['n']:.0f} checks"
-    parts = [f"Seen {here} in {checks}{setting}: {evidence}: {end}."]
+    parts = [f"Seen in {words.plural(round(row['n']), 'check')}{setting}: {str(first['evidence']).rstrip('. ')}."]
+    if row["verdict"] == "inconclusive":
+        nothing = row["fact"] is False
+        parts.append("Nothing went wrong, which decides nothing." if nothing else "The checks do not agree.")
     for word, start in (("confirmed", "It holds with"), ("refuted", "It does not hold with")):
         if settings := [str(case["case"]) for case in others if case["verdict"] == word]:
             parts.append(f"{start} {'; '.join(settings)}.")

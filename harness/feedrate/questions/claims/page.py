@@ -110,12 +110,17 @@ def _substitutions(verdicts: Verdicts) -> dict[str, list[str]]:
     """What the runs that speak read in place of something else, and on which machines; the newest says it."""
     workloads: dict[str, list[str]] = {}
     for at, platform in enumerate(verdicts.platforms):
-        runs = [results[at].view.manifest for results in verdicts.results.values() if results[at].tested]
-        runs.sort(key=lambda run: run.started_at)
-        notes = [note for run in runs for note in run.substitutions]
-        for note in {next((name for name in REPLACED if name in note), note): note for note in notes}.values():
+        views = [results[at].view for results in verdicts.results.values() if results[at].tested]
+        for note in _newest_substitutions(views).values():
             workloads.setdefault(descriptions.note(note), []).append(platform.name)
     return workloads
+
+
+def _newest_substitutions(views: Iterable[RunView]) -> dict[str, str]:
+    """By the workload that was replaced, how the newest run says so."""
+    runs = sorted((view.manifest for view in views), key=lambda run: run.started_at)
+    notes = [note for run in runs for note in run.substitutions]
+    return {next((name for name in REPLACED if name in note), note): note for note in notes}
 
 
 def _filters(verdicts: Verdicts) -> dict[str, dict[str, int]]:
@@ -207,10 +212,9 @@ def _origin(result: ClaimResult) -> Markup:
         for at, view in enumerate(result.views)
     )
     # What was read in place of photographs; the page's head says why.
-    cases = (*effect.cases, *effect.against) if effect else ()
-    photographs = any(case.get("workload") in REPLACED for case in cases)
-    notes = dict.fromkeys(note.partition(":")[0] for view in result.views for note in view.manifest.substitutions)
-    parts += list(notes) if photographs else []
+    asked = {case.get("workload") for case in (*effect.cases, *effect.against)} if effect else set()
+    notes = _newest_substitutions(result.views)
+    parts += [note.partition(":")[0] for name, note in notes.items() if name in asked]
     return Markup("{}; {}").format("; ".join(parts), runs)
 
 

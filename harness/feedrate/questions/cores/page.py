@@ -7,7 +7,7 @@ it; without that script the table stands for the rate that is written beside it.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from markupsafe import Markup
@@ -35,7 +35,8 @@ def section(view: RunView, suite: str) -> str:
     return render(
         "cores/section.md",
         mark=view.mark,
-        answer=_answer(loaded[0], rates, cores),
+        loaded_by=loaded[0].decoder,
+        answers=list(_answers(loaded[0], rates, cores)),
         declared=not measured,
         rates=[(name, f"{value:.0f}") for name, value in rates.items()],
         rate=f"{rate:.0f}",
@@ -58,16 +59,14 @@ def _threads(view: RunView) -> str:
     return f"Here a core has {words.plural(round(shared), 'thread')}, as the system counts{host}"
 
 
-def _answer(best: Core, rates: dict[str, float], cores: int) -> str:
-    """In one sentence, for every rate: how many cores, and how idle with those of the machine."""
-    parts = []
+def _answers(best: Core, rates: dict[str, float], cores: int) -> Iterator[str]:
+    """For every rate: how many cores, and how idle with those of the machine."""
     for name, rate in rates.items():
         idle = best.idle(rate, cores)
-        parts.append(
+        yield (
             f"{name} ({words.number(rate)} images a second) needs {words.number(best.needed(rate), 2)} of these vCPUs"
             + (f", and is {words.percent(idle)} idle with {cores}" if idle else f"; {cores} feed it")
         )
-    return f"With {best.decoder}, {'; '.join(parts)}."
 
 
 def _row(core: Core, rate: float, cores: int) -> Sequence[object]:

@@ -152,10 +152,10 @@ def _answer(rows: Sequence[Row], ratios: Sequence[Estimate | None]) -> str:
     busiest = [(row["loader"], ratio) for row, ratio in compared_rows if row["workers"] == most]
     faster = [f"{loader} {ratio.text()}" for loader, ratio in busiest if ratio.low > 1]
     slower = [f"{loader} {ratio.text()}" for loader, ratio in busiest if ratio.high < 1]
-    named = [f"{word}: {words.listed(group)}" for word, group in (("faster", faster), ("slower", slower)) if group]
+    named = [f"{word}: {words.listed(group)}." for word, group in (("Faster", faster), ("Slower", slower)) if group]
     rest = len(busiest) - len(faster) - len(slower)
-    tied = f"{rest} of {len(busiest)} others show no clear difference"
-    return words.sentence("; ".join([*named, tied] if rest else named))
+    tied = f"{rest} of {len(busiest)} others show no clear difference."
+    return " ".join([*named, tied] if rest else named)
 
 
 def _line(row: Row, ratio: Estimate | None, cost: Mapping[str, Any]) -> Sequence[object]:

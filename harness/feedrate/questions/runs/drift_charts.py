@@ -134,9 +134,10 @@ def _trend_message(count: int, estimate: Estimate, trend: Trend | None, run_s: f
         return f"{summary} {count} measurements are too few for a trend."
     whole, (scale, unit) = trend.over(run_s), unit_of(run_s)
     change = f"over the run’s {words.number(run_s / scale, 2)} {unit} it changed by {_changed(whole)}"
-    change += ", which may be none" if whole.low <= 1 <= whole.high else ", which is not none"
+    holds_none = whole.low <= 1 <= whole.high
+    change += ". That may be no change" if holds_none else ". That is a drift"
     if run_s >= _LONG_S:
-        change += f"; {_changed(trend.over(3600.0))} an hour"
+        change += f". In an hour: {_changed(trend.over(3600.0))}"
     return f"{summary} {words.sentence(change)}"
 
 
@@ -168,9 +169,8 @@ def _add_self_comparison(sheet: Sheet, control: pd.DataFrame) -> None:
     subtitle = f"A/A: {words.plural(int(compared['pairs'].sum()), 'pair')} of its own measurements"
     sheet.add(plot.panel("The control setting against itself", subtitle, _self_message(estimate)), lines)
     sheet.note(
-        "A/A: measurements of the control setting that follow each other in a repetition are compared as if the "
-        "second were another setting, sides changing from pair to pair. The truth is 1 (dashed, 0 %); one run in "
-        "twenty misses it by chance."
+        "A/A: two measurements of the control setting that follow each other are compared as if they were two "
+        "settings. Sides change from pair to pair. The truth is 1 (dashed, 0 %); one run in twenty misses it by chance."
     )
 
 
@@ -183,12 +183,12 @@ def _self_message(estimate: Estimate) -> str:
     margin = words.per_cent(100 * (SAME[1] - 1), 0)
     if not estimate.low <= 1 <= estimate.high:
         return words.sentence(
-            f"{text}: the interval leaves out 1, which one run in twenty does by chance; if others of this machine do "
-            "too, its small differences are not to be trusted"
+            f"{text}. The interval leaves out 1: one run in twenty does so by chance. If others of this machine do, "
+            "too, do not trust its small differences"
         )
     if verdicts(estimate.value, estimate.low, estimate.high) == "no difference":
-        return words.sentence(f"{text}: the interval holds 1, as it should, and stays within {margin}")
-    return words.sentence(f"{text}: the interval holds 1, as it should, but is too wide to rule out {margin}")
+        return words.sentence(f"{text}. The interval holds 1, as it should, and stays within {margin}")
+    return words.sentence(f"{text}. The interval holds 1, as it should, but is too wide to rule out {margin}")
 
 
 def _percent_off(ratio: float) -> float:
