@@ -138,7 +138,7 @@ def test_what_a_verdict_stands_against_and_beside() -> None:
     besides = Part("with small batches, too", pair(*WORKERS, {**LOAD, "batch_size": 8}))
     said = told(loading({8: 0.5, 32: 1.5}), replace(ASKED, also=(besides,)))
     assert "It says besides: with small batches, too: 0.50× (" in said
-    assert said.endswith("), refuted. By itself the first effect is: confirmed.")
+    assert said.endswith("), refuted. Without that it would be confirmed.")
     said = told(loading({32: 1.5}), ASKED, own="inconclusive", reason="its measurements have two modes")
     assert said.endswith(" The run’s intervals do not hold: its measurements have two modes.")
 

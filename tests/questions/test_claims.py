@@ -140,7 +140,7 @@ def test_parts_and_worst_cases_are_shown(found: Verdicts, body: str) -> None:
     ends = [case["ratio"] for case in told.cases if case["role"] == "case"]
     assert told.row["worst"] == max(ends)
     assert f"×, worst {worst(told.row)}" in plain(html.partition("</summary>")[0])
-    assert f", at worst {worst(told.row)} (" in told.sentence
+    assert f"; the worst is {worst(told.row)} (" in told.sentence
 
 
 @pytest.mark.slow

@@ -64,7 +64,8 @@ def sentence(row: Row, cases: Sequence[Row], claim: Claim) -> str:
     elif len(measured) > 1:
         parts.append(_where(measured))
     if besides := [also(case) for case in cases if case["role"] == "also"]:
-        parts.append(f"It says besides: {'; '.join(besides)}. By itself the first effect is: {row['own']}.")
+        alone = f" Without that it would be {row['own']}." if row["own"] != row["verdict"] else ""
+        parts.append(f"It says besides: {'; '.join(besides)}.{alone}")
     if claim.by_construction and row["verdict"] == "confirmed":
         parts.append("It holds by construction: the test gives A the cost that B is without.")
     return " ".join(parts)
