@@ -94,6 +94,9 @@ def test_where_it_holds_and_where_not() -> None:
     assert said.endswith("; the worst is 1.50× (batch_size=128). It holds in each of them (1.50× to 4.10×).")
     said = told(loading({8: 0.5, 32: 0.5, 128: 0.5}), asked)
     assert said.endswith(" It is refuted in each of them (0.50×).")
+    many = claim(pair(*WORKERS, *({**LOAD, "batch_size": size} for size in (4, 8, 16, 32, 128))))
+    said = told(loading({4: 3.0, 8: 4.1, 16: 2.5, 32: 2.0, 128: 1.0}), many)
+    assert said.endswith("Of 5 settings it holds in 4 and it does not in 1.")
     said = told(loading({8: 1.0, 32: 0.8, 128: 1.0}), asked)
     assert "It does not hold at batch_size=8 (1.00×, no difference), " in said
 

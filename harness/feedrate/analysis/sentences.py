@@ -24,6 +24,8 @@ from feedrate.schema.metrics import METRICS, THROUGHPUT
 
 MOST_BLOCKS = 100
 """Beyond so many more blocks a forecast from the spread so far says little but that there is far to go."""
+MOST_NAMED = 4
+"""Settings that a sentence names; of more it gives the numbers, as a table has them all."""
 _KINDS = {"load": "Loading alone", "compute": "The step alone", "copy": "Copying alone"}
 _IN_WORDS = ("mode", "step", "step_ms", "check", "n_samples")
 """Axes of a case that the sentence has in words, or that are no setting to choose."""
@@ -245,6 +247,10 @@ def _where(cases: Sequence[Row]) -> str:
             unknown.append(setting)
         else:
             fails.append(f"{setting[:-1]}, {case['verdict']})")
+    if len(cases) > MOST_NAMED:
+        counts = ((holds, "it holds in {}"), (fails, "it does not in {}"), (unknown, "{} are open"))
+        ends = words.listed(text.format(len(group)) for group, text in counts if group)
+        return words.sentence(f"Of {len(cases)} settings {ends}")
     parts = [f"It holds at {_enumerate(holds)}"] if holds else []
     parts += [f"{'not' if holds else 'It does not hold'} at {_enumerate(fails)}"] if fails else []
     parts += [f"{'it' if parts else 'It'} cannot be told at {_enumerate(unknown)}"] if unknown else []
@@ -269,5 +275,6 @@ def _fact(row: Row, cases: Sequence[Row]) -> str:
         parts.append("Nothing went wrong, which decides nothing." if nothing else "The checks do not agree.")
     for word, start in (("confirmed", "It holds with"), ("refuted", "It does not hold with")):
         if settings := [str(case["case"]) for case in others if case["verdict"] == word]:
-            parts.append(f"{start} {'; '.join(settings)}.")
+            few = "; ".join(settings) if len(settings) <= MOST_NAMED else f"{len(settings)} other settings"
+            parts.append(f"{start} {few}.")
     return " ".join(parts)
