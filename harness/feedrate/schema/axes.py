@@ -111,8 +111,9 @@ TASK = named(
     ),
     guarded=condition(
         True,
-        "Whether a check's processes guard against what it looks for. `termination`: workers die with their parent, "
-        "SIGTERM ends the training process in order. `hdf5_fork`: each opens the file for itself.",
+        "Whether a check's processes guard against what it looks for. In `termination` workers then die with their "
+        "parent, and SIGTERM ends the training process in order. In `hdf5_fork` each process opens the file for "
+        "itself.",
         idle=only("check", "termination", "hdf5_fork"),
     ),
     in_order=condition(
@@ -122,15 +123,15 @@ TASK = named(
     ),
     first_process=condition(
         "reaps",
-        "What process 1 does with orphans of the check `termination`: asks for their status, as an init does, or "
-        "never, as a container whose first process is a shell or a script.",
+        "What process 1 does with orphans of the check `termination`. An init asks for their status (reaps). A "
+        "container whose first process is a script never does (never_waits).",
         choices=one_of("reaps", "never_waits"),
         idle=only("check", "termination"),
     ),
     step=activity(
         "real",
-        "The model's step: computed, emulated by a host that sleeps for step_ms (emulated), or by a CUDA device that "
-        "spins for it, which is launched and not waited for (spin).",
+        "The model's step. It is computed (real), or the host sleeps for step_ms (emulated), or a CUDA device spins "
+        "for as long (spin), which the host does not wait for.",
         choices=one_of("real", *EMULATED_STEPS),
         idle=only("mode", "train"),
     ),
@@ -153,8 +154,8 @@ STORED = named(
     storage_format=knob("png", "How samples lie on disk.", choices=lambda: names("feedrate.formats"), idle=LOADS),
     page_cache=condition(
         "warm",
-        "Whether the packed samples lie in the system's page cache when a trial begins: all of them, none, or as many "
-        "as fill the memory that the trial may use (full). A cold trial reads every sample once at most.",
+        "Whether the packed samples lie in the system's page cache when a trial begins. All do (warm), none do "
+        "(cold), or as many as fill the trial's memory (full). A cold trial reads every sample once at most.",
         choices=one_of("warm", "cold", "full"),
         idle=LOADS,
     ),
@@ -166,8 +167,8 @@ STORED = named(
     ),
     shuffle_buffer=setting(
         0,
-        "Where samples are streamed from shards: how many each worker holds to draw the next one from; 0 keeps the "
-        "order of the shard. The order of the shards is shuffled every epoch.",
+        "How many samples each worker holds to draw the next one from, where shards are streamed. 0 keeps the order "
+        "of the shard. The order of the shards is shuffled every epoch.",
         unit="samples",
         idle=STREAMS,
     ),
@@ -179,8 +180,8 @@ STORED = named(
     ),
     scaled_decode=setting(
         False,
-        "Whether a JPEG file is decoded at a half, a quarter or an eighth of its size (DCT scaling) where the crop "
-        "keeps enough pixels.",
+        "Whether a JPEG file is decoded at a half, a quarter or an eighth of its size (DCT scaling). Only where the "
+        "crop keeps enough pixels.",
         idle=OF_FILES,
     ),
     readahead=knob(True, "LMDB: whether the kernel may read ahead of what is asked for.", idle=format_has("readahead")),
@@ -193,16 +194,16 @@ STORED = named(
     ),
     disk_mib_s=condition(
         0,
-        "How fast a trial may read from the disk: the kernel delays its reads beyond that (a control group), as a "
-        "slower disk would; 0: as fast as the disk is.",
+        "How fast a trial may read from the disk. The kernel delays further reads (a control group), as a slower disk "
+        "would. 0: as fast as the disk is.",
         unit="MiB/s",
         least=0,
         idle=only("page_cache", "cold", "full"),
     ),
     read_ahead_kib=setting(
         0,
-        "How far the kernel may read ahead in a file, and around a fault in one that is mapped: set for the disk while "
-        "the trial runs; 0: as the disk has it.",
+        "How far the kernel may read ahead in a file, and around a fault in a mapped one. Set for the disk while the "
+        "trial runs. 0: as the disk has it.",
         unit="KiB",
         least=0,
         idle=only("page_cache", "cold", "full"),
@@ -238,8 +239,8 @@ PLANTED = named(
     ),
     read_shape=condition(
         "constant",
-        "Planted: how the read's wait varies around its mean, read_us: not, evenly from 0 to twice the mean, or with a "
-        "heavy (log-normal) tail.",
+        "Planted: how the read's wait varies around its mean, read_us. Not at all, evenly from 0 to twice the mean, "
+        "or with a heavy (log-normal) tail.",
         choices=one_of("constant", "jittered", "heavy_tailed"),
         idle=above("read_us"),
     ),
@@ -282,8 +283,8 @@ LOADING = named(
     ),
     epoch_steps=condition(
         0,
-        "Steps of a real epoch, at whose end the iterator is made anew; 0 samples without end, so that no epoch's "
-        "border falls inside the window.",
+        "Steps of a real epoch, at whose end the iterator is made anew. 0 samples without end: no epoch's border "
+        "falls inside the window.",
         unit="steps",
         idle=all_of(LOADS_ONE_BY_ONE, only("page_cache", "warm")),
     ),
@@ -307,15 +308,15 @@ LOADING = named(
     ),
     normalize_on=knob(
         "worker",
-        "Where a batch that was collated from uint8 becomes floating-point: in the worker, on the device (on CUDA no "
-        "part of loading alone), or nowhere (none: loading alone, of bytes for a device that normalises them).",
+        "Where a batch that was collated from uint8 becomes floating-point. In the worker, on the device (on CUDA no "
+        "part of loading alone), or nowhere. The last loads bytes for a device that normalises them.",
         choices=one_of("worker", "device", "none"),
         idle=only("collate", "fast"),
     ),
     cache=knob(
         "none",
-        "What was prepared once and is read from disk afterwards: nothing, every transformed sample, or whole batches "
-        "(the same ones every epoch, in a new order).",
+        "What was prepared once and is read from disk afterwards. Nothing, every transformed sample, or whole "
+        "batches, which are the same ones every epoch in a new order.",
         choices=one_of("none", "sample", "batch"),
         idle=all_of(LOADS_ONE_BY_ONE, only("page_cache", "warm"), ALIKE),
     ),

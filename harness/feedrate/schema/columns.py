@@ -122,8 +122,8 @@ MEASURED = _columns(
     {
         # the window
         "steps": "Steps in the window.",
-        "samples": "Samples in the window: steps times batch_size times world_size; of a script fewer where batches "
-        "are not full, and one a batch where their size is not known.",
+        "samples": "Samples in the window: steps times batch_size times world_size. A script has fewer where batches "
+        "are not full. Where their size is not known, a batch counts as one.",
         "batch_bytes": "Bytes of a batch as it is fetched, all of its tensors: what is copied to a device.",
         "wall_ns": "Wall clock of the window.",
         "samples_per_s": "samples divided by wall clock; stored for convenience.",
@@ -134,21 +134,21 @@ MEASURED = _columns(
         "warmup_ns": "Wall clock of the warm-up, first batch excluded.",
         "epochs": "Epochs that began inside the window; null where batches come without end.",
         "compile_ns": "First steps of a compiled or scripted model, before the warm-up.",
-        "first_step_ns": "First step of a model that was rehearsed before the warm-up, with the wait for the device: "
-        "loading of libraries, choice of algorithms and compiling are in it.",
+        "first_step_ns": "First step of a model that was rehearsed before the warm-up, with the wait for the device. "
+        "It holds loading of libraries, choice of algorithms and compiling.",
         "cache_fill_ns": "Preparing all items of an on-disk cache and writing them, before start-up.",
         "cache_bytes": "Size of that cache on disk.",
         "nonfinite_steps": "Steps of the window whose loss was not finite, or whose update the loss scaler skipped; "
         "null without amp.",
         "host_drain_ns": "What the synchronisation behind the window took: how far the host had run ahead of its "
-        "device; with ddp the wait for the other ranks too.",
+        "device. With ddp it holds the wait for the other ranks.",
         "half_ratio": "Throughput of the window's second half over its first; by CUDA events if any.",
         "steady": "Whether half_ratio lies within 0.9 and 1/0.9; of cold windows the flag `unsteady` makes no use.",
         # stored samples
         "stored_bytes": "Size on disk of the packed set that the trial read.",
         "pack_ns": "What packing that set took when it was packed: source, encoding, writing, fsync.",
-        "cached_before_pct": "Share of the pages of what is read (the packed set, or its cache on disk) in the page "
-        "cache before anything was opened (cachestat or mincore).",
+        "cached_before_pct": "Share of what is read (the packed set, or its cache on disk) that lay in the page cache "
+        "before anything was opened. By cachestat or mincore.",
         "cached_after_pct": "The same after the window.",
         # host phases, whose sum closes on the wall clock
         **{f"host_{phase}_ns": f"Sum over the window: {_PHASE_DOC[phase]}." for phase in PHASES},
@@ -173,8 +173,8 @@ MEASURED = _columns(
         "gpu_mem_reserved_bytes": "Peak device memory that PyTorch reserved (max_memory_reserved).",
         "gpu_mem_used_bytes": "Device memory in use by all processes after the window (cudaMemGetInfo).",
         "gpu_allocations": "Calls of cudaMalloc by PyTorch's allocator since the warm-up; each one stalls the host.",
-        "pinned_bytes": "Page-locked host memory that PyTorch's allocator holds after the window, blocks that wait for "
-        "their next use included; each is rounded up to a power of two.",
+        "pinned_bytes": "Page-locked host memory that PyTorch's allocator holds after the window, unused blocks "
+        "included. Each block is rounded up to a power of two.",
         "pinned_allocations": "Calls of cudaHostAlloc by PyTorch's allocator since the warm-up; null where it does not "
         "count them.",
         # the host
@@ -185,8 +185,8 @@ MEASURED = _columns(
         "voluntary_switches": "Voluntary context switches of main process and workers in the window.",
         "involuntary_switches": "Involuntary context switches of main process and workers in the window.",
         "major_faults": "Major page faults of main process and workers in the window.",
-        "read_bytes": "Bytes that main process and workers caused to be read from storage in the window, what the "
-        "kernel read ahead for them included.",
+        "read_bytes": "Bytes that main process and workers caused to be read from storage in the window. What the "
+        "kernel read ahead for them counts.",
         "uss_peak_bytes": "Memory unique to main process and workers, read once after the window. Pages that a fork "
         "shares with the template, PyTorch's code and data among them, do not count.",
         "pss_peak_bytes": "Proportional memory of main process and workers, after the window.",

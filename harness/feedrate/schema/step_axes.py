@@ -33,15 +33,14 @@ TRANSFER = named(
     ),
     prefetcher=knob(
         "none",
-        "How the next batch is moved: when its step begins, one step ahead on the compute stream (next_batch), or one "
+        "When the next batch is moved. As its step begins, one step ahead on the compute stream (next_batch), or one "
         "step ahead on a stream of its own.",
         choices=one_of("none", "next_batch", "stream"),
         idle=on_cuda(only("mode", "train")),
     ),
     create_on=condition(
         "none",
-        "Where a tensor of the batch's shape is made in every step: not at all, on the host and then moved, or on the "
-        "device.",
+        "Where every step makes a tensor of the batch's shape. Nowhere, on the host and then moved, or on the device.",
         choices=one_of("none", "host", "device"),
         idle=on_cuda(NEEDS_MODEL, OF_IMAGES),
     ),
@@ -93,8 +92,8 @@ TRAINING = named(
     ),
     fusion=setting(
         "eager",
-        "How operations run: one by one, pointwise ones by PyTorch's own fused function, through torch.compile, "
-        "through TorchScript, or through torch.compile as one CUDA graph (reduce-overhead).",
+        "How operations run. One by one (eager), pointwise ones by PyTorch's own fused function, through "
+        "torch.compile or TorchScript, or as one CUDA graph (torch.compile's reduce-overhead).",
         choices=one_of("eager", "functional", "compile", "script", "cuda_graphs"),
         idle=NEEDS_MODEL,
     ),
@@ -140,8 +139,8 @@ TRAINING = named(
     ),
     ddp_buckets=setting(
         "many",
-        "How gradients are exchanged: in PyTorch's buckets of 25 MB, each when it is full; in one as large as the "
-        "model, when the backward pass has ended; or not at all (none), to see what the exchange costs.",
+        "How gradients are exchanged. In PyTorch's buckets of 25 MB, each when it is full (many). In one as large as "
+        "the model, behind the backward pass (one). Or not at all, to see what the exchange costs.",
         choices=one_of("many", "one", "none"),
         idle=only("parallel", "ddp"),
     ),
