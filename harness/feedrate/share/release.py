@@ -1,8 +1,7 @@
 """All runs as one archive that can be cited: the archive, its checksum, and the metadata with which it gets a DOI.
 
-Zenodo (https://developers.zenodo.org/#depositions) takes the metadata as it stands here; other repositories of data ask
-for the same. The archive is the same whenever it is made of the same runs. It holds the runs that keep to every rule,
-with their marks, so that a run that was withdrawn says so, and what ``make bench`` found.
+Zenodo (https://developers.zenodo.org/#depositions) takes the metadata as it stands here. The archive is the same
+whenever it is made of the same runs. It holds the runs that keep to every rule, with their marks, and bench records.
 """
 
 from __future__ import annotations
@@ -41,21 +40,15 @@ pandas.read_parquet reads the tables; feedrate makes a website of all: feedrate 
 
 
 class Release(NamedTuple):
-    """What was written."""
+    """What was written, and how many runs break a rule and are not in it."""
 
     archive: Path
     runs: int
     refused: int
-    """Runs that break a rule, and are not in it."""
 
 
 def make(results: Path, out: Path) -> Release:
-    """Write archive, ``SHA256SUMS`` and ``zenodo.json`` into a folder.
-
-    Raises:
-        InputError: there is no run.
-        EnvironmentFault: the disk cannot be written, or a store cannot be read.
-    """
+    """Write archive, ``SHA256SUMS`` and ``zenodo.json`` into a folder."""
     here = remote.copy(results)
     admitted = validator.admit(runs.folders(here))
     released = runs.runs(here, set(admitted.folders))

@@ -2,9 +2,8 @@
 
 What is sent are the bytes that ``prepare`` read. Git's plumbing and GitHub's ``gh`` make a pull request of them without
 touching anybody's working tree: blobs, tree and commit are written beside the checkout's own (a temporary index; no
-branch, stash or hook). The commit carries the GitHub account's name and its no-reply address, not the name and address
-that git is configured with: those were not asked for. Where no pull request can be opened, one file is made that can be
-attached anywhere; it is the same whenever it is made.
+branch, stash or hook). The commit carries the GitHub account's name and its no-reply address, not those that git is
+configured with. Where no pull request can be opened, one file is made that can be attached anywhere.
 """
 
 from __future__ import annotations
@@ -53,13 +52,11 @@ _ENVIRONMENT = {
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """A run that may be published."""
+    """A run that may be published: its folder in the repository, and path there to content, its label's too."""
 
     run: StoredRun
     folder: str
-    """Its folder in the repository: ``results/<machine_id>/<run_id>``."""
     files: Mapping[str, bytes]
-    """Path in the repository to content: the run's files, and its label where it has one."""
     label: Labelled
 
     @property
@@ -83,17 +80,11 @@ class Submission:
 
 
 def prepare(run: StoredRun, label: str = "", note: str = "") -> Submission:
-    """Read a run as it would be published. Writes nothing.
-
-    Raises:
-        InputError: it was withdrawn, is not valid where it lies, or a text is too long.
-    """
+    """Read a run as it would be published; one that was withdrawn or is not valid where it lies is an error."""
     beside = marks.about(run.folder)
     if beside.withdrawn:
-        raise InputError(
-            f"{run.manifest.run_id}: was withdrawn on {beside.withdrawn.on} ({beside.withdrawn.why}); a withdrawn run "
-            "is not published. Measure again and submit that run"
-        )
+        was = f"{run.manifest.run_id}: was withdrawn on {beside.withdrawn.on} ({beside.withdrawn.why})"
+        raise InputError(f"{was}; a withdrawn run is not published. Measure again and submit that run")
     labelled = Labelled(label=beside.label, note=beside.note)
     if label or note:
         labelled = marks.labelled(label or beside.label, note or beside.note)
@@ -123,11 +114,7 @@ def own_names(submission: Submission) -> list[str]:
 
 
 def pack(submission: Submission, out: Path) -> Path:
-    """Write a run as one file that can be attached: a zip that unpacks at the repository's root.
-
-    Raises:
-        EnvironmentFault: the disk cannot be written.
-    """
+    """Write a run as one file that can be attached: a zip that unpacks at the repository's root."""
     path = make_folder(out) / f"submission-{submission.run.manifest.run_id}.zip"
     write_zip(buffer := io.BytesIO(), sorted(submission.files.items()))
     write_whole(path, buffer.getvalue())
@@ -150,11 +137,10 @@ class Unable(Exception):
 
 
 class Route(NamedTuple):
-    """How a run gets from a checkout into a pull request."""
+    """How a run gets from a checkout into a pull request of an account on GitHub."""
 
     checkout: Path
     login: str
-    """Of the account on GitHub that will open it."""
     base: str
     """The repository, OWNER/NAME."""
     head: str
@@ -165,15 +151,9 @@ class Route(NamedTuple):
 
 
 def route(checkout: Path, submission: Submission) -> Route:
-    """Find out how a pull request can be opened. Proposes nothing.
-
-    Raises:
-        Unable: it cannot.
-        InputError: the run is published already.
-    """
-    for tool, name in (("git", "git"), ("gh", "gh, GitHub's command line,")):
-        if not shutil.which(tool):
-            raise Unable(f"{name} is not installed")
+    """Find out how a pull request can be opened; an InputError where the run is published already."""
+    if not shutil.which("gh"):
+        raise Unable("gh, GitHub's command line, is not installed")
     login = _run(checkout, "gh", "api", "user", "--jq", ".login")
     try:
         here = json.loads(_run(checkout, "gh", "repo", "view", "--json", "nameWithOwner,parent"))
@@ -188,18 +168,13 @@ def route(checkout: Path, submission: Submission) -> Route:
     _run(checkout, "git", "fetch", "-q", "--no-tags", address, f"refs/heads/{branch}")
     commit = _run(checkout, "git", "rev-parse", "FETCH_HEAD")
     if _run(checkout, "git", "ls-tree", "--full-tree", commit, submission.folder):
-        raise InputError(
-            f"{submission.folder}: was submitted already; a run is published once. feedrate sweep makes another"
-        )
+        was = f"{submission.folder}: was submitted already"
+        raise InputError(f"{was}; a run is published once. feedrate sweep makes another")
     return Route(checkout, login, base, base if writable else f"{login}/{base.partition('/')[2]}", branch, commit)
 
 
 def propose(way: Route, submission: Submission) -> str:
-    """Open a pull request, and give its address.
-
-    Raises:
-        Unable: a step failed, or one is open already.
-    """
+    """Open a pull request, and give its address."""
     run, branch = partial(_run, way.checkout), submission.folder.replace("results", "run", 1)
     title, same = f"Run {submission.folder.partition('/')[2]}", way.head == way.base
     commit = _commit(way, submission.files, title)
@@ -219,23 +194,17 @@ def _commit(way: Route, files: Mapping[str, bytes], title: str) -> str:
         git = partial(_run, way.checkout, "git", variables=variables | {"GIT_INDEX_FILE": f"{folder}/index"})
         git("read-tree", way.commit)
         for path, data in files.items():
-            git(
-                "update-index",
-                "--add",
-                "--cacheinfo",
-                f"100644,{git('hash-object', '-w', '--stdin', given=data)},{path}",
-            )
+            blob = git("hash-object", "-w", "--stdin", given=data)
+            git("update-index", "--add", "--cacheinfo", f"100644,{blob},{path}")
         return git("commit-tree", git("write-tree"), "-p", way.commit, "-m", title)
 
 
 def _run(checkout: Path, *command: str, given: bytes = b"", variables: Mapping[str, str] = _ENVIRONMENT) -> str:
     """Run git or gh; git's own variables of whoever called do not reach it."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    environment, name = inherited | _ENVIRONMENT | dict(variables), " ".join(command[:3])
+    name, options = " ".join(command[:3]), {"cwd": checkout, "env": inherited | _ENVIRONMENT | dict(variables)}
     try:
-        done = subprocess.run(
-            command, cwd=checkout, input=given, capture_output=True, env=environment, timeout=_TIMEOUT_S, check=False
-        )
+        done = subprocess.run(command, input=given, capture_output=True, timeout=_TIMEOUT_S, check=False, **options)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Unable(f"{name}: {error}") from error
     if done.returncode:

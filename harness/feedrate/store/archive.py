@@ -8,25 +8,19 @@ from collections.abc import Mapping
 from pathlib import Path
 
 
+def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    member.uid, member.gid, member.uname, member.gname = 0, 0, "", ""
+    return member
+
+
 def pack(archive: Path, contents: Mapping[str, Path]) -> None:
-    """Write a gzipped tar, whole or not at all, that does not say who owned the files.
-
-    Args:
-        archive: the file.
-        contents: name in the archive → file or folder.
-    """
-
-    def anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
-        member.uid = member.gid = 0
-        member.uname = member.gname = ""
-        return member
-
+    """Write a gzipped tar of files and folders by name, whole or not at all, that does not say who owned them."""
     archive.parent.mkdir(parents=True, exist_ok=True)
     temporary = archive.with_name(f"{archive.name}.tmp")
     with temporary.open("wb") as file:
         with tarfile.open(fileobj=file, mode="w:gz", compresslevel=1) as packed:
             for name, path in contents.items():
-                packed.add(path, name, filter=anonymous)
+                packed.add(path, name, filter=_anonymous)
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(archive)
