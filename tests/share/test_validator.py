@@ -47,6 +47,10 @@ def every(value: Any) -> Any:
     return lambda values: [None if one is None else value for one in values]
 
 
+def twice(values: list[Any]) -> list[Any]:
+    return [values[0], values[0], *values[2:]]
+
+
 def said(folder: Path, *, in_place: bool = False) -> str:
     """What is wrong with a run: in plain text where, what was found, what was expected, what to do."""
     for finding in rules.judge(folder, in_place=in_place).findings:
@@ -85,13 +89,7 @@ VALUES: list[tuple[str, str, str, Any, str]] = [
     ("sweep", "trials", "error_message", once(lambda _: "x" * 501), "one short line of plain text"),
     ("sweep", "trials", "error_kind", once(lambda _: "a\u202eb"), "one short line of plain text"),
     ("sweep", "trials", "position", once(lambda value: value + 500), "run_id, block and position, joined"),
-    (
-        "sweep",
-        "trials",
-        "block position trial_id",
-        lambda values: [values[0], *values[:1], *values[2:]],
-        "at each place",
-    ),
+    ("sweep", "trials", "block position trial_id", twice, "one at each place of a block"),
     ("sweep", "trials", "cell_id", every("<script>alert(1)"), "by its axes"),
     ("sweep", "trials", "num_workers", once(lambda value: value + 1), "by its axes"),
     ("sweep", "trials", "storage_format", every("zip"), "one of"),
