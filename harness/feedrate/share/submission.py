@@ -8,7 +8,6 @@ configured with. Where no pull request can be opened, one file is made that can 
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import shutil
@@ -29,12 +28,10 @@ from feedrate.share.findings import FILES
 from feedrate.share.parquet import leaves
 from feedrate.store import marks
 from feedrate.store.marks import Labelled
-from feedrate.store.runs import StoredRun, make_folder, write_whole
+from feedrate.store.runs import StoredRun, make_folder, replacing
 
 _LONG = ("suites", "contrasts", "claims", "cell_seconds", "cell_spread")
 """Fields of the manifest that are counted and not listed."""
-_DAWN = (1980, 1, 1, 0, 0, 0)
-"""The earliest moment that a zip file can name: the same run gives the same file."""
 _TIMEOUT_S = 300
 _ENVIRONMENT = {
     "LC_ALL": "C.UTF-8",
@@ -88,9 +85,8 @@ def prepare(run: StoredRun, label: str = "", note: str = "") -> Submission:
     labelled = Labelled(label=beside.label, note=beside.note)
     if label or note:
         labelled = marks.labelled(label or beside.label, note or beside.note)
-    validated = validator.check(run.folder, run.folder.parents[1])
-    if not validated.valid:
-        listed = "".join(f"\n  {finding}" for finding in validated.findings)
+    if findings := validator.check(run.folder, run.folder.parents[1]).findings:
+        listed = "".join(f"\n  {finding}" for finding in findings)
         raise InputError(f"{run.folder}: is not valid and was not published:{listed}")
     folder = f"results/{run.manifest.machine.machine_id}/{run.manifest.run_id}"
     files = {f"{folder}/{name}": (run.folder / name).read_bytes() for name in FILES}
@@ -116,8 +112,8 @@ def own_names(submission: Submission) -> list[str]:
 def pack(submission: Submission, out: Path) -> Path:
     """Write a run as one file that can be attached: a zip that unpacks at the repository's root."""
     path = make_folder(out) / f"submission-{submission.run.manifest.run_id}.zip"
-    write_zip(buffer := io.BytesIO(), sorted(submission.files.items()))
-    write_whole(path, buffer.getvalue())
+    with replacing(path) as file:
+        write_zip(file, sorted(submission.files.items()))
     return path
 
 
@@ -126,14 +122,13 @@ def write_zip(file: IO[bytes], files: Iterable[tuple[str, bytes]]) -> None:
     # Parquet is compressed already, and what a compressor makes of the rest may differ between its versions.
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         for name, data in files:
-            entry = zipfile.ZipInfo(name, _DAWN)
-            entry.external_attr = 0o100644 << 16
-            entry.create_system = 3
+            entry = zipfile.ZipInfo(name)  # of 1980
+            entry.external_attr, entry.create_system = 0o100644 << 16, 3
             archive.writestr(entry, data)
 
 
 class Unable(Exception):
-    """Why no pull request can be opened from here, in a clause; what was to be proposed is still there."""
+    """Why no pull request can be opened from here, in a clause."""
 
 
 class Route(NamedTuple):
@@ -202,9 +197,10 @@ def _commit(way: Route, files: Mapping[str, bytes], title: str) -> str:
 def _run(checkout: Path, *command: str, given: bytes = b"", variables: Mapping[str, str] = _ENVIRONMENT) -> str:
     """Run git or gh; git's own variables of whoever called do not reach it."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    name, options = " ".join(command[:3]), {"cwd": checkout, "env": inherited | _ENVIRONMENT | dict(variables)}
+    name, env = " ".join(command[:3]), inherited | _ENVIRONMENT | dict(variables)
+    run = partial(subprocess.run, capture_output=True, timeout=_TIMEOUT_S, check=False)
     try:
-        done = subprocess.run(command, input=given, capture_output=True, timeout=_TIMEOUT_S, check=False, **options)
+        done = run(command, input=given, cwd=checkout, env=env)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Unable(f"{name}: {error}") from error
     if done.returncode:

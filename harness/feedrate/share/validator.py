@@ -16,8 +16,9 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from pydantic import TypeAdapter
 
@@ -38,8 +39,7 @@ _AT_ONCE = 50
 _RESULT = TypeAdapter(Validated)
 
 
-@dataclass(frozen=True, slots=True)
-class Admitted:
+class Admitted(NamedTuple):
     """Which runs a site may show, in the order in which they came, and why not the others."""
 
     folders: tuple[Path, ...]
@@ -122,10 +122,8 @@ def judged(
         for line in done.stdout.splitlines():
             yield replace(_RESULT.validate_json(line), path=str(waiting.pop(0)[0]))
         if done.returncode > 0:
-            raise EnvironmentFault(
-                f"the process that reads files of others does not start; expected {sys.executable} to have all of "
-                "requirements.lock (make setup)"
-            )
+            expected = f"expected {sys.executable} to have all of requirements.lock (make setup)"
+            raise EnvironmentFault(f"the process that reads files of others does not start; {expected}")
         if done.returncode and waiting:
             killed = f"the process that read it was killed by {signal.Signals(-done.returncode).name}"
             late = f"it takes longer than {seconds:g} s"

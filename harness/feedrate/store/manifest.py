@@ -228,10 +228,14 @@ def read_manifest(text: bytes | str, where: object) -> RunManifest:
     try:
         return RunManifest.model_validate(fields)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-        path = one_line(".".join(map(str, first["loc"])))[:_SHOWN] or "the whole"
-        raise _no_manifest(where, f"{path}: {first['msg']}{more}") from error
+        raise _no_manifest(where, problem(error)) from error
+
+
+def problem(error: ValidationError) -> str:
+    """Say in one short line what is wrong with a stranger's file."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+    return f"{one_line('.'.join(map(str, first['loc'])))[:_SHOWN] or 'the whole'}: {first['msg']}{more}"
 
 
 def _no_manifest(where: object, problem: str) -> InputError:

@@ -19,6 +19,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from feedrate.schema.errors import InputError, expected_one_of
 from feedrate.schema.redaction import one_line
 from feedrate.store import location
+from feedrate.store.manifest import problem
 from feedrate.store.runs import StoredRun, write_whole
 
 LABEL_MOST = 60
@@ -121,9 +122,7 @@ def _read(path: Path, kind: type[Mark]) -> Mark | None:
     try:
         return kind.model_validate_json(location.contents([path])[0])
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        field = one_line(".".join(map(str, first["loc"])))[:LABEL_MOST] or "the whole"
-        raise InputError(f"{path}: {field}: {first['msg']}; expected what feedrate writes there") from error
+        raise InputError(f"{path}: {problem(error)}; expected what feedrate writes there") from error
 
 
 def encode(mark: BaseModel) -> bytes:

@@ -19,7 +19,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from feedrate.schema import plugins
 from feedrate.schema.columns import TABLES
@@ -41,7 +41,6 @@ GROUP_ROWS = 2_000
 """Of trials, after which a row group ends: what a file says of each column of each group is most of a small one."""
 _NAMED = 8
 """Runs that a message lists at most, the newest."""
-_AGAIN = "What was written before is kept: mend this and type the same command again"
 
 
 def home() -> Path:
@@ -57,28 +56,36 @@ def outbox(results: Path) -> Path:
 
 
 @contextmanager
-def _writing(path: Path, kept: str = _AGAIN) -> Iterator[None]:
+def _writing(path: Path) -> Iterator[None]:
     """Turn a disk that is full or closed into a message that says what was kept."""
     try:
         yield
     except OSError as error:
         reason = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else (error.strerror or error)
         expected = "expected a writable folder with free space"
-        raise EnvironmentFault(f"{path}: cannot write: {reason}; {expected}. {kept}") from error
+        advice = "What was written before is kept: mend this and type the same command again"
+        raise EnvironmentFault(f"{path}: cannot write: {reason}; {expected}. {advice}") from error
 
 
-def write_whole(path: Path, data: bytes, kept: str = _AGAIN) -> None:
-    """Write a file so that a reader sees all of it or none; an EnvironmentFault where that cannot be."""
-    if location.remote(path):
-        location.put(path, data)
-        return
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """Give a file to write, of which a reader sees all or nothing; an EnvironmentFault where that cannot be."""
     temporary = path.with_name(f"{path.name}.tmp")
-    with _writing(path, kept):
+    with _writing(path):
         with temporary.open("wb") as file:
-            file.write(data)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file, here or in a store, so that a reader sees all of it or none."""
+    if location.remote(path):
+        location.put(path, data)
+        return
+    with replacing(path) as file:
+        file.write(data)
 
 
 def make_folder(folder: Path, *, exist_ok: bool = True) -> Path:
@@ -242,8 +249,8 @@ def _write_tables(folder: Path, manifest: RunManifest, chunks: Iterable[Mapping[
             for name, groups in waiting.items():
                 if tables:
                     groups.append(pa.Table.from_pylist(tables[name], schemas[name]))
-                whole = not tables or name != "trials" or sum(map(len, groups)) >= GROUP_ROWS
-                if groups and whole:
+                least = GROUP_ROWS if tables and name == "trials" else 1  # a group without rows has no place in a file
+                if sum(map(len, groups)) >= least:
                     writers[name].write_table(pa.concat_tables(groups))
                     groups.clear()
 
