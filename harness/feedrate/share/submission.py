@@ -198,9 +198,10 @@ def _run(checkout: Path, *command: str, given: bytes = b"", variables: Mapping[s
     """Run git or gh; git's own variables of whoever called do not reach it."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     name, env = " ".join(command[:3]), inherited | _ENVIRONMENT | dict(variables)
-    run = partial(subprocess.run, capture_output=True, timeout=_TIMEOUT_S, check=False)
     try:
-        done = run(command, input=given, cwd=checkout, env=env)
+        done = subprocess.run(
+            command, cwd=checkout, input=given, capture_output=True, env=env, timeout=_TIMEOUT_S, check=False
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Unable(f"{name}: {error}") from error
     if done.returncode:
