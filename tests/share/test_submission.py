@@ -153,9 +153,7 @@ def test_a_run_is_proposed_with_its_label_and_nothing_else(place: Place) -> None
     assert place.files == []
     folder = f"results/{place.run.parent.name}/{place.run.name}"
     changed = place.git("diff-tree", "-r", "--name-status", "main", place.branch, of=place.remote).splitlines()
-    assert sorted(changed) == sorted(
-        [f"A\t{folder}.label.json", *(f"A\t{folder}/{name}" for name in FILES)],
-    )
+    assert sorted(changed) == sorted([f"A\t{folder}.label.json", *(f"A\t{folder}/{name}" for name in FILES)])
     for name in FILES:
         assert held(place, f"{folder}/{name}") == (place.run / name).read_bytes()
     assert json.loads(held(place, f"{folder}.label.json")) == {"label": "Workstation", "note": "two fans"}

@@ -27,8 +27,7 @@ def run_script(
     steps: Annotated[int, typer.Option(min=0, help="End it after so many batches; 0 leaves it its own end.")] = 0,
     live: Annotated[bool, typer.Option("--live", help="Show pace, waits and workers while it runs.")] = False,
     headspace: Annotated[
-        bool,
-        typer.Option("--headspace", help="After --steps batches time step and loader alone; spoils the weights."),
+        bool, typer.Option("--headspace", help="After --steps batches time step and loader alone; spoils the weights.")
     ] = False,
     lines: Annotated[
         bool, typer.Option("--lines/--no-lines", help="Sample which lines of code cost the time; takes some CPU.")
