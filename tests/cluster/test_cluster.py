@@ -24,6 +24,14 @@ from feedrate.store import location, runs
 from feedrate.store.clusters import ClusterFolder, NodeStatus, names
 
 
+@pytest.fixture
+def folder(tmp_path: Path) -> ClusterFolder:
+    """The folder of a sweep."""
+    made = ClusterFolder(tmp_path, "sweep")
+    made.create()
+    return made
+
+
 def watched(folder: ClusterFolder, states: Iterable[str], late: set[int] | None = None) -> Watched:
     """Nodes whose jobs, named a, b, c …, are in given states; jobs without a state are gone."""
     engine: Any = SimpleNamespace(
@@ -33,10 +41,8 @@ def watched(folder: ClusterFolder, states: Iterable[str], late: set[int] | None 
     return Watched(folder, engine, dict(enumerate("abcde")), rendezvous=meets if late else None)
 
 
-def test_what_became_of_a_job_is_seen(tmp_path: Path) -> None:
+def test_what_became_of_a_job_is_seen(folder: ClusterFolder) -> None:
     """A job that waits anew, one that ended without a word (missing twice), and one that ended well are told apart."""
-    folder = ClusterFolder(tmp_path, "sweep")
-    folder.create()
     for number, state in enumerate(("measures", "measures", "ended", "waits", "measures")):
         folder.tell(NodeStatus(node=number, name=f"node{number}", state=state, block=2, blocks=9))
     sweep = watched(folder, ("PENDING", "", "", "PENDING", "RUNNING"))
@@ -51,10 +57,8 @@ def test_what_became_of_a_job_is_seen(tmp_path: Path) -> None:
     ("late", "words"),
     [({2}, "waits for node2"), ({2, 3}, "waits for node2 and node3"), ({1, 2, 3, 4}, "waits for 4 nodes")],
 )
-def test_nodes_say_for_which_they_wait(late: set[int], words: str, tmp_path: Path) -> None:
+def test_nodes_say_for_which_they_wait(late: set[int], words: str, folder: ClusterFolder) -> None:
     """By name where there are few; those that are waited for say what they do."""
-    folder = ClusterFolder(tmp_path, "sweep")
-    folder.create()
     for number in range(5):
         folder.tell(NodeStatus(node=number, name=f"node{number}", state="prepares", note="packing"))
     sweep = watched(folder, ["RUNNING"] * 5, late)
@@ -63,10 +67,8 @@ def test_nodes_say_for_which_they_wait(late: set[int], words: str, tmp_path: Pat
     assert lines == {node: "packing" if node in late else words for node in range(5)}
 
 
-def test_nothing_is_written_while_a_trial_is_measured(tmp_path: Path) -> None:
+def test_nothing_is_written_while_a_trial_is_measured(folder: ClusterFolder) -> None:
     """A tick only looks whether to go on, and ends the sweep where the folder says so."""
-    folder = ClusterFolder(tmp_path, "sweep")
-    folder.create()
     screen = NodeScreen(folder, NodeStatus(node=0, name="node0"))
     screen.tick({})
     assert folder.statuses() == []
@@ -78,10 +80,10 @@ def test_nothing_is_written_while_a_trial_is_measured(tmp_path: Path) -> None:
     assert folder.statuses() == []
 
 
-def test_a_node_whose_run_no_store_took_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_whose_run_no_store_took_has_failed(
+    folder: ClusterFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With where the run lies: it did not end well, although all of it was measured."""
-    folder = ClusterFolder(tmp_path, "sweep")
-    folder.create()
     folder.tell(NodeStatus(node=0, name="node0"))
     monkeypatch.setattr(node.request, "make", lambda *_: None)
     monkeypatch.setattr(node.sweep, "run", lambda *_: SimpleNamespace(folder=tmp_path / "machine" / "run"))
