@@ -294,12 +294,10 @@ def test_the_command_says_what_is_wrong(results: list[Path], tmp_path: Path) -> 
     report = json.loads(printed.output)
     assert (report["valid"], report["refused"]) == (2, 4)
     assert [file["valid"] for file in report["files"]] == [True, False, True, False, False, False]
-    assert {"where", "got", "expected", "advice"} == set(report["files"][1]["findings"][0])
-    assert report["files"][3]["findings"][0]["advice"] == "Move it there"
-    assert [file["findings"][0]["got"] for file in report["files"][4:]] == [
-        "a link, a folder, a device or nothing",
-        "no run.json",
-    ]
+    (finding, *_), moved, *none = [file["findings"] for file in report["files"] if not file["valid"]]
+    assert {"where", "got", "expected", "advice"} == set(finding)
+    assert moved[0]["advice"] == "Move it there"
+    assert [file[0]["got"] for file in none] == ["a link, a folder, a device or nothing", "no run.json"]
     text = validate(*paths).output
     assert "2 valid, 4 refused." in text
     assert findings.UNCHANGED in text
@@ -313,32 +311,27 @@ def test_only_runs_that_can_be_trusted_are_shown(results: list[Path], fake_run: 
     beside which a file is damaged.
     """
     first, wrong, third = results
-    damage = {
-        "label": (" " * (marks.FILE_MOST + 1), "8,193 bytes; expected a plain file of at most 8,192 bytes"),
-        "withdrawn": ("{", "the whole: Invalid JSON"),
-    }
+    root, linked = first.parents[1], tmp_path / "linked" / first.parent.name / first.name
     fakes = [fake_run.Fake(run_id=f"2026020{day}T030405Z-fake", blocks=1, batches=(8,)) for day in range(1, 4)]
-    claimed, *damaged = (fake_run.write(first.parents[1], fake) for fake in fakes)
-    forged = fake_run.write(first.parents[1], replace(fakes[0], cores=64))
-    copy = first.parents[1] / "other-machine" / third.name
-    shutil.copytree(third, copy)
-    linked = tmp_path / "linked" / first.parent.name / first.name
+    claimed, long, torn, forged = (fake_run.write(root, fake) for fake in (*fakes, replace(fakes[0], cores=64)))
+    copy = shutil.copytree(third, root / "other-machine" / third.name)
     linked.parents[1].mkdir()
     linked.parent.symlink_to(first.parent)
     marks.label(first, "Workstation")
-    for folder, (kind, (text, _)) in zip(damaged, damage.items(), strict=True):
-        marks.mark_file(folder, kind).write_text(text)
-    folders = [*results, copy, linked, claimed, forged, *damaged]
-    admitted = validator.admit(folders)
+    marks.mark_file(long, "label").write_text(" " * (marks.FILE_MOST + 1))
+    marks.mark_file(torn, "withdrawn").write_text("{")
+    wanted = {
+        wrong: "wall_ns",
+        **dict.fromkeys((copy, linked), "Move it there"),
+        **dict.fromkeys((claimed, forged), "under another machine too"),
+        long: f"{long.name}.label.json: 8,193 bytes; expected a plain file of at most 8,192 bytes",
+        torn: f"{torn.name}.withdrawn.json: the whole: Invalid JSON",
+    }
+    admitted = validator.admit([first, *wanted, third])
     assert admitted.folders == (first, third)
-    assert [one.path for one in admitted.refused] == list(map(str, [wrong, *folders[3:]]))
-    reasons = [str(one.findings[0]) for one in admitted.refused]
-    wanted = ["wall_ns", "Move it there", "Move it there", *["under another machine too"] * 2]
-    wanted += [
-        f"{path.name}.{kind}.json: {words}" for path, (kind, (_, words)) in zip(damaged, damage.items(), strict=True)
-    ]
-    for reason, words in zip(reasons, wanted, strict=True):
-        assert words in reason
+    assert [one.path for one in admitted.refused] == list(map(str, wanted))
+    for refused, words in zip(admitted.refused, wanted.values(), strict=True):
+        assert words in str(refused.findings[0])
     assert validator.admit([]).folders == ()
 
 
