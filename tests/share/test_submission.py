@@ -53,17 +53,8 @@ class Place:
     root: Path
     run: Path
 
-    @property
-    def checkout(self) -> Path:
-        return self.root / "checkout"
-
-    @property
-    def remote(self) -> Path:
-        return self.root / "lab.git"
-
-    @property
-    def fork(self) -> Path:
-        return self.root / "ann.git"
+    def __post_init__(self) -> None:
+        self.checkout, self.remote, self.fork = (self.root / name for name in ("checkout", "lab.git", "ann.git"))
 
     def git(self, *words: str, of: Path | None = None) -> str:
         done = subprocess.run(["git", *words], cwd=of or self.checkout, capture_output=True, text=True, check=True)
@@ -77,8 +68,12 @@ class Place:
         return text.getvalue()
 
     @property
+    def folder(self) -> str:
+        return f"results/{self.run.parent.name}/{self.run.name}"
+
+    @property
     def branch(self) -> str:
-        return f"run/{self.run.parent.name}/{self.run.name}"
+        return self.folder.replace("results", "run")
 
     @property
     def files(self) -> list[Path]:
@@ -151,12 +146,12 @@ def test_a_run_is_proposed_with_its_label_and_nothing_else(place: Place) -> None
     assert [line for line in state(place)[0].splitlines() if not line.endswith("label.json")] == before[0].splitlines()
     assert state(place)[1:] == before[1:]
     assert place.files == []
-    folder = f"results/{place.run.parent.name}/{place.run.name}"
     changed = place.git("diff-tree", "-r", "--name-status", "main", place.branch, of=place.remote).splitlines()
-    assert sorted(changed) == sorted([f"A\t{folder}.label.json", *(f"A\t{folder}/{name}" for name in FILES)])
-    for name in FILES:
-        assert held(place, f"{folder}/{name}") == (place.run / name).read_bytes()
-    assert json.loads(held(place, f"{folder}.label.json")) == {"label": "Workstation", "note": "two fans"}
+    files = [f"{place.folder}/{name}" for name in FILES]
+    assert sorted(changed) == sorted(f"A\t{file}" for file in (f"{place.folder}.label.json", *files))
+    for file in files:
+        assert held(place, file) == (place.checkout / file).read_bytes()
+    assert json.loads(held(place, f"{place.folder}.label.json")) == {"label": "Workstation", "note": "two fans"}
     assert marks.about(place.run).label == "Workstation"
     commit, body = place.git("cat-file", "-p", place.branch, of=place.remote), (place.root / "body.md").read_text()
     assert commit.count("ann <ann@users.noreply.github.com>") == 2
@@ -174,9 +169,8 @@ def test_of_a_script_its_name_is_published(place: Place, sources: dict[str, Path
     printed = " ".join(place.submit().split())
     assert "its name alone is published: no code, path or argument, no report" in printed
     assert "This looks like a name" not in printed
-    folder = f"results/{place.run.parent.name}/{place.run.name}"
     added = place.git("diff-tree", "-r", "--name-only", "main", place.branch, of=place.remote).splitlines()
-    assert added == [f"{folder}/{name}" for name in sorted(FILES)]
+    assert added == [f"{place.folder}/{name}" for name in sorted(FILES)]
     for path in added:
         assert not any(word in held(place, path) for word in (b"somebody", b"secret", b"Image.open", b"Pictures"))
     assert f"(`feedrate {kind} -- train.py`)" in (place.root / "body.md").read_text()
@@ -196,7 +190,7 @@ def test_a_branch_without_a_pull_request_locks_nobody_out(
     assert "type the same command again" in printed
     (place.root / "down").unlink()
     assert "Submitted: https://github.com/lab/feedrate/pull/7" in place.submit(label="second")
-    path = f"results/{place.run.parent.name}/{place.run.name}.label.json"
+    path = f"{place.folder}.label.json"
     pushed, other = (place.remote, place.fork) if right == "WRITE" else (place.fork, place.remote)
     assert "second" in place.git("cat-file", "blob", f"{place.branch}:{path}", of=pushed)
     assert not other.exists() or place.git("branch", "--list", "run/*", of=other) == ""
