@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +29,6 @@ def command(folder: Path, *words: str) -> list[str]:
     """The command that sweeps a folder's matrix."""
     places = ("--matrix", "matrix.yaml", "--results", "results", "--data-root", str(folder.parent / "data"))
     return [sys.executable, "-m", "feedrate", "sweep", *places, *words]
-
-
-def sweep(folder: Path, *words: str, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """Sweep and wait."""
-    return subprocess.run(
-        command(folder, *words), cwd=folder, env=environment, capture_output=True, text=True, check=False
-    )
 
 
 def orders(folder: Path) -> list[list[str]]:

@@ -51,7 +51,7 @@ def _truncated(valid: bytes, draw: random.Random) -> Named:
 
 
 def _flipped(valid: bytes, draw: random.Random) -> Named:
-    footer = len(valid) - 8 - raw.footer_size(valid)
+    footer = raw.footer_at(valid)
     for at in range(700):
         data = bytearray(valid)
         for _ in range(draw.choice((1, 1, 2, 8, 64))):

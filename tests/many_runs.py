@@ -58,16 +58,16 @@ def write_compact(results: Path, count: int) -> None:
 def write_repeated(small: Path, rows: int, target: Path) -> None:
     """Write a large file of trials: those of a small one again and again, a block behind the other."""
     table = pq.read_table(small, **CHECKED)
-    frame = table.to_pandas().assign(started_at=lambda frame: frame["started_at"].iloc[0])  # none before another
-    blocks = int(frame["block"].max()) + 1
+    blocks, places = int(table["block"].to_numpy().max()) + 1, np.arange(rows)
     manifest = json.loads(table.schema.metadata[MANIFEST_KEY])
-    manifest |= {"outcomes": {"ok": rows}, "blocks": -(-rows // (len(frame) // blocks))}
-    schema = table.schema.with_metadata({MANIFEST_KEY: json.dumps(manifest).encode()})
-    with pq.ParquetWriter(target, schema, **encoding("trials")) as writer:
-        for begin in range(0, rows, GROUP_ROWS):
-            places = np.arange(begin, min(begin + GROUP_ROWS, rows))
-            group = frame.iloc[places % len(frame)].reset_index(drop=True)
-            group["block"] += blocks * (places // len(frame))
-            numbers = zip(group["run_id"], group["block"], group["position"], strict=True)
-            group["trial_id"] = [f"{name}-{block:03d}-{position:04d}" for name, block, position in numbers]
-            writer.write_table(pa.Table.from_pandas(group, schema, preserve_index=False))
+    manifest |= {"outcomes": {"ok": rows}, "blocks": -(-rows // (len(table) // blocks))}
+    many = table.take(places % len(table))
+    block = many["block"].to_numpy() + blocks * (places // len(table))
+    numbers = zip(many["run_id"].to_pylist(), block, many["position"].to_pylist(), strict=True)
+    ids = [f"{name}-{block:03d}-{position:04d}" for name, block, position in numbers]
+    began = [table["started_at"][0].as_py()] * rows  # none before another
+    for name, values in {"block": block, "trial_id": ids, "started_at": began}.items():
+        field = many.schema.field(name)
+        many = many.set_column(many.column_names.index(name), field, pa.array(values, field.type))
+    many = many.replace_schema_metadata({MANIFEST_KEY: json.dumps(manifest).encode()})
+    pq.write_table(many, target, row_group_size=GROUP_ROWS, **encoding("trials"))

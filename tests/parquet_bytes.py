@@ -60,18 +60,18 @@ class Reader:
         return self.data[self.at - size : self.at]
 
 
-def footer_size(valid: bytes) -> int:
-    return int.from_bytes(valid[-8:-4], "little")
+def footer_at(valid: bytes) -> int:
+    return len(valid) - 8 - int.from_bytes(valid[-8:-4], "little")
 
 
 def footer_of(valid: bytes) -> Struct:
     """Read a file's footer (``FileMetaData`` in parquet.thrift)."""
-    return Reader(valid, len(valid) - 8 - footer_size(valid)).struct()
+    return Reader(valid, footer_at(valid)).struct()
 
 
 def closed(valid: bytes, footer: Struct, more: bytes = b"") -> bytes:
     """Give a file another footer, and bytes between its data and that."""
-    return valid[: len(valid) - 8 - footer_size(valid)] + more + ended(struct(footer))
+    return valid[: footer_at(valid)] + more + ended(struct(footer))
 
 
 def ended(footer: bytes) -> bytes:
@@ -111,7 +111,7 @@ def body(valid: bytes, name: str) -> tuple[int, int]:
 
 def repointed(valid: bytes, footer: Struct, chunk: Struct, pages: bytes) -> bytes:
     """Give one of the footer's column chunks other pages, which are put behind the data."""
-    begin = len(valid) - 8 - footer_size(valid)
+    begin = footer_at(valid)
     shift = chunk[9][1] - chunk[11][1] if 11 in chunk else 0
     chunk |= {9: (I64, begin + shift), 7: (I64, len(pages))}
     if 11 in chunk:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import skimage.data
 from dropping import give, ready, result
@@ -18,7 +19,6 @@ from visits import Site, Visit, visit
 from feedrate.analysis import machines
 from feedrate.analysis.estimates import cells
 from feedrate.charts.embed import cell_text
-from feedrate.machine.identity import usable_cores
 from feedrate.schema.columns import TABLES
 from feedrate.site.serve import served
 from feedrate.store import runs
@@ -35,7 +35,7 @@ suites:
 profiles: {quick: {}}
 """
 OTHER = "Example 1000 1-Core"
-"""What the second machine is called: the first one, held to one of its cores."""
+"""What the second machine is called."""
 
 
 @dataclass
@@ -55,12 +55,6 @@ class Swept:
         return run
 
 
-def sweep(root: Path, results: str, cores: set[int] | None = None) -> str:
-    """Sweep the photographs below a folder."""
-    folders = ["--data", str(root / "photographs"), "--data-root", str(root / "data"), "--results", str(root / results)]
-    return harness("sweep", "--matrix", str(root / "matrix.yaml"), *folders, cores=cores)
-
-
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory: pytest.TempPathFactory) -> Swept:
     """A sweep over photographs of scikit-image, nested and among junk, and the site of its results."""
@@ -71,8 +65,10 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Swept:
         (photographs / name).write_bytes(Path(skimage.data.__file__).with_name(name).read_bytes())
     (photographs.parent / "broken.jpg").write_bytes(b"not a photograph")
     (root / "matrix.yaml").write_text(MATRIX)
-    printed = sweep(root, "results")
-    harness("site", "--results", str(root / "results"), "--out", str(root / "build"))
+    folders = ["--data", str(root / "photographs"), "--data-root", str(root / "data")]
+    results = ["--results", str(root / "results")]
+    printed = harness("sweep", "--matrix", str(root / "matrix.yaml"), *folders, *results)
+    harness("site", *results, "--out", str(root / "build"))
     return Swept(root, printed)
 
 
@@ -88,18 +84,24 @@ def seen(swept: Swept, browser: Browser) -> Iterator[Visit]:
 
 @pytest.fixture(scope="module")
 def other(swept: Swept) -> runs.StoredRun:
-    """The run of the same sweep on one core, written again as that of a machine with another processor, ids and all."""
-    sweep(swept.root, "measured", cores={min(usable_cores())})
-    (run,) = runs.runs(swept.root / "measured")
-    machine = run.manifest.machine.model_copy(update={"cpu_model": OTHER, "cores_logical": 1})
-    manifest = RunManifest.model_validate(run.manifest.model_dump() | {"machine": machine.model_dump()})
+    """The same run as that of a machine with another processor, which takes several times as long for each trial."""
+    machine = swept.run.manifest.machine.model_copy(update={"cpu_model": OTHER, "cores_logical": 1})
+    other = {"machine": machine.model_dump(), "cell_seconds": {}, "run_id": f"{swept.run.manifest.run_id[:-4]}othr"}
+    manifest = RunManifest.model_validate(swept.run.manifest.model_dump() | other)
+    trials = swept.run.table("trials")
+    slower = pd.Series(range(2, 2 + len(trials)), trials["trial_id"])
     tables = {}
     for name in TABLES:
-        frame = run.table(name).astype(object)
-        records = frame.where(frame.notna(), None).to_dict("records")
-        tables[name] = [{key: value for key, value in row.items() if value is not None} for row in records]
-    for row in tables["trials"]:
-        row["machine_id"] = manifest.machine.machine_id
+        frame = swept.run.table(name)
+        for column in frame.columns[frame.columns.str.endswith("_ns")]:
+            frame[column] *= frame["trial_id"].map(slower)
+        if name == "trials":
+            frame["samples_per_s"] /= frame["trial_id"].map(slower)
+            frame["machine_id"] = manifest.machine.machine_id
+        for column in ("run_id", "trial_id"):
+            frame[column] = frame[column].str.replace(swept.run.manifest.run_id, manifest.run_id)
+        frame = frame.astype(object)
+        tables[name] = frame.where(frame.notna(), None).to_dict("records")
     folder = swept.root / "other" / manifest.machine.machine_id / manifest.run_id
     folder.mkdir(parents=True)
     runs.write_run(folder, manifest, [tables])

@@ -59,8 +59,8 @@ def installed(wheel: Path, folder: Path, *extras: str) -> Path:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     lines = chain(project["dependencies"], *(project["optional-dependencies"][extra] for extra in extras))
     python = bare.environment(folder / "venv", [re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in lines])
-    command = [sys.executable, "-m", "pip", "--python", python, "install", "-q", "--no-deps", "--no-index", wheel]
-    subprocess.run(command, check=True, env=ENVIRONMENT)
+    command = [sys.executable, "-m", "pip", "--python", python, "install", "-q", "--no-deps", "--no-index"]
+    subprocess.run([*command, "--no-compile", wheel], check=True, env=ENVIRONMENT)
     return python.with_name("feedrate")
 
 

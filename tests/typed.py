@@ -8,17 +8,8 @@ import sys
 from pathlib import Path
 
 
-def harness(*arguments: str, cores: set[int] | None = None, path: Path | None = None) -> str:
-    """Run a command to its good end.
-
-    Args:
-        arguments: what is typed after ``python -m feedrate``.
-        cores: the only ones that it may use; all if none are named.
-        path: the only folder in which it finds other programs; as here if none is named.
-
-    Returns:
-        What it printed.
-    """
+def harness(*arguments: str, path: Path | None = None) -> str:
+    """Run a command to its good end, finding other programs in one folder if it is named: what it printed."""
     from feedrate.schema.plugins import ROOT
 
     done = subprocess.run(
@@ -28,7 +19,6 @@ def harness(*arguments: str, cores: set[int] | None = None, path: Path | None = 
         text=True,
         check=False,
         env=os.environ | ({"PATH": str(path)} if path else {}),
-        preexec_fn=(lambda: os.sched_setaffinity(0, cores)) if cores else None,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from clustering import command, matrix, orders, started, until
-from clustering import sweep as run_sweep
 from real_slurm import Slurm
 from rich.console import Console
 
@@ -25,25 +24,12 @@ from feedrate.store import location, runs
 from feedrate.store.clusters import ClusterFolder, NodeStatus, names
 
 
-@pytest.mark.slow
-def test_nodes_measure_the_same_in_the_same_order(tmp_path: Path) -> None:
-    """Each node writes a run of its own, as a machine of its own; names stand in the cluster's folder alone."""
-    matrix(tmp_path, blocks=1, num_workers=0)
-    done = run_sweep(tmp_path, "--on", "local", "--nodes", "2")
-    assert done.returncode == 0, done.stdout + done.stderr
-    stored = runs.runs(tmp_path / "results")
-    members = [run.manifest.cluster for run in stored]
-    assert sorted((member.node, member.nodes) for member in members if member) == [(0, 2), (1, 2)]
-    assert len({member.sweep for member in members if member}) == 1
-    assert len({run.manifest.machine.machine_id for run in stored}) == 2
-    first, second = orders(tmp_path)
-    assert first == second
-    assert len(first) == 2
-    called = names(tmp_path / "results")
-    assert {called[run.manifest.machine.machine_id] for run in stored} == {"local0", "local1"}
-    assert not any("local0" in (run.folder / "run.json").read_text() for run in stored)
-    (line,) = [line for line in done.stdout.splitlines() if line.split()[:2] == ["local0", "ended"]]
-    assert "2 measurements" in line
+@pytest.fixture
+def folder(tmp_path: Path) -> ClusterFolder:
+    """The folder of a sweep."""
+    made = ClusterFolder(tmp_path, "sweep")
+    made.create()
+    return made
 
 
 def watched(folder: ClusterFolder, states: Iterable[str], late: set[int] | None = None) -> Watched:
@@ -55,10 +41,8 @@ def watched(folder: ClusterFolder, states: Iterable[str], late: set[int] | None 
     return Watched(folder, engine, dict(enumerate("abcde")), rendezvous=meets if late else None)
 
 
-def test_what_became_of_a_job_is_seen(tmp_path: Path) -> None:
+def test_what_became_of_a_job_is_seen(folder: ClusterFolder) -> None:
     """A job that waits anew, one that ended without a word (missing twice), and one that ended well are told apart."""
-    folder = ClusterFolder(tmp_path, "sweep")
-    folder.create()
     for number, state in enumerate(("measures", "measures", "ended", "waits", "measures")):
         folder.tell(NodeStatus(node=number, name=f"node{number}", state=state, block=2, blocks=9))
     sweep = watched(folder, ("PENDING", "", "", "PENDING", "RUNNING"))
@@ -73,10 +57,8 @@ def test_what_became_of_a_job_is_seen(tmp_path: Path) -> None:
     ("late", "words"),
     [({2}, "waits for node2"), ({2, 3}, "waits for node2 and node3"), ({1, 2, 3, 4}, "waits for 4 nodes")],
 )
-def test_nodes_say_for_which_they_wait(late: set[int], words: str, tmp_path: Path) -> None:
+def test_nodes_say_for_which_they_wait(late: set[int], words: str, folder: ClusterFolder) -> None:
     """By name where there are few; those that are waited for say what they do."""
-    folder = ClusterFolder(tmp_path, "sweep")
-    folder.create()
     for number in range(5):
         folder.tell(NodeStatus(node=number, name=f"node{number}", state="prepares", note="packing"))
     sweep = watched(folder, ["RUNNING"] * 5, late)
@@ -85,10 +67,8 @@ def test_nodes_say_for_which_they_wait(late: set[int], words: str, tmp_path: Pat
     assert lines == {node: "packing" if node in late else words for node in range(5)}
 
 
-def test_nothing_is_written_while_a_trial_is_measured(tmp_path: Path) -> None:
+def test_nothing_is_written_while_a_trial_is_measured(folder: ClusterFolder) -> None:
     """A tick only looks whether to go on, and ends the sweep where the folder says so."""
-    folder = ClusterFolder(tmp_path, "sweep")
-    folder.create()
     screen = NodeScreen(folder, NodeStatus(node=0, name="node0"))
     screen.tick({})
     assert folder.statuses() == []
@@ -100,10 +80,10 @@ def test_nothing_is_written_while_a_trial_is_measured(tmp_path: Path) -> None:
     assert folder.statuses() == []
 
 
-def test_a_node_whose_run_no_store_took_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_whose_run_no_store_took_has_failed(
+    folder: ClusterFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With where the run lies: it did not end well, although all of it was measured."""
-    folder = ClusterFolder(tmp_path, "sweep")
-    folder.create()
     folder.tell(NodeStatus(node=0, name="node0"))
     monkeypatch.setattr(node.request, "make", lambda *_: None)
     monkeypatch.setattr(node.sweep, "run", lambda *_: SimpleNamespace(folder=tmp_path / "machine" / "run"))
@@ -139,7 +119,8 @@ def test_what_cannot_be_used_is_refused_before_anything_starts(
 def test_more_nodes_than_slurm_has_are_refused(slurm: Slurm, tmp_path: Path, words: str, count: int) -> None:
     """In all, of a partition or with a feature; nothing is submitted."""
     matrix(tmp_path)
-    done = run_sweep(tmp_path, "--on", "slurm", "--nodes", "5", *words.split(), environment=slurm.environment)
+    typed = command(tmp_path, "--on", "slurm", "--nodes", "5", *words.split())
+    done = subprocess.run(typed, cwd=tmp_path, env=slurm.environment, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert f"Slurm has {count} such node" in done.stderr
     assert slurm.ask("squeue", "-h") == ""
@@ -147,17 +128,33 @@ def test_more_nodes_than_slurm_has_are_refused(slurm: Slurm, tmp_path: Path, wor
 
 @pytest.mark.slow
 def test_ctrl_c_cancels_all_and_keeps_what_was_measured(slurm: Slurm, tmp_path: Path) -> None:
-    """Every node writes a run of the trials that it had, in one order; no job is left."""
+    """Every node writes a run of the trials that it had, all in one order; no job is left.
+
+    Each is a machine of its own, whose name stands in the cluster's folder alone.
+    """
     matrix(tmp_path, blocks=60)
-    words = ("--on", "slurm", "--nodes", "2")
-    with subprocess.Popen(command(tmp_path, *words), cwd=tmp_path, env=slurm.environment, text=True) as process:
+    words, pipe = command(tmp_path, "--on", "slurm", "--nodes", "2"), subprocess.PIPE
+    with subprocess.Popen(words, cwd=tmp_path, env=slurm.environment, stdout=pipe, text=True) as process:
         folder = started(tmp_path)
         until(lambda: all(status.trials >= 2 for status in folder.statuses()))
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 130
-    assert [run.manifest.stop_reason for run in runs.runs(tmp_path / "results")] == ["interrupted"] * 2
+        printed, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    stored = runs.runs(tmp_path / "results")
+    assert [run.manifest.stop_reason for run in stored] == ["interrupted"] * 2
     first, second = (order[:2] for order in orders(tmp_path))
     assert len(first) == 2
     assert first == second
-    assert set(names(tmp_path / "results").values()) < set(slurm.names)
+    members = [run.manifest.cluster for run in stored]
+    assert sorted((member.sweep, member.node, member.nodes) for member in members if member) == [
+        (folder.sweep, 0, 2),
+        (folder.sweep, 1, 2),
+    ]
+    called = names(tmp_path / "results")
+    assert len({called[run.manifest.machine.machine_id] for run in stored} & set(slurm.names)) == 2
+    assert not any(name in (run.folder / "run.json").read_text() for run in stored for name in slurm.names)
+    ended = [line.split() for line in printed.splitlines() if line.split()[1:2] == ["ended"]]
+    assert [(name, unit) for name, _, _, unit, *_ in ended] == [
+        (name, "measurements") for name in sorted(called.values())
+    ]
     until(lambda: slurm.ask("squeue", "-h") == "")

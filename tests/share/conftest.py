@@ -30,11 +30,12 @@ def rewritten(path: Path, target: Path, columns: dict[str, Any], manifest: dict[
 
 @pytest.fixture(scope="session")
 def sources(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Valid runs: of a sweep in which trials failed, of cold and full page caches, of a script, and of a search."""
+    """Valid runs: of sweeps in which some and all trials failed, of page caches, of a script, and of a search."""
     fake, script, tuned = (request.getfixturevalue(f"fake_{name}") for name in ("run", "script", "tuned"))
     folder, stored = tmp_path_factory.mktemp, {"formats": ("png", "lmdb"), "states": ("warm", "cold", "full")}
     return {
         "sweep": fake.write(folder("sweep"), fake.Fake(blocks=3, batches=(8, 32))),
+        "failed": fake.write(folder("failed"), fake.Fake(blocks=1, batches=(8,), fails="all")),
         "stored": fake.write(folder("stored"), fake.Fake(blocks=1, **stored)),
         "script": script.write(folder("script"), script.Script(headspace=True)),
         "search": tuned.write(folder("search"), tuned.Search(fails=4)),

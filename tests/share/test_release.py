@@ -25,7 +25,7 @@ def test_the_archive_holds_what_keeps_the_rules(fake_run: ModuleType, tmp_path: 
     """
     results = tmp_path / "results"
     for name in NAMES:
-        fake_run.write(results, fake_run.Fake(name, fails="none"))
+        fake_run.write(results, fake_run.Fake(name, fails="none", blocks=1, batches=(8,)))
     marks.withdraw(runs.find(NAMES[1], results).folder, "the disk was failing")
     table = runs.find(NAMES[2], results).folder / "steps.parquet"
     table.write_bytes(table.read_bytes()[:-9])

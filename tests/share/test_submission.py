@@ -53,17 +53,8 @@ class Place:
     root: Path
     run: Path
 
-    @property
-    def checkout(self) -> Path:
-        return self.root / "checkout"
-
-    @property
-    def remote(self) -> Path:
-        return self.root / "lab.git"
-
-    @property
-    def fork(self) -> Path:
-        return self.root / "ann.git"
+    def __post_init__(self) -> None:
+        self.checkout, self.remote, self.fork = (self.root / name for name in ("checkout", "lab.git", "ann.git"))
 
     def git(self, *words: str, of: Path | None = None) -> str:
         done = subprocess.run(["git", *words], cwd=of or self.checkout, capture_output=True, text=True, check=True)
@@ -77,8 +68,12 @@ class Place:
         return text.getvalue()
 
     @property
+    def folder(self) -> str:
+        return f"results/{self.run.parent.name}/{self.run.name}"
+
+    @property
     def branch(self) -> str:
-        return f"run/{self.run.parent.name}/{self.run.name}"
+        return self.folder.replace("results", "run")
 
     @property
     def files(self) -> list[Path]:
@@ -87,10 +82,10 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path, fake_run: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+def place(tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     """A run that is not committed in a checkout of main, and ``git`` and ``gh`` alone on the path."""
-    run: Path = fake_run.write(tmp_path / "checkout" / "results", fake_run.Fake(blocks=3))
-    made = Place(tmp_path, run)
+    made = Place(tmp_path, tmp_path / "checkout" / "results" / run.parent.name / run.name)
+    shutil.copytree(run, made.run)
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "git").symlink_to(shutil.which("git") or "")
     (tmp_path / "bin" / "gh").write_text(GH)
@@ -151,14 +146,12 @@ def test_a_run_is_proposed_with_its_label_and_nothing_else(place: Place) -> None
     assert [line for line in state(place)[0].splitlines() if not line.endswith("label.json")] == before[0].splitlines()
     assert state(place)[1:] == before[1:]
     assert place.files == []
-    folder = f"results/{place.run.parent.name}/{place.run.name}"
     changed = place.git("diff-tree", "-r", "--name-status", "main", place.branch, of=place.remote).splitlines()
-    assert sorted(changed) == sorted(
-        [f"A\t{folder}.label.json", *(f"A\t{folder}/{name}" for name in FILES)],
-    )
-    for name in FILES:
-        assert held(place, f"{folder}/{name}") == (place.run / name).read_bytes()
-    assert json.loads(held(place, f"{folder}.label.json")) == {"label": "Workstation", "note": "two fans"}
+    files = [f"{place.folder}/{name}" for name in FILES]
+    assert sorted(changed) == sorted(f"A\t{file}" for file in (f"{place.folder}.label.json", *files))
+    for file in files:
+        assert held(place, file) == (place.checkout / file).read_bytes()
+    assert json.loads(held(place, f"{place.folder}.label.json")) == {"label": "Workstation", "note": "two fans"}
     assert marks.about(place.run).label == "Workstation"
     commit, body = place.git("cat-file", "-p", place.branch, of=place.remote), (place.root / "body.md").read_text()
     assert commit.count("ann <ann@users.noreply.github.com>") == 2
@@ -166,15 +159,21 @@ def test_a_run_is_proposed_with_its_label_and_nothing_else(place: Place) -> None
     assert body.startswith("Workstation\n\ntwo fans\n\n")
 
 
-def test_of_a_script_its_name_is_published(place: Place, fake_script: ModuleType) -> None:
-    """The preview says that neither code nor paths nor the report go with it, and none does."""
-    place.run = fake_script.write(place.checkout / "results", fake_script.Script())
+@pytest.mark.parametrize(
+    ("source", "kind"), [("script", "run"), pytest.param("search", "tune", marks=pytest.mark.slow)]
+)
+def test_of_a_script_its_name_is_published(place: Place, sources: dict[str, Path], source: str, kind: str) -> None:
+    """The preview says that no code, path or argument goes with it, nor the report, and none does."""
+    place.run = place.checkout / "results" / sources[source].parent.name / sources[source].name
+    shutil.copytree(sources[source], place.run)
     printed = " ".join(place.submit().split())
     assert "its name alone is published: no code, path or argument, no report" in printed
     assert "This looks like a name" not in printed
-    folder = f"results/{place.run.parent.name}/{place.run.name}"
     added = place.git("diff-tree", "-r", "--name-only", "main", place.branch, of=place.remote).splitlines()
-    assert added == [f"{folder}/{name}" for name in sorted(FILES)]
+    assert added == [f"{place.folder}/{name}" for name in sorted(FILES)]
+    for path in added:
+        assert not any(word in held(place, path) for word in (b"somebody", b"secret", b"Image.open", b"Pictures"))
+    assert f"(`feedrate {kind} -- train.py`)" in (place.root / "body.md").read_text()
 
 
 @pytest.mark.slow
@@ -191,7 +190,7 @@ def test_a_branch_without_a_pull_request_locks_nobody_out(
     assert "type the same command again" in printed
     (place.root / "down").unlink()
     assert "Submitted: https://github.com/lab/feedrate/pull/7" in place.submit(label="second")
-    path = f"results/{place.run.parent.name}/{place.run.name}.label.json"
+    path = f"{place.folder}.label.json"
     pushed, other = (place.remote, place.fork) if right == "WRITE" else (place.fork, place.remote)
     assert "second" in place.git("cat-file", "blob", f"{place.branch}:{path}", of=pushed)
     assert not other.exists() or place.git("branch", "--list", "run/*", of=other) == ""
@@ -203,26 +202,19 @@ def test_a_branch_without_a_pull_request_locks_nobody_out(
     ("lacking", "words"),
     [
         ("gh", "gh, GitHub's command line, is not installed"),
-        ("git", "git is not installed"),
         ("login", "gh auth login"),
         ("answer", "gh repo view does not describe the repository"),
-        ("fork", "gh repo fork"),
         ("push", "No pull request was opened: git push"),
     ],
 )
-def test_without_a_way_there_is_one_file(
-    place: Place, lacking: str, words: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_way_there_is_one_file(place: Place, lacking: str, words: str) -> None:
     """Whatever is missing, the reason is said, and one file is made that unpacks to the run and is always the same."""
     tools = place.root / "bin"
-    if lacking in ("gh", "git"):
+    if lacking == "gh":
         (tools / lacking).unlink()
     elif lacking in ("login", "answer"):
         failing = "echo 'please run: gh auth login' >&2\nexit 4" if lacking == "login" else "echo '[7]'"
         (tools / "gh").write_text(f"#!/bin/sh\n{failing}\n")
-    elif lacking == "fork":
-        monkeypatch.setenv("GH_RIGHT", "READ")
-        place.fork.write_text("in the way")
     else:
         hook = place.remote / "hooks" / "pre-receive"
         hook.write_text("#!/bin/sh\necho 'not today' >&2\nexit 1\n")

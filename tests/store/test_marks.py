@@ -41,10 +41,7 @@ def test_everything_said_is_read_back_and_the_run_is_not_touched(run: Path) -> N
     assert hashed(run) == before
     assert len(runs.runs(run.parents[1])) == 1
     assert runs.unfinished(run.parent) == []
-    assert {path.name for path in run.parent.iterdir()} == {
-        run.name,
-        *(f"{run.name}.{kind}.json" for kind in marks.KINDS),
-    }
+    assert {*run.parent.iterdir()} == {run, *(mark_file(run, kind) for kind in marks.KINDS)}
 
 
 @pytest.mark.parametrize(
@@ -84,9 +81,9 @@ def test_a_run_is_withdrawn_once_and_with_a_reason(run: Path) -> None:
 
 def test_a_tier_can_be_taken_back(run: Path) -> None:
     """The newest word counts; other words are refused with those that are known."""
-    marks.set_tier(run, REFERENCE)
-    marks.set_tier(run, SELF_REPORTED)
-    assert marks.about(run).tier == SELF_REPORTED
+    for tier in (REFERENCE, SELF_REPORTED):
+        marks.set_tier(run, tier)
+        assert marks.about(run).tier == tier
     with pytest.raises(InputError, match=r"tier 'referense': expected one of .*did you mean 'reference'"):
         marks.set_tier(run, "referense")
 
@@ -127,8 +124,7 @@ def test_a_link_is_not_followed_and_a_folder_not_written(run: Path, tmp_path: Pa
 
 def test_what_was_withdrawn_no_longer_stands(tmp_path: Path, fake_run: ModuleType) -> None:
     """Verdicts in the terminal and the README draw on the runs that are left, in their order."""
-    for run_id in ("20260102T030405Z-a", "20260103T030405Z-b", "20260104T030405Z-c"):
-        fake_run.write(tmp_path, fake_run.Fake(run_id=run_id, blocks=1, batches=(8,)))
-    marks.withdraw(runs.find("20260103T030405Z-b", tmp_path).folder, "wrong disk")
-    left = marks.not_withdrawn(runs.runs(tmp_path))
-    assert [run.manifest.run_id for run in left] == ["20260102T030405Z-a", "20260104T030405Z-c"]
+    ids = [f"2026010{day}T030405Z-fake" for day in (2, 3, 4)]
+    folders = [fake_run.write(tmp_path, fake_run.Fake(run_id=name, blocks=1, batches=(8,))) for name in ids]
+    marks.withdraw(folders[1], "wrong disk")
+    assert [run.folder for run in marks.not_withdrawn(runs.runs(tmp_path))] == [folders[0], folders[2]]

@@ -6,8 +6,8 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
@@ -28,7 +28,8 @@ from feedrate.store import location, marks, remote, runs
 
 BUCKET = "measured"
 ENVIRONMENT = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_DEFAULT_REGION": "us-east-1"}
-HOME = "import sys\nfrom pathlib import Path\nfrom feedrate.store import runs\nhome = Path(sys.argv.pop(1))\n"
+HOME = "import sys\nfrom pathlib import Path\nfrom feedrate.store import location, remote, runs\n"
+HOME += "home = Path(sys.argv.pop(1))\nruns.home = lambda: home\n"
 """How a process of a test begins that has an outbox of its own."""
 
 
@@ -60,7 +61,8 @@ def results(server: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> I
 
 def made(fake_run: ModuleType, results: Path, **what: Any) -> Path:
     """Write a made-up run into the outbox of a store."""
-    return fake_run.write(runs.outbox(results), fake_run.Fake(blocks=2, **what))  # type: ignore[no-any-return]
+    fake = fake_run.Fake(blocks=1, batches=(8,), **what)
+    return fake_run.write(runs.outbox(results), fake)  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize(
@@ -170,11 +172,8 @@ def test_two_writers_do_not_disturb_each_other(results: Path, fake_run: ModuleTy
     """Runs that are handed in at the same time are both there, whole."""
     folders = [made(fake_run, results, run_id=f"2026010{day}T030405Z-fake") for day in (1, 2)]
     expected = [run.table("steps") for run in runs.runs(runs.outbox(results))]
-    writers = [threading.Thread(target=remote.hand_in, args=(folder, results)) for folder in folders]
-    for writer in writers:
-        writer.start()
-    for writer in writers:
-        writer.join()
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(remote.hand_in, folders, [results] * 2))
     assert all(run.table("steps").equals(table) for run, table in zip(runs.runs(results), expected, strict=True))
 
 
@@ -263,8 +262,7 @@ def test_a_kill_in_the_middle_of_an_upload_loses_nothing(
 ) -> None:
     """A process that is killed leaves no half run that anybody sees; the next one hands the run in."""
     folder = made(fake_run, results)
-    code = f"{HOME}runs.home = lambda: home\nfrom feedrate.store import location, remote\n"
-    code += "remote.hand_in_left(location.parse(sys.argv[1]), sys.argv[2])\n"
+    code = f"{HOME}remote.hand_in_left(location.parse(sys.argv[1]), sys.argv[2])"
     server.fault, server.on = "stall", "run.json"
     words = [sys.executable, "-c", code, str(tmp_path / "home"), str(results), folder.parent.name]
     with subprocess.Popen(words, cwd=ROOT) as writer:
@@ -278,8 +276,8 @@ def test_a_kill_in_the_middle_of_an_upload_loses_nothing(
 
 MATRIX = """
 version: 1
-protocol: {warmup_s: 0.1, window_s: 0.25, min_steps: 4, blocks: [1, 1], ci_target_pct: 0.001, timeout_s: 30}
-suites: {loader: {mode: load, patch_size: 16, n_samples: 96, batch_size: 8}}
+protocol: {warmup_s: 0.1, window_s: 0.1, min_steps: 4, blocks: [1, 1], timeout_s: 30}
+suites: {loader: {mode: load, workload: synthetic, storage_format: memmap, patch_size: 8, n_samples: 64, batch_size: 8}}
 profiles: {quick: {}}
 """
 
@@ -288,7 +286,7 @@ profiles: {quick: {}}
 def test_a_sweep_whose_store_fails_is_handed_in_by_the_next(server: Store, results: Path, tmp_path: Path) -> None:
     """A sweep says at its end what its store did not take and where that lies; a sweep after it hands in both."""
     (tmp_path / "matrix.yaml").write_text(MATRIX)
-    code = f"{HOME}runs.home = lambda: home\nfrom feedrate.__main__ import run\nsys.exit(run())"
+    code = f"{HOME}from feedrate.__main__ import run\nsys.exit(run())"
     words = [sys.executable, "-c", code, str(tmp_path / "home"), "sweep", "--matrix", str(tmp_path / "matrix.yaml")]
     words += ["--results", str(results), "--data-root", str(tmp_path / "data")]
     server.fault, server.on = "error", "steps.parquet"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -34,21 +33,17 @@ def test_a_torn_line_costs_that_line_only(before: list[dict[str, int]], tmp_path
 
 def test_a_full_disk_is_a_message(tmp_path: Path) -> None:
     """ENOSPC while a trial is written names the file, the cause and what to do; nothing before it is lost."""
-    (tmp_path / "journal.jsonl").symlink_to("/dev/full")
-    journal = runs.Journal.__new__(runs.Journal)
-    journal.path = tmp_path / "journal.jsonl"
-    journal._file = journal.path.open("ab", buffering=0)
-    with pytest.raises(EnvironmentFault, match=r"journal\.jsonl: cannot write: the disk is full.*is kept"):
-        journal.append({"n": 1})
+    journal = runs.Journal(tmp_path)
     journal.close()
+    words = r"journal\.jsonl: cannot write: the disk is full.*is kept"
+    with Path("/dev/full").open("ab", buffering=0) as journal._file, pytest.raises(EnvironmentFault, match=words):
+        journal.append({"n": 1})
 
 
 def test_two_sweeps_at_once_are_refused(tmp_path: Path) -> None:
     """The second sweep on a machine is told which process holds the first."""
-    code = (
-        "import sys, time\nfrom pathlib import Path\nfrom feedrate.store import runs\n"
-        f"with runs.machine_lock(Path({str(tmp_path)!r}), 'm'):\n    print('held', flush=True)\n    time.sleep(60)\n"
-    )
+    code = "import time\nfrom pathlib import Path\nfrom feedrate.store import runs\n"
+    code += f"with runs.machine_lock(Path({str(tmp_path)!r}), 'm'):\n    print('held', flush=True)\n    time.sleep(60)"
     with subprocess.Popen([sys.executable, "-c", code], cwd=plugins.ROOT, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "held\n"
@@ -58,13 +53,6 @@ def test_two_sweeps_at_once_are_refused(tmp_path: Path) -> None:
         other.kill()
     with runs.machine_lock(tmp_path, "m") as folder:
         assert folder == tmp_path / "m"
-
-
-def test_an_unwritable_place_is_a_message(tmp_path: Path) -> None:
-    """Results that cannot be written are refused before anything is measured."""
-    (tmp_path / "results").write_text("a file")
-    with pytest.raises(EnvironmentFault, match="cannot write"), runs.machine_lock(tmp_path / "results", "m"):
-        pass
 
 
 def test_an_unfinished_run_is_found_and_a_discarded_one_is_gone(tmp_path: Path) -> None:
@@ -91,32 +79,16 @@ def test_write_is_whole_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_bench_is_read_back_as_it_was_written(fake_run: ModuleType, tmp_path: Path) -> None:
-    """Records lie beside the machine's runs, under the moment at which they began, and come oldest first."""
-    late, early = fake_run.bench(day=3, cores=2), fake_run.bench(day=2, cores=4)
-    path = runs.write_bench(tmp_path, late)
-    runs.write_bench(tmp_path, early)
-    assert path == tmp_path / late.machine.machine_id / "bench" / "20260103T000000Z.json"
-    assert runs.benches(tmp_path) == [early, late]
-
-
-def test_benches_that_began_in_one_second_are_both_kept(fake_run: ModuleType, tmp_path: Path) -> None:
-    """Two that run beside each other: neither takes the other's file."""
-    one, other = fake_run.bench(sections=("kills",)), fake_run.bench(sections=("strikes",))
-    paths = [runs.write_bench(tmp_path, record) for record in (one, other)]
-    assert len(set(paths)) == 2
-    assert sorted(record.sections for record in runs.benches(tmp_path)) == [("kills",), ("strikes",)]
-
-
-def test_runs_and_benches_do_not_see_each_other(tmp_path: Path, fake_run: ModuleType) -> None:
-    """A machine's folder holds both, and each is read as what it is."""
-    record = fake_run.bench(cores=4)
-    fake_run.write(tmp_path)
-    (run,) = runs.runs(tmp_path)
-    shutil.copytree(tmp_path / run.manifest.machine.machine_id, tmp_path / record.machine.machine_id)
-    runs.write_bench(tmp_path, record)
-    assert len(runs.runs(tmp_path)) == 2
-    assert runs.benches(tmp_path) == [record]
-    assert runs.unfinished(tmp_path / record.machine.machine_id) == []
+    """Records lie beside a machine's runs, by the second at which they began, and come oldest first."""
+    late, *early = [fake_run.bench(day=3, cores=2), *(fake_run.bench(sections=(name,)) for name in ("kills", "soak"))]
+    folder = fake_run.write(tmp_path, fake_run.Fake(blocks=1, batches=(8,), cores=2))
+    paths = [runs.write_bench(tmp_path, record) for record in (late, *early)]
+    assert paths[0] == folder.with_name("bench") / "20260103T000000Z.json"
+    assert len(set(paths)) == 3
+    assert sorted(runs.benches(tmp_path), key=lambda record: (record.started_at, record.sections)) == [*early, late]
+    assert runs.benches(tmp_path)[-1] == late
+    assert runs.folders(tmp_path) == [folder]
+    assert runs.unfinished(folder.parent) == []
 
 
 @pytest.mark.parametrize("damage", ["{", '{"schema_version": 1}', "schema", "field", "estimate", "derived"])

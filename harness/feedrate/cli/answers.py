@@ -82,18 +82,14 @@ def site(results: Results = RESULTS, out: Build = BUILD) -> None:
 @commands.command()
 def figures(
     results: Results = RESULTS,
-    out: Annotated[
-        Path, typer.Option(parser=path, help="A folder for them; it must be empty or made by this command.")
-    ] = BUILD / "figures",
+    out: Annotated[Path, typer.Option(parser=path, help="Empty, or made by this command.")] = BUILD / "figures",
 ) -> None:
     """Write every figure for papers. 89 and 183 mm wide as SVG and PDF; as on the website; figures.bib for LaTeX."""
     from feedrate.site import build as building
 
     count = len(building.write_figures(results, out))
-    rich_console().print(
-        f"{count} figures are in {out}: for papers NAME-89mm and NAME-183mm, as SVG and PDF; as on the website as SVG, "
-        "PNG, PDF, CSV and Vega-Lite. Cite them from figures.bib."
-    )
+    kinds = "for papers NAME-89mm and NAME-183mm, as SVG and PDF; as on the website as SVG, PNG, PDF, CSV and Vega-Lite"
+    rich_console().print(f"{count} figures are in {out}: {kinds}. Cite them from figures.bib.")
 
 
 @commands.command()

@@ -1,9 +1,8 @@
 """Five steps for a machine with a GPU that is lent for minutes at a time: each fits ten and leaves an archive.
 
-A look at the device and its software, the tests that need CUDA, a sweep of the profile gpu, one of the profile
-transfer, and ``feedrate run`` on a plain training script. All take the Python that is there, with the torch that drives
-the card: no ``.venv``, no network. A sweep's archive is whole after every trial, so that a step which is killed costs
-none that had ended. Without a CUDA device the same steps are a rehearsal on the CPU, without transfer.
+All take the Python that is there, with the torch that drives the card: no ``.venv``, no network. A sweep's archive is
+whole after every trial, so that a step which is killed costs none that had ended. Without a CUDA device the same steps
+are a rehearsal on the CPU, without transfer.
 """
 
 from __future__ import annotations
@@ -52,11 +51,7 @@ _PYTEST = (
 
 
 def make(options: SweepOptions, out: Path, console: Console, only: str = "") -> int:
-    """Do one step, or all that this machine can; what was mistyped is reported before the GPU's time is used.
-
-    Returns:
-        The exit status: 130 after an interrupt, else the worst of the steps'.
-    """
+    """Do one step, or all that this machine can: the worst exit status; 130 after an interrupt, which ends them."""
     if only and only not in SECONDS:
         raise InputError(f"--step: got '{only}'; {expected_one_of(only, SECONDS)}")
     cuda = gpu.device() == "cuda"
@@ -139,10 +134,7 @@ def forecast(out: Path) -> str:
 
 
 def run_command(printed: Path, command: tuple[str, ...]) -> int:
-    """Run a Python in a group of its own; what it prints is shown and added to a file as it comes.
-
-    However this process is made to stop, nothing that it started goes on.
-    """
+    """Run a Python; what it prints is shown and added to a file as it comes. Nothing that it started outlives this."""
     linux.adopt_orphans()  # to see them end
     with subprocess.Popen(["tee", "-a", printed], stdin=subprocess.PIPE, start_new_session=True) as tee:
         process = subprocess.Popen(

@@ -12,6 +12,13 @@ from feedrate.cli.options import results_path, rich_console
 from feedrate.schema.errors import InputError
 
 commands = typer.Typer()
+RunResults = Annotated[
+    Path | None, typer.Option(parser=results_path, help="Where the run is written; by default with feedrate's runs.")
+]
+
+
+def _file(kind: str, words: str) -> Any:
+    return typer.Option(f"--{kind}", metavar="FILE", help=words)
 
 
 @commands.command("run")
@@ -20,26 +27,16 @@ def run_script(
     steps: Annotated[int, typer.Option(min=0, help="End it after so many batches; 0 leaves it its own end.")] = 0,
     live: Annotated[bool, typer.Option("--live", help="Show pace, waits and workers while it runs.")] = False,
     headspace: Annotated[
-        bool,
-        typer.Option("--headspace", help="After --steps batches time step and loader alone; spoils the weights."),
+        bool, typer.Option("--headspace", help="After --steps batches time step and loader alone; spoils the weights.")
     ] = False,
     lines: Annotated[
         bool, typer.Option("--lines/--no-lines", help="Sample which lines of code cost the time; takes some CPU.")
     ] = True,
     name: Annotated[str, typer.Option(help="What records call it: runs of one name are compared.")] = "",
-    as_json: Annotated[
-        str, typer.Option("--json", metavar="FILE", help="Write the report there, too; - is stdout.")
-    ] = "",
-    as_trace: Annotated[
-        str, typer.Option("--trace", metavar="FILE", help="Write the time line there, for ui.perfetto.dev.")
-    ] = "",
-    as_html: Annotated[
-        str, typer.Option("--html", metavar="FILE", help="Write a page with bar, flame graphs and time line there.")
-    ] = "",
-    results: Annotated[
-        Path | None,
-        typer.Option(parser=results_path, help="Where the run is written; by default with feedrate's runs."),
-    ] = None,
+    as_json: Annotated[str, _file("json", "Write the report there, too; - is stdout.")] = "",
+    as_trace: Annotated[str, _file("trace", "Write the time line there, for ui.perfetto.dev.")] = "",
+    as_html: Annotated[str, _file("html", "Write a page with bar, flame graphs and time line there.")] = "",
+    results: RunResults = None,
 ) -> None:
     """Run a training script as it is, and say what holds it back. In which line, and what would help."""
     from feedrate.attach import terminal
@@ -66,11 +63,8 @@ def tune(
     budget: Annotated[str, typer.Option(help="No other measurement begins after so long, such as 90s, 4m.")] = "2m",
     python: Annotated[str, typer.Option(help="The Python that runs FILE.py:FUNCTION.")] = sys.executable,
     name: Annotated[str, typer.Option(help="What records call it; by default as its file.")] = "",
-    as_json: Annotated[str, typer.Option("--json", metavar="FILE", help="Write the result there; - is stdout.")] = "",
-    results: Annotated[
-        Path | None,
-        typer.Option(parser=results_path, help="Where the run is written; by default with feedrate's runs."),
-    ] = None,
+    as_json: Annotated[str, _file("json", "Write the result there; - is stdout.")] = "",
+    results: RunResults = None,
 ) -> None:
     """Find the DataLoader settings that feed a script best. And how far from the best they can be."""
     from feedrate.attach import space, terminal

@@ -37,9 +37,7 @@ def validate(
     files: Annotated[
         list[Path],
         typer.Argument(
-            parser=results_path,
-            metavar="FILE...",
-            help="A trials.parquet, a run's folder, a folder of runs, or a store.",
+            parser=results_path, metavar="FILE...", help="A trials.parquet, a run, a folder of runs, a store."
         ),
     ],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for machines.")] = False,
@@ -91,9 +89,7 @@ def submit(
     label: Label = "",
     note: Note = "",
     yes: Annotated[bool, typer.Option("--yes", help="Publish without asking.")] = False,
-    out: Annotated[
-        Path, typer.Option(parser=path, help="Where one file to attach goes, if no pull request can be opened.")
-    ] = BUILD,
+    out: Annotated[Path, typer.Option(parser=path, help="For one file, if no pull request can be opened.")] = BUILD,
     results: Results = RESULTS,
 ) -> None:
     """Publish a run: shows what will be public, and asks first. Then it opens a pull request or makes one file."""
@@ -101,11 +97,7 @@ def submit(
 
 
 def confirm(console: Console) -> bool:
-    """Ask once whether to publish; anything but yes is no.
-
-    Raises:
-        InputError: nobody is there to answer.
-    """
+    """Ask once whether to publish; anything but yes is no."""
     if not sys.stdin.isatty():
         raise InputError("submit: asks before anything is published, and nobody is there to answer; --yes answers")
     return console.input("Publish this? [y/N] ", markup=False).strip().lower() in ("y", "yes")
@@ -122,7 +114,7 @@ def publish(
     ask: Callable[[Console], bool],
     checkout: Path = ROOT,
 ) -> None:
-    """Show what would be public of a run, ask, and publish it from a git checkout; errors as of ``submission``."""
+    """Show what would be public of a run, ask, and publish it from a git checkout."""
     from feedrate.share import submission
     from feedrate.store import marks, remote, runs
 
@@ -131,10 +123,8 @@ def publish(
     try:
         way = submission.route(checkout, prepared)
         head = way.base if way.head == way.base else "a fork of it in your account, which is made if there is none"
-        intent = (
-            f"Your GitHub account {way.login} proposes it to {way.base} ({way.branch}) from {head}: the commit carries "
-            "that name and no e-mail address of yours. Your working tree is not touched."
-        )
+        intent = f"Your GitHub account {way.login} proposes it to {way.base} ({way.branch}) from {head}: the commit "
+        intent += "carries that name and no e-mail address of yours. Your working tree is not touched."
     except submission.Unable as unable:
         reason = str(unable)
         intent = f"No pull request can be opened from here: {reason}. One file to attach is made in {out} instead."
@@ -152,11 +142,9 @@ def publish(
     except submission.Unable as unable:
         reason = str(unable)
     file = submission.pack(prepared, out)
-    _print(
-        console,
-        f"No pull request was opened: {reason}.\nIt is all in {file} ({file.stat().st_size:,} bytes): attach it to an "
-        "issue of the feedrate repository, or mend this and type the same command again.",
-    )
+    advice = "attach it to an issue of the feedrate repository, or mend this and type the same command again."
+    size = f"{file.stat().st_size:,} bytes"
+    _print(console, f"No pull request was opened: {reason}.\nIt is all in {file} ({size}): {advice}")
 
 
 def _show(prepared: Submission, console: Console) -> None:
@@ -183,10 +171,8 @@ def _show(prepared: Submission, console: Console) -> None:
     if prepared.run.manifest.script:
         _print(console, "\nOf the script its name alone is published: no code, path or argument, no report.", "bold")
     texts = submission.free_texts(prepared.run)
-    words = (
-        "What failures and checks say" if texts else "No measurement failed or was checked: there are no further texts."
-    )
-    _print(console, f"\n{words}", "bold" if texts else "")
+    none = "No measurement failed or was checked: there are no further texts."
+    _print(console, f"\n{'What failures and checks say' if texts else none}", "bold" if texts else "")
     for text, count in texts.items():
         _print(console, f"  {count:,} ×  {one_line(text)}")
     if names := submission.own_names(prepared):
@@ -205,11 +191,9 @@ def withdraw(
     from feedrate.store import marks, runs
 
     file = marks.withdraw(runs.find(run, results).folder, why)
-    _print(
-        rich_console(),
-        f"{file} says so. make site leaves the run out of every chart and list; its page stays, with the reason. "
-        "Where the run is published, open a pull request that adds this file.",
-    )
+    effect = "make site leaves the run out of every chart and list; its page stays, with the reason"
+    advice = "Where the run is published, open a pull request that adds this file."
+    _print(rich_console(), f"{file} says so. {effect}. {advice}")
 
 
 @of_results.command()
@@ -218,11 +202,8 @@ def label(run: RunName, label: Label = "", note: Note = "", results: Results = R
     from feedrate.store import marks, runs
 
     file = marks.label(runs.find(run, results).folder, label, note)
-    _print(
-        rich_console(),
-        f"{file} holds it. make submit publishes it with the run. Where the run is published already, its maintainers "
-        "alone change the label: ask them in an issue.",
-    )
+    advice = "Where the run is published already, its maintainers alone change the label: ask them in an issue."
+    _print(rich_console(), f"{file} holds it. make submit publishes it with the run. {advice}")
 
 
 @of_results.command()
@@ -240,8 +221,7 @@ def tier(
 
 @of_results.command("release")
 def data_release(
-    out: Annotated[Path, typer.Option(parser=path, help="A folder for archive, checksum and metadata.")] = BUILD
-    / "release",
+    out: Annotated[Path, typer.Option(parser=path, help="For archive, checksum and metadata.")] = BUILD / "release",
     results: Results = RESULTS,
 ) -> None:
     """Write all runs as one archive (for feedrate's maintainers). With its checksum, and the metadata for a DOI."""

@@ -29,9 +29,7 @@ commands, of_data = typer.Typer(), typer.Typer()
 @takes(*(name for name, option in OPTIONS.items() if option.plans))
 def plan(
     options: SweepOptions,
-    axes: Annotated[
-        bool, typer.Option("--axes", help="Print the table of axes: name, default, values, meaning.")
-    ] = False,
+    axes: Annotated[bool, typer.Option("--axes", help="Print the table of axes: default, values, meaning.")] = False,
 ) -> None:
     """Print what the matrix expands to here, and run nothing."""
     from feedrate.plan import request
@@ -82,11 +80,8 @@ def sweep(options: SweepOptions) -> None:
 @takes("matrix", "budget", "data_root")
 def reference_of_gpu(
     options: SweepOptions,
-    out: Annotated[Path, typer.Option(parser=path, help="Gets results/ and an archive of each step.")] = BUILD
-    / "gpu-reference",
-    step: Annotated[
-        str, typer.Option(help="Only this: probe, tests, reference, transfer or hook; each fits 10 minutes.")
-    ] = "",
+    out: Annotated[Path, typer.Option(parser=path, help="Gets results/ and archives.")] = BUILD / "gpu-reference",
+    step: Annotated[str, typer.Option(help="Only this: probe, tests, reference, transfer, hook; 10 min each.")] = "",
 ) -> None:
     """Test a GPU, sweep the GPU profiles, and watch a script. The profiles are gpu and transfer."""
     from feedrate.cli import gpu_reference

@@ -42,11 +42,7 @@ class Slurm:
         self._states: dict[str, str] = {}
 
     def nodes(self) -> list[str]:
-        """Choose the nodes that can begin first, by name.
-
-        Raises:
-            InputError: there are fewer than were asked for.
-        """
+        """Choose the nodes that can begin first, by name."""
         partition, constraint = self._options.partition, self._options.constraint
         wanted = {feature.strip() for feature in constraint.split("&")} - {""}
         able: dict[str, int] = {}
@@ -56,11 +52,10 @@ class Slurm:
             if state in _UP and wanted <= set(features.split(",")):
                 able.setdefault(name, _UP.index(state))
         if len(able) < self._options.nodes:
-            which = " ".join(filter(None, [partition, constraint]))
-            raise InputError(
-                f"--nodes {self._options.nodes}: Slurm has {words.plural(len(able), 'such node')} that can run jobs"
-                f"{f' ({which})' if which else ''}; expected as many as are asked for: sinfo lists them"
-            )
+            which = f" ({' '.join(filter(None, [partition, constraint]))})" if partition or constraint else ""
+            there = f"Slurm has {words.plural(len(able), 'such node')} that can run jobs{which}"
+            expected = "expected as many as are asked for: sinfo lists them"
+            raise InputError(f"--nodes {self._options.nodes}: {there}; {expected}")
         return sorted(sorted(able, key=lambda name: able[name])[: self._options.nodes])
 
     def submit(self, name: str, call: Callable[[], object]) -> str:
@@ -70,9 +65,8 @@ class Slurm:
             self._ids.append(str(self._executor.submit(call).job_id))
         except Exception as error:  # submitit's own, of a version that may differ
             self.cancel()
-            raise EnvironmentFault(
-                f"Slurm refused a job for {name}: {error}; mend the options and try again"
-            ) from error
+            refused = f"Slurm refused a job for {name}: {error}"
+            raise EnvironmentFault(f"{refused}; mend the options and try again") from error
         return self._ids[-1]
 
     def states(self) -> dict[str, str]:
@@ -125,11 +119,7 @@ ENGINES: dict[str, Callable[[SweepOptions, int, Path], Engine]] = {"slurm": Slur
 
 
 def make(options: SweepOptions, minutes: int, jobs: Path) -> Engine:
-    """Make the engine that was asked for; what jobs run and print lies in a folder that all nodes see.
-
-    Raises:
-        InputError: there is no such engine, or it is not there.
-    """
+    """Make the engine that was asked for; what jobs run and print lies in a folder that all nodes see."""
     if not options.on:
         raise InputError("--together: nodes of a cluster sweep together; expected --on slurm --nodes 4 beside it")
     if options.on not in ENGINES:
@@ -151,7 +141,6 @@ def _ask(*command: str) -> str:
     """What a command of Slurm's prints."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise EnvironmentFault(
-            f"{command[0]} ended with status {done.returncode}: {done.stderr.strip()}; expected a Slurm that answers"
-        )
+        ended = f"{command[0]} ended with status {done.returncode}: {done.stderr.strip()}"
+        raise EnvironmentFault(f"{ended}; expected a Slurm that answers")
     return done.stdout

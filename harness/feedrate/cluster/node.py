@@ -20,7 +20,6 @@ from feedrate.sweep.screen import Progress
 
 TELL_S = 1.0
 """Least time between two looks at the folder, which may lie on a network."""
-
 SETTLE_S = 1.0
 """How long a failure waits to be told: a scheduler that takes the node away ends all its processes, this one last."""
 
@@ -81,7 +80,6 @@ class NodeSweep:
     node_part: NodePart
     folder: ClusterFolder
     name: str
-    """Of the node, as the scheduler calls it."""
 
     def __call__(self) -> None:
         """Sweep, and tell the folder how it goes."""

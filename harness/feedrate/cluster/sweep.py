@@ -34,25 +34,21 @@ POLL_S, PLAIN_S = 1.0, 15.0
 """Seconds between two looks at the nodes, and between two lines where there is no terminal."""
 GRACE_S = 45.0
 """How long nodes have to write what they measured when they are asked to end."""
-SPARE_MIN = 15
-"""Minutes that a job is granted beyond the budget: for packing, the last block, and starting."""
-NO_BUDGET_MIN = 24 * 60
+NO_BUDGET_MIN, SPARE_MIN = 24 * 60, 15
+"""Minutes that a job is granted without a budget, or beyond it: for packing, the last block, and starting."""
 NAMED = 3
 """Nodes that are waited for by name; more are counted."""
 
 
 @dataclass(slots=True)
 class Watched:
-    """A sweep that was submitted."""
+    """A sweep that was submitted: nodes by number, their jobs, and what the last look told of them."""
 
     folder: ClusterFolder
     engine: Engine
     jobs: dict[int, str]
-    """Number of a node to its job."""
     statuses: list[NodeStatus] = field(default_factory=list)
-    """Where every node stood at the last look."""
     remarks: dict[int, str] = field(default_factory=dict)
-    """Number of a node to what is to be said of its job."""
     rendezvous: Rendezvous | None = None
     """Where the nodes meet, if they do."""
     _unseen: set[int] = field(default_factory=set)
@@ -96,14 +92,9 @@ class Watched:
 
 
 def run(options: SweepOptions, console: Console) -> list[NodeStatus]:
-    """Sweep on many nodes and wait for them.
+    """Sweep on many nodes and wait for them: how each ended; of one whose job died the last that it told.
 
-    Returns:
-        How each node ended, by number; of one whose job died the last that it told.
-
-    Raises:
-        FeedrateError: the options cannot be used, the engine is not there or refuses.
-        KeyboardInterrupt: Ctrl-C; nodes wrote what they had measured, and no job is left.
+    After Ctrl-C nodes have written what they had measured, and no job is left.
     """
     if options.together and options.profile == SweepOptions().profile and not options.suite:
         options = replace(options, suite=SCALING)  # unless another is asked for
@@ -186,10 +177,8 @@ def _say_how(watched: Watched, console: Console) -> None:
     """Print how each node ended."""
     console.print(watched.table())
     if "lost" in watched.remarks.values():
-        console.print(
-            f"A job that is lost ended without a word: {_near(watched.folder.jobs)} holds what it printed. "
-            "Its measurements are kept."
-        )
+        printed = f"{_near(watched.folder.jobs)} holds what it printed"
+        console.print(f"A job that is lost ended without a word: {printed}. Its measurements are kept.")
 
 
 def _near(path: Path) -> Path:

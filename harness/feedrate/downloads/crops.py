@@ -59,8 +59,9 @@ def corners(height: int, width: int) -> list[tuple[int, int]]:
 def cut_all(source: Path, names: Sequence[str], target: Path, console: Console) -> None:
     """Cut photographs, members of a zip archive or files of a folder, into a folder each; one that exists is whole."""
     left = [name for name in names if not (target / Path(name).stem).exists()]
-    cores = len(os.sched_getaffinity(0))
-    pool = ProcessPoolExecutor(cores, get_context("spawn"), linux.die_with_parent, (os.getpid(),))
+    pool = ProcessPoolExecutor(
+        len(os.sched_getaffinity(0)), get_context("spawn"), linux.die_with_parent, (os.getpid(),)
+    )
     interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends Ctrl-C to all; this process ends others
     try:
         answers = pool.map(cut, itertools.repeat(source), left, itertools.repeat(target))
@@ -76,18 +77,17 @@ def cut_all(source: Path, names: Sequence[str], target: Path, console: Console) 
 
 def cut(source: Path, name: str, target: Path) -> None:
     """Cut one photograph into a folder of its name; a DataError where it is damaged."""
-    advice = (
-        f"expected {SIZE} x {SIZE} at least, RGB, PNG. Get it anew; what is cut is kept: the same command continues"
-    )
     try:
         photograph = source / name if source.is_dir() else zipfile.Path(source, name)
         with photograph.open("rb") as file, Image.open(file, formats=("PNG",)) as picture:
             picture.load()
+        squares = corners(picture.height, picture.width)
+        if picture.mode != "RGB" or not squares:
+            raise ValueError(f"{picture.width} x {picture.height} pixels, {picture.mode}")
     except (OSError, ValueError, SyntaxError, EOFError, struct.error, Image.DecompressionBombError) as error:
-        raise DataError(f"{source}: {name}: {error}; {advice}") from error
-    squares = corners(picture.height, picture.width)
-    if picture.mode != "RGB" or not squares:
-        raise DataError(f"{source}: {name}: {picture.width} x {picture.height} pixels, {picture.mode}; {advice}")
+        expected = f"expected {SIZE} x {SIZE} at least, RGB, PNG"
+        advice = "Get it anew; what is cut is kept: the same command continues"
+        raise DataError(f"{source}: {name}: {error}; {expected}. {advice}") from error
     folder = target / Path(name).stem
     temp = target / f".{folder.name}.tmp"
     shutil.rmtree(temp, ignore_errors=True)  # an interrupted process may have left it

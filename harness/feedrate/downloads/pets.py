@@ -21,7 +21,6 @@ remains with their owners, so look at the data set's page before you pass any on
 Jawahar, "Cats and Dogs", CVPR 2012. https://www.robots.ox.ac.uk/~vgg/data/pets/"""
 GROWTH = 1.2
 """Bytes of the unpacked files, in blocks of the file system, for a byte of the archives: JPEG files hardly compress."""
-
 _SERVER = "https://www.robots.ox.ac.uk/~vgg/data/pets/data"
 ARCHIVES = {
     "images": Archive(f"{_SERVER}/images.tar.gz", 791_918_971, "md5:5c4f3ee8e5d25df40f4fd59a7f44e54c"),
@@ -31,12 +30,7 @@ ARCHIVES = {
 
 
 def fetch(data_root: Path, console: Console) -> Path:
-    """Make sure that ``oxford-iiit-pet`` is there, for ``torchvision.datasets.OxfordIIITPet(data_root)``.
-
-    Raises:
-        EnvironmentFault: no room, a folder that cannot be written, or a network that does not work.
-        DataError: another file came.
-    """
+    """Make sure that ``oxford-iiit-pet`` is there, for ``torchvision.datasets.OxfordIIITPet(data_root)``."""
     console.out(TERMS, highlight=False)
     base = data_root / "oxford-iiit-pet"
     with transfer.workplace(data_root, console):

@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from http.client import HTTPException
 from pathlib import Path
 from ssl import SSLError
@@ -70,19 +69,8 @@ def require(folder: Path, archives: Iterable[Archive], unpacked: float) -> None:
 def fetch(archive: Archive, folder: Path, console: Console) -> Path:
     """Bring an archive into a folder, going on after ``NAME.part``; one that is there already is only checked."""
     fragment = _fragment(path := folder / archive.name)
-    downloader = partial(_resume, archive, fragment, console)
-    try:
-        pooch.retrieve(archive.url, archive.checksum, archive.name, folder, downloader=downloader)
-    except ValueError as error:
-        fragment.unlink(missing_ok=True)
-        raise DataError(f"{archive.url}: {error} The same command downloads it anew") from error
-    if fragment.exists():
-        fragment.replace(path)
-    return path
-
-
-def _resume(archive: Archive, fragment: Path, console: Console, url: str, output: str, _: object) -> None:
-    """Download for pooch, whose own downloader begins anew after each break."""
+    if path.exists():
+        path.replace(fragment)
     failures = 0
     while (before := _size(fragment)) < archive.size:
         try:
@@ -90,17 +78,18 @@ def _resume(archive: Archive, fragment: Path, console: Console, url: str, output
         except (URLError, HTTPException, ConnectionError, TimeoutError, SSLError) as error:
             failures = 1 if _size(fragment) > before else failures + 1
             if failures == TRIES or (isinstance(error, HTTPError) and error.code in range(400, 425)):
-                state = f"{url}: {error}; {_size(fragment):,} of {archive.size:,} bytes are here"
+                state = f"{archive.url}: {error}; {_size(fragment):,} of {archive.size:,} bytes are here"
                 advice = "HTTPS to that host must be allowed; SSL_CERT_FILE= names the certificate of a proxy"
                 raise EnvironmentFault(f"{state}. Look at the network: {advice}. {KEPT}") from error
             console.out(f"{archive.name}: {error}; trying again", highlight=False)
             time.sleep(PAUSE_S * 2**failures)
     console.out(f"{archive.name}: checking", highlight=False)
-    Path(output).unlink()
-    try:
-        Path(output).symlink_to(fragment.name)  # pooch removes its file where its check is interrupted
-    except OSError:  # a file system without links
-        fragment.replace(output)
+    algorithm, _, right = archive.checksum.partition(":")
+    if (checksum := pooch.file_hash(fragment, algorithm)) != right:
+        fragment.unlink()
+        wrong = f"expected {archive.checksum} but got {checksum}"
+        raise DataError(f"{archive.url}: {wrong}. The same command downloads it anew")
+    return fragment.replace(path)
 
 
 def _append(archive: Archive, fragment: Path, console: Console) -> None:

@@ -20,14 +20,12 @@ UNCHANGED = "Submit the run as feedrate wrote it, or measure it again"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong with a file."""
+    """One thing that is wrong with a file: at which column and row, what stands there, and what to do."""
 
     where: str
-    """File, column, row."""
     got: str
     expected: str
     advice: str = UNCHANGED
-    """What to do."""
 
     def __str__(self) -> str:
         """Say it in one line."""
@@ -37,22 +35,15 @@ class Finding:
 class Refused(Exception):
     """A file that is looked at no further; the arguments are those of a ``Finding``."""
 
-    @property
-    def finding(self) -> Finding:
-        """What is wrong with it."""
-        return Finding(*self.args)
-
 
 @dataclass(frozen=True, slots=True)
 class Validated:
-    """The result for one file of trials, or for a run's folder."""
+    """The result for a file of trials, or a run's folder, that was named by a path."""
 
     path: str
-    """As it was named."""
     run_id: str | None = None
     machine_id: str | None = None
     rows: int | None = None
-    """Trials."""
     findings: tuple[Finding, ...] = ()
 
     @property
@@ -69,20 +60,15 @@ def quote(value: object, most: int = 120) -> str:
 
 
 class Cap(NamedTuple):
-    """The most that is accepted of one thing."""
+    """The most that is accepted of one thing, and why: what feedrate's own files have, or what more would cost."""
 
     name: str
     most: int
     unit: str
     why: str
-    """What feedrate's own files have, or what more would cost."""
 
     def check(self, number: int, where: str) -> None:
-        """Refuse what is more than accepted.
-
-        Raises:
-            Refused: it is.
-        """
+        """Refuse what is more than accepted."""
         if number > self.most:
             raise Refused(where, f"{number:,} {self.unit}", f"at most {self.most:,}")
 

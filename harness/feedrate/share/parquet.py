@@ -1,12 +1,10 @@
 """A table of others: bytes whose structure is held against the schema, decoded to frames that rules look at.
 
-In this order: size, magic numbers, footer, manifest, columns and their types, where the footer places them, checksums.
 The file is read into memory once, so that nobody can change it between two looks. What the footer hides, such as a page
 that unpacks to gigabytes, meets the limits of the process that decodes (``validator``).
 
 The manifest is a JSON text that may be anything, until ``RunManifest`` writes it again just as it stands in the file:
-every field, of its type, none besides, and the machine's id as it follows from its facts. Then numbers are counts or
-measurements, names and ids single words, and other texts one line.
+every field, of its type, none besides, and the machine's id as it follows from its facts.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ from feedrate.schema.errors import InputError
 from feedrate.schema.redaction import INVISIBLE
 from feedrate.share import findings
 from feedrate.share.findings import Cap, Refused, quote
-from feedrate.store import manifest as stored_manifest
+from feedrate.store import manifest as stored
 from feedrate.store.manifest import RunManifest
 from feedrate.store.runs import CHECKED
 from feedrate.store.tables import MANIFEST_KEY, arrow_schema
@@ -50,7 +48,6 @@ _OPTIONS: dict[str, Any] = {
     "thrift_container_size_limit": 65_536,
 }
 _ERRORS = (OSError, ValueError, pa.ArrowException)
-
 
 EXACT = 2.0**53
 """Whole numbers up to here are exact as float64, and in JavaScript."""
@@ -84,22 +81,15 @@ _WORDS = {_LINE: "one short line of plain text", _COMMAND: "feedrate sweep, run 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table whose structure is sound."""
+    """A table whose structure is sound, by the name that findings give it."""
 
     where: str
-    """Its name, for findings."""
     manifest: RunManifest
     rows: int
     file: pq.ParquetFile
 
     def frames(self) -> Iterator[pd.DataFrame]:
-        """Decode the rows, some at a time: numbers and truths as float64 (NaN is null), texts as categories.
-
-        The index is the number of the row in the file.
-
-        Raises:
-            Refused: a page fails its checksum, or cannot be decoded.
-        """
+        """Decode the rows by and by: numbers and truths as float64 (NaN is null), texts as categories."""
         first = 0
         try:
             for batch in self.file.iter_batches(batch_size=BATCH_ROWS, use_threads=False):
@@ -128,11 +118,7 @@ class Table:
 
 
 def read(path: Path, most: Cap = findings.FILE_BYTES) -> bytes:
-    """Read a file that must be a plain one, no link, and of so many bytes at most.
-
-    Raises:
-        Refused: it is not.
-    """
+    """Read a file that must be a plain one, no link, and of so many bytes at most."""
     if path.is_symlink() or not path.is_file():
         raise Refused(quote(path.name), "a link, a folder, a device or nothing", "a plain file")
     most.check(path.stat().st_size, quote(path.name))
@@ -140,11 +126,7 @@ def read(path: Path, most: Cap = findings.FILE_BYTES) -> bytes:
 
 
 def open_table(path: Path, table: str) -> Table:
-    """Open the file of a table of ``columns.TABLES``.
-
-    Raises:
-        Refused: it is no such table.
-    """
+    """Open the file of a table of ``columns.TABLES``; one that is no such table is refused."""
     where, data = f"{table}.parquet", read(path)
     if data[:4] != MAGIC or data[-4:] != MAGIC:
         raise Refused(where, f"bytes {data[:4].hex(' ')} … {data[-4:].hex(' ')}", "a parquet file: PAR1 … PAR1")
@@ -178,9 +160,7 @@ def _begins(metadata: pq.FileMetaData, end: int, where: str) -> list[int]:
     """Say where the chunks of all columns begin: apart from each other, within the file, with a value for every row."""
     groups = [metadata.row_group(at) for at in range(metadata.num_row_groups)]
     chunks = [(group.num_rows, group.column(at)) for group in groups for at in range(metadata.num_columns)]
-    begins = [
-        min(chunk.data_page_offset, chunk.dictionary_page_offset or chunk.data_page_offset) for _, chunk in chunks
-    ]
+    begins = [min(filter(None, (chunk.data_page_offset, chunk.dictionary_page_offset))) for _, chunk in chunks]
     spans = [(begin, begin + chunk.total_compressed_size) for begin, (_, chunk) in zip(begins, chunks, strict=True)]
     edges = [len(MAGIC), *chain.from_iterable(sorted(spans)), end]
     full = all(chunk.num_values == rows >= 0 and not chunk.file_path for rows, chunk in chunks)
@@ -197,16 +177,12 @@ def _refused(error: Exception, where: str) -> Exception:
 
 
 def read_manifest(text: bytes, where: str) -> RunManifest:
-    """Read a manifest of others.
-
-    Raises:
-        Refused: it is none, of another version, or holds what no run says of itself.
-    """
+    """Read a manifest of others; refused are another version, and what no run says of itself."""
     findings.MANIFEST_BYTES.check(len(text), where)
     where, expected = f"{where} manifest", "a manifest as feedrate writes it"
     try:
         fields = from_json(text, allow_inf_nan=False)
-        manifest = stored_manifest.read_manifest(text, where)
+        manifest = stored.read_manifest(text, where)
     except (ValueError, InputError) as error:
         problem, _, advice = str(error).removeprefix(f"{where}: ").rpartition(". ")
         got = quote(problem or advice, 400)[1:-1] if text else "none in its metadata"
@@ -227,11 +203,7 @@ def _canonical(value: Any) -> str:
 
 
 def check_fields(fields: dict[str, Any], where: str) -> None:
-    """Hold texts, numbers and the names of fields against what they are for.
-
-    Raises:
-        Refused: one is something else.
-    """
+    """Hold texts, numbers and the names of fields against what they are for."""
     for path, value in leaves(fields):
         for name in path.split("."):
             if not re.fullmatch(KEY, name):

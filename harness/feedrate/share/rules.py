@@ -1,8 +1,7 @@
 """A run of others, judged: what each value may be, and identities by which whatever is derived is computed anew.
 
-Rows are as ``parquet`` decodes them: numbers as float64 with NaN for null, texts as categories; the index is the number
-of the row. The first thing that does not hold refuses a file. What is said here of columns, and in the docstrings of
-``FACTS``, stands on the methodology page.
+Rows are as ``parquet`` decodes them. The first thing that does not hold refuses a file. The docstrings of ``STATED``
+stand on the methodology page.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from feedrate.schema.columns import DEVICE_SPANS, FLAGS, OUTCOMES, PHASES, ROLES
 from feedrate.schema.errors import InputError
 from feedrate.schema.redaction import EVIDENCE_MOST, INVISIBLE, KIND_MOST, MOST
 from feedrate.schema.window import STEADY
-from feedrate.share.findings import FILES, MANIFEST_BYTES, RUN, TRIALS, Refused, Validated, quote
+from feedrate.share.findings import FILES, MANIFEST_BYTES, RUN, TRIALS, Finding, Refused, Validated, quote
 from feedrate.share.parquet import EXACT, MOMENT, Table, open_table, read, read_manifest
 from feedrate.store.manifest import RunManifest
 
@@ -33,16 +32,11 @@ Rows = Any
 
 
 def judge(path: Path, *, in_place: bool = False) -> Validated:
-    """Hold a file of trials, or a run's folder, against every rule.
-
-    Args:
-        path: of either.
-        in_place: whether the folder must be named for its run, below one that is named for its machine.
-    """
+    """Hold a file of trials, or a run's folder, against every rule; ``in_place``: its name and its machine's, too."""
     try:
         return _judged(path, in_place)
     except Refused as error:
-        return Validated(str(path), findings=(error.finding,))
+        return Validated(str(path), findings=(Finding(*error.args),))
 
 
 def _judged(path: Path, in_place: bool) -> Validated:
@@ -133,11 +127,10 @@ def check_values(rows: Rows, where: str) -> None:
         right(name, ~rows[name].isin(other), words)
 
 
-RATE_WITHIN = 1e-6
-"""Share by which a stored rate may miss what it is computed from: one of them is a float, one whole nanoseconds."""
+RATE_WITHIN, ROUNDED_NS = 1e-6, 1e3
+"""A stored rate is a float, what it is computed from whole nanoseconds."""
 OPEN_SHARE, OPEN_NS = 0.1, 5e6
 """What the phases may leave of the wall clock: ``other`` is stamped by itself, and the system may step in between."""
-ROUNDED_NS = 1e3
 _CONSECUTIVE = ["wall_ns", "warmup_ns", "startup_ns", "compile_ns"]
 """What a trial does one after the other; a cache that it reads was filled by the first trial that read it."""
 
@@ -197,7 +190,6 @@ def check_cells(rows: Rows, where: str) -> None:
 
 
 def _cell(values: Mapping[Any, Any], names: Iterable[str]) -> dict[str, Value]:
-    """The axes that a row sets."""
     return {name: BY_NAME[name].type(values[name]) for name in names if pd.notna(values[name])}
 
 
@@ -222,8 +214,8 @@ CLOCK_MAY_STEP, AHEAD = timedelta(minutes=1), timedelta(days=1)
 SECONDS_WITHIN = 2e-3
 """Mean times of cells are kept in whole milliseconds."""
 _OF_SCRIPTS = [axis.name for axis in AXES if axis.of_scripts]
+# What ``FACTS`` need of all trials.
 COLUMNS = ("block", "position", "trial_wall_ns", "started_at", "cell_id", "outcome", "role", "suite", *_OF_SCRIPTS)
-"""Columns of all trials that ``FACTS`` need."""
 
 
 def counts(trials: Rows, run: RunManifest) -> None:
@@ -244,12 +236,9 @@ def counts(trials: Rows, run: RunManifest) -> None:
 
 def clock(trials: Rows, run: RunManifest) -> None:
     """A run ended after it began, a day in the future at most, and its measurements began in between."""
-    span, texts = (
-        f"{run.started_at} to {run.ended_at}",
-        (run.started_at, run.ended_at, *trials["started_at"].cat.categories),
-    )
+    span, texts = f"{run.started_at} to {run.ended_at}", trials["started_at"].cat.categories
     try:
-        begun, ended, *started = map(datetime.fromisoformat, texts)
+        begun, ended, *started = map(datetime.fromisoformat, (run.started_at, run.ended_at, *texts))
     except ValueError as error:
         raise Refused("manifest.ended_at", span, "days that there are, a day in the future at most") from error
     right = begun <= ended <= datetime.now(UTC) + AHEAD
@@ -286,7 +275,6 @@ def searches(trials: Rows, run: RunManifest) -> None:
 
 
 FACTS = (counts, clock, origin, searches)
-"""Of all trials, ``COLUMNS`` of them, and their manifest."""
 _SUMMED = {
     **{f"{phase}_ns": f"host_{phase}_ns" for phase in PHASES},
     **{f"device_{span}_ns": f"device_{span}_ns" for span in DEVICE_SPANS},
@@ -297,7 +285,6 @@ _EXACT = [not name.startswith("device_") and name != "other_ns" for name in _SUM
 """Whether all steps sum to the trial's: ``other`` of a trial has the last synchronisation too, and a span lies between
 two steps."""
 TRACED = ("trial_id", "steps", *_SUMMED.values())
-"""Columns of all trials that their steps and samples are held against."""
 
 
 def check_traces(name: str, table: Table, trials: Rows, run: RunManifest) -> None:
@@ -328,4 +315,4 @@ def check_traces(name: str, table: Table, trials: Rows, run: RunManifest) -> Non
 
 
 STATED = (check_values, check_names, check_numbers, check_cells, *FACTS, check_traces)
-"""Their docstrings say what holds of every run that is shown."""
+"""Whose docstrings say what holds of every run that is shown."""

@@ -2,14 +2,12 @@
 
 What is sent are the bytes that ``prepare`` read. Git's plumbing and GitHub's ``gh`` make a pull request of them without
 touching anybody's working tree: blobs, tree and commit are written beside the checkout's own (a temporary index; no
-branch, stash or hook). The commit carries the GitHub account's name and its no-reply address, not the name and address
-that git is configured with: those were not asked for. Where no pull request can be opened, one file is made that can be
-attached anywhere; it is the same whenever it is made.
+branch, stash or hook). The commit carries the GitHub account's name and its no-reply address, not those that git is
+configured with. Where no pull request can be opened, one file is made that can be attached anywhere.
 """
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import shutil
@@ -30,12 +28,10 @@ from feedrate.share.findings import FILES
 from feedrate.share.parquet import leaves
 from feedrate.store import marks
 from feedrate.store.marks import Labelled
-from feedrate.store.runs import StoredRun, make_folder, write_whole
+from feedrate.store.runs import StoredRun, make_folder, replacing
 
 _LONG = ("suites", "contrasts", "claims", "cell_seconds", "cell_spread")
 """Fields of the manifest that are counted and not listed."""
-_DAWN = (1980, 1, 1, 0, 0, 0)
-"""The earliest moment that a zip file can name: the same run gives the same file."""
 _TIMEOUT_S = 300
 _ENVIRONMENT = {
     "LC_ALL": "C.UTF-8",
@@ -53,13 +49,11 @@ _ENVIRONMENT = {
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """A run that may be published."""
+    """A run that may be published: its folder in the repository, and path there to content, its label's too."""
 
     run: StoredRun
     folder: str
-    """Its folder in the repository: ``results/<machine_id>/<run_id>``."""
     files: Mapping[str, bytes]
-    """Path in the repository to content: the run's files, and its label where it has one."""
     label: Labelled
 
     @property
@@ -83,23 +77,16 @@ class Submission:
 
 
 def prepare(run: StoredRun, label: str = "", note: str = "") -> Submission:
-    """Read a run as it would be published. Writes nothing.
-
-    Raises:
-        InputError: it was withdrawn, is not valid where it lies, or a text is too long.
-    """
+    """Read a run as it would be published; one that was withdrawn or is not valid where it lies is an error."""
     beside = marks.about(run.folder)
     if beside.withdrawn:
-        raise InputError(
-            f"{run.manifest.run_id}: was withdrawn on {beside.withdrawn.on} ({beside.withdrawn.why}); a withdrawn run "
-            "is not published. Measure again and submit that run"
-        )
+        was = f"{run.manifest.run_id}: was withdrawn on {beside.withdrawn.on} ({beside.withdrawn.why})"
+        raise InputError(f"{was}; a withdrawn run is not published. Measure again and submit that run")
     labelled = Labelled(label=beside.label, note=beside.note)
     if label or note:
         labelled = marks.labelled(label or beside.label, note or beside.note)
-    validated = validator.check(run.folder, run.folder.parents[1])
-    if not validated.valid:
-        listed = "".join(f"\n  {finding}" for finding in validated.findings)
+    if findings := validator.check(run.folder, run.folder.parents[1]).findings:
+        listed = "".join(f"\n  {finding}" for finding in findings)
         raise InputError(f"{run.folder}: is not valid and was not published:{listed}")
     folder = f"results/{run.manifest.machine.machine_id}/{run.manifest.run_id}"
     files = {f"{folder}/{name}": (run.folder / name).read_bytes() for name in FILES}
@@ -123,14 +110,10 @@ def own_names(submission: Submission) -> list[str]:
 
 
 def pack(submission: Submission, out: Path) -> Path:
-    """Write a run as one file that can be attached: a zip that unpacks at the repository's root.
-
-    Raises:
-        EnvironmentFault: the disk cannot be written.
-    """
+    """Write a run as one file that can be attached: a zip that unpacks at the repository's root."""
     path = make_folder(out) / f"submission-{submission.run.manifest.run_id}.zip"
-    write_zip(buffer := io.BytesIO(), sorted(submission.files.items()))
-    write_whole(path, buffer.getvalue())
+    with replacing(path) as file:
+        write_zip(file, sorted(submission.files.items()))
     return path
 
 
@@ -139,22 +122,20 @@ def write_zip(file: IO[bytes], files: Iterable[tuple[str, bytes]]) -> None:
     # Parquet is compressed already, and what a compressor makes of the rest may differ between its versions.
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         for name, data in files:
-            entry = zipfile.ZipInfo(name, _DAWN)
-            entry.external_attr = 0o100644 << 16
-            entry.create_system = 3
+            entry = zipfile.ZipInfo(name)  # of 1980
+            entry.external_attr, entry.create_system = 0o100644 << 16, 3
             archive.writestr(entry, data)
 
 
 class Unable(Exception):
-    """Why no pull request can be opened from here, in a clause; what was to be proposed is still there."""
+    """Why no pull request can be opened from here, in a clause."""
 
 
 class Route(NamedTuple):
-    """How a run gets from a checkout into a pull request."""
+    """How a run gets from a checkout into a pull request of an account on GitHub."""
 
     checkout: Path
     login: str
-    """Of the account on GitHub that will open it."""
     base: str
     """The repository, OWNER/NAME."""
     head: str
@@ -165,15 +146,9 @@ class Route(NamedTuple):
 
 
 def route(checkout: Path, submission: Submission) -> Route:
-    """Find out how a pull request can be opened. Proposes nothing.
-
-    Raises:
-        Unable: it cannot.
-        InputError: the run is published already.
-    """
-    for tool, name in (("git", "git"), ("gh", "gh, GitHub's command line,")):
-        if not shutil.which(tool):
-            raise Unable(f"{name} is not installed")
+    """Find out how a pull request can be opened; an InputError where the run is published already."""
+    if not shutil.which("gh"):
+        raise Unable("gh, GitHub's command line, is not installed")
     login = _run(checkout, "gh", "api", "user", "--jq", ".login")
     try:
         here = json.loads(_run(checkout, "gh", "repo", "view", "--json", "nameWithOwner,parent"))
@@ -188,18 +163,13 @@ def route(checkout: Path, submission: Submission) -> Route:
     _run(checkout, "git", "fetch", "-q", "--no-tags", address, f"refs/heads/{branch}")
     commit = _run(checkout, "git", "rev-parse", "FETCH_HEAD")
     if _run(checkout, "git", "ls-tree", "--full-tree", commit, submission.folder):
-        raise InputError(
-            f"{submission.folder}: was submitted already; a run is published once. feedrate sweep makes another"
-        )
+        was = f"{submission.folder}: was submitted already"
+        raise InputError(f"{was}; a run is published once. feedrate sweep makes another")
     return Route(checkout, login, base, base if writable else f"{login}/{base.partition('/')[2]}", branch, commit)
 
 
 def propose(way: Route, submission: Submission) -> str:
-    """Open a pull request, and give its address.
-
-    Raises:
-        Unable: a step failed, or one is open already.
-    """
+    """Open a pull request, and give its address."""
     run, branch = partial(_run, way.checkout), submission.folder.replace("results", "run", 1)
     title, same = f"Run {submission.folder.partition('/')[2]}", way.head == way.base
     commit = _commit(way, submission.files, title)
@@ -219,22 +189,18 @@ def _commit(way: Route, files: Mapping[str, bytes], title: str) -> str:
         git = partial(_run, way.checkout, "git", variables=variables | {"GIT_INDEX_FILE": f"{folder}/index"})
         git("read-tree", way.commit)
         for path, data in files.items():
-            git(
-                "update-index",
-                "--add",
-                "--cacheinfo",
-                f"100644,{git('hash-object', '-w', '--stdin', given=data)},{path}",
-            )
+            blob = git("hash-object", "-w", "--stdin", given=data)
+            git("update-index", "--add", "--cacheinfo", f"100644,{blob},{path}")
         return git("commit-tree", git("write-tree"), "-p", way.commit, "-m", title)
 
 
 def _run(checkout: Path, *command: str, given: bytes = b"", variables: Mapping[str, str] = _ENVIRONMENT) -> str:
     """Run git or gh; git's own variables of whoever called do not reach it."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    environment, name = inherited | _ENVIRONMENT | dict(variables), " ".join(command[:3])
+    name, env = " ".join(command[:3]), inherited | _ENVIRONMENT | dict(variables)
     try:
         done = subprocess.run(
-            command, cwd=checkout, input=given, capture_output=True, env=environment, timeout=_TIMEOUT_S, check=False
+            command, cwd=checkout, input=given, capture_output=True, env=env, timeout=_TIMEOUT_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Unable(f"{name}: {error}") from error

@@ -1,8 +1,7 @@
 """Files of others held against every rule, in a process that may be lost: one that crashes or swells is refused.
 
-The process may use no more memory, and for each file no more time, than the caps say, and writes no file. It prints a
-line a file; when it dies over one, that is refused, and the next ones get a new process. Outside of it no library that
-reads files is loaded.
+It may use no more memory, and for each file no more time, than the caps say, and writes no file. It prints a line a
+file; when it dies over one, that is refused, and the next ones get a new process.
 """
 
 from __future__ import annotations
@@ -17,8 +16,9 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from pydantic import TypeAdapter
 
@@ -39,14 +39,11 @@ _AT_ONCE = 50
 _RESULT = TypeAdapter(Validated)
 
 
-@dataclass(frozen=True, slots=True)
-class Admitted:
-    """Which runs a site may show."""
+class Admitted(NamedTuple):
+    """Which runs a site may show, in the order in which they came, and why not the others."""
 
     folders: tuple[Path, ...]
-    """Of those that it may, in the order in which they came."""
     refused: tuple[Validated, ...]
-    """The others, each with its reasons."""
 
 
 def check(path: Path, results: Path | None = None) -> Validated:
@@ -55,19 +52,13 @@ def check(path: Path, results: Path | None = None) -> Validated:
 
 
 def check_all(paths: Iterable[Path], results: Path | None = None) -> Iterator[Validated]:
-    """Hold files of trials, and runs' folders, against the rules, one after the other.
+    """Hold files of trials, and runs' folders, against the rules; a path that names none is refused.
 
     Args:
         paths: files, runs' folders, or folders such as ``results`` with every run below them. The mark beside a
             run's folder stands for the run, so that ``results/*/*`` names each run once.
-        results: where runs lie; None where nobody says. A folder below it, and below one of ``paths``, must be named
-            for its run and lie in one that is named for its machine.
-
-    Yields:
-        A result for each file and run; a path that names none is refused.
-
-    Raises:
-        EnvironmentFault: the process that reads files does not start.
+        results: where runs lie. A folder below it, and below one of ``paths``, must be named for its run and lie in
+            one that is named for its machine.
     """
     asked: dict[Path, bool] = {}
     for path in dict.fromkeys(marks.marked_run(path) or path for path in paths):
@@ -118,11 +109,7 @@ def _beside(folder: Path, ids: Counter[str]) -> Finding | None:
 def judged(
     asked: Sequence[tuple[Path, bool]], seconds: float = SECONDS.most, memory_bytes: int = MEMORY_BYTES.most
 ) -> Iterator[Validated]:
-    """Have files and folders judged (``rules.judge``), each within limits; the truth says whether it must lie in place.
-
-    Raises:
-        EnvironmentFault: the process that reads files does not start.
-    """
+    """Have files and folders judged within limits by ``rules.judge``; the truth says whether each must lie in place."""
     # -P: the folder that this is typed in may be a stranger's, and no module is imported from there.
     command = [sys.executable, "-P", "-m", "feedrate.share.validator", *map(str, (seconds, memory_bytes, os.getpid()))]
     environment = os.environ | _ENVIRONMENT
@@ -135,10 +122,8 @@ def judged(
         for line in done.stdout.splitlines():
             yield replace(_RESULT.validate_json(line), path=str(waiting.pop(0)[0]))
         if done.returncode > 0:
-            raise EnvironmentFault(
-                f"the process that reads files of others does not start; expected {sys.executable} to have all of "
-                "requirements.lock (make setup)"
-            )
+            expected = f"expected {sys.executable} to have all of requirements.lock (make setup)"
+            raise EnvironmentFault(f"the process that reads files of others does not start; {expected}")
         if done.returncode and waiting:
             killed = f"the process that read it was killed by {signal.Signals(-done.returncode).name}"
             late = f"it takes longer than {seconds:g} s"

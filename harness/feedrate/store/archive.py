@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import tarfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from feedrate.store.runs import make_folder, replacing
+
+
+def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    member.uid, member.gid, member.uname, member.gname = 0, 0, "", ""
+    return member
+
 
 def pack(archive: Path, contents: Mapping[str, Path]) -> None:
-    """Write a gzipped tar, whole or not at all, that does not say who owned the files.
-
-    Args:
-        archive: the file.
-        contents: name in the archive → file or folder.
-    """
-
-    def anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
-        member.uid = member.gid = 0
-        member.uname = member.gname = ""
-        return member
-
-    archive.parent.mkdir(parents=True, exist_ok=True)
-    temporary = archive.with_name(f"{archive.name}.tmp")
-    with temporary.open("wb") as file:
-        with tarfile.open(fileobj=file, mode="w:gz", compresslevel=1) as packed:
-            for name, path in contents.items():
-                packed.add(path, name, filter=anonymous)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(archive)
+    """Write a gzipped tar of files and folders by name, whole or not at all, that does not say who owned them."""
+    make_folder(archive.parent)
+    with replacing(archive) as file, tarfile.open(fileobj=file, mode="w:gz", compresslevel=1) as packed:
+        for name, path in contents.items():
+            packed.add(path, name, filter=_anonymous)
 
 
 def pack_run(archive: Path, folder: Path) -> None:

@@ -18,25 +18,20 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from feedrate.store import runs
 
-State = Literal["waits", "starts", "prepares", "measures", "ended", "failed"]
-
 
 class NodeStatus(BaseModel):
-    """Where a node stands."""
+    """Where a node stands, by its number in the sweep and the scheduler's name of it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     node: int
-    """Its number in the sweep, from 0."""
     name: str
-    """As the scheduler calls it."""
-    state: State = "waits"
+    state: Literal["waits", "starts", "prepares", "measures", "ended", "failed"] = "waits"
     machine_id: str = ""
     run_id: str = ""
     block: int = 0
-    """That is being measured, from 1."""
+    """That is being measured, from 1, of so many that are expected."""
     blocks: int = 0
-    """How many are expected."""
     trials: int = 0
     """That ended, those of earlier attempts of the job included."""
     eta_s: float = 0
@@ -53,14 +48,14 @@ class NodeStatus(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class ClusterFolder:
-    """The folder of one sweep of many nodes."""
+    """The folder of one sweep of many nodes, ``results/cluster/<sweep>``."""
 
     results: Path
     sweep: str
 
     @property
     def path(self) -> Path:
-        """``results/cluster/<sweep>``."""
+        """Where it lies."""
         return runs.outbox(self.results) / "cluster" / self.sweep
 
     @property
@@ -69,11 +64,7 @@ class ClusterFolder:
         return self.path / "jobs"
 
     def create(self) -> None:
-        """Make the folder, and the salt of all sweeps where there is none.
-
-        Raises:
-            EnvironmentFault: it cannot be written.
-        """
+        """Make the folder, and the salt of all sweeps where there is none."""
         runs.make_folder(self.jobs)
         self.path.chmod(0o700)  # names of nodes, and the secret by which they meet
         salt = self.path.with_name("salt")

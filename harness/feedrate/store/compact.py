@@ -1,13 +1,11 @@
 """Very many runs in one table: a row a cell of a run, in a few parquet files that only come and go whole.
 
-``results/compact/`` holds nothing that the runs do not: the folder may be removed and made anew. ``state.json`` names
-the files that count and what marks say of runs, and its replacement is the only commit: before it nothing has happened,
-after it everything has, whenever a writer is killed. Files that it does not name were left by such a writer, or were
-merged since; the next writer removes them, so that those who read meanwhile find them still.
+``results/compact/`` holds nothing that the runs do not. ``state.json`` names the files that count and what marks say of
+runs, and its replacement is the only commit, whenever a writer is killed. Files that it does not name were left by such
+a writer, or were merged since; the next writer removes them, so that those who read meanwhile find them still.
 
 Each call of :func:`append` lists the names in all machines' folders, and opens the runs that have no row yet. Files lie
-in a folder a year of the run's start; small ones are merged with what is new once there are many. DuckDB answers
-questions, and reads of the files what a question needs.
+in a folder a year of the run's start; small ones are merged with what is new once there are many.
 """
 
 from __future__ import annotations
@@ -40,10 +38,8 @@ GROUP_ROWS = 100_000
 MEMORY = "400MB"
 """What DuckDB may take before it writes to disk."""
 FORMAT = 1
-"""Of the state, and of what the columns mean."""
 _STATE, _LOCK = "state.json", ".lock"
 _NO_MACHINES = (FOLDER, "cluster", ".outbox")
-"""Folders of a store that are no machine's."""
 
 RUN: tuple[Column, ...] = (
     Column("machine_id", "string", "The machine, readable and unique."),
@@ -74,7 +70,6 @@ CELLS: tuple[Column, ...] = (
 _YEAR = Column("year", "string", "Of the start; the name of the folder.")
 _MARKS = (*RUN[:2], Column("tier", "string", ""), Column("hidden", "bool", ""))
 _USUAL = (marks.SELF_REPORTED, False)
-"""Tier of a run that no mark speaks of, and whether it is hidden."""
 _VIEWS = """
 CREATE VIEW every AS
   SELECT f.*, coalesce(tier, 'self-reported') AS tier, coalesce(hidden, false) AS hidden
@@ -94,26 +89,20 @@ Estimate = Callable[[Sequence[Path]], "pa.Table"]
 
 
 class Appended(NamedTuple):
-    """What a call of :func:`append` found."""
+    """New runs, which have rows now, others that got none, and of all those that are withdrawn, gone or damaged."""
 
     runs: int
-    """New ones, which have rows now."""
     left_out: int
-    """Runs that were opened and got no row."""
     hidden: int
-    """Of all: withdrawn, gone from the store, or with a damaged file beside them."""
 
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """What counts."""
+    """What counts: the last commit's number, paths such as ``year=2026/<number>-0.parquet``, unusual runs' marks."""
 
     number: int = 0
-    """Of the last commit."""
     files: tuple[str, ...] = ()
-    """By their path below the folder: ``year=2026/<number>-0.parquet``."""
     marks: tuple[tuple[str, str, str, bool], ...] = ()
-    """Machine, run, tier and whether it is hidden, of runs that are not as usual."""
 
 
 def kept(folder: Path) -> bool:
@@ -122,16 +111,9 @@ def kept(folder: Path) -> bool:
 
 
 def append(estimate: Estimate, results: Path = RESULTS, folder: Path | None = None) -> Appended:
-    """Bring the data set to what lies in a store: new runs, marks, runs that are gone; nothing new writes nothing.
+    """Bring a data set, by default ``compact`` in the store, to what lies there: new runs, marks, runs that are gone.
 
-    Args:
-        estimate: gives the rows of new runs.
-        results: the store.
-        folder: of the data set, by default ``compact`` in the store. Another writer is waited for.
-
-    Raises:
-        InputError: the data set is of another version.
-        EnvironmentFault: the disk cannot be written.
+    Nothing new writes nothing; another writer is waited for. One of another version is an InputError.
     """
     folder = folder or results / FOLDER
     with _writing(folder):
@@ -156,12 +138,7 @@ def append(estimate: Estimate, results: Path = RESULTS, folder: Path | None = No
 
 
 def put(rows: pa.Table, folder: Path) -> None:
-    """Add rows (``CELLS``) of runs that have none yet to a data set to which nobody else writes; merge small files.
-
-    Raises:
-        InputError: the data set is of another version.
-        EnvironmentFault: the disk cannot be written.
-    """
+    """Add rows (``CELLS``) of runs that have none yet to a data set to which nobody else writes; merge small files."""
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.dataset as ds
@@ -196,10 +173,7 @@ def put(rows: pa.Table, folder: Path) -> None:
 
 
 def newest(most: int, results: Path = RESULTS, folder: Path | None = None) -> list[Path]:
-    """Give the folders of so many of the newest runs, and of as many reference runs at most, oldest first.
-
-    Withdrawn runs are among them, so that their pages can say why; runs that are gone are not.
-    """
+    """Give the folders of so many of the newest runs, and of reference runs, oldest first; withdrawn ones too."""
     with _opened(folder or results / FOLDER) as database:
         names = database.execute(_NEWEST, {"most": most}).fetchall()
     paths = (results.joinpath(*name) for name in names)
@@ -207,13 +181,9 @@ def newest(most: int, results: Path = RESULTS, folder: Path | None = None) -> li
 
 
 def query(sql: str, parameters: Sequence[object] = (), folder: Path = RESULTS / FOLDER) -> pa.Table:
-    """Ask a data set in DuckDB's SQL.
+    """Ask a data set in DuckDB's SQL, with parameters for each ``?``; one that is not there has no rows.
 
-    Args:
-        sql: a question to the views ``cells`` (``CELLS`` and ``tier``) and ``runs``, the first of the rows of each run;
-            hidden runs have no rows in them.
-        parameters: what stands for each ``?`` in it.
-        folder: of the data set; one that is not there has no rows.
+    Its views are ``cells`` (``CELLS`` and ``tier``) and ``runs``, the first of the rows of each run that is not hidden.
     """
     with _opened(folder) as database:
         return database.sql(sql, params=list(parameters)).to_arrow_table()
@@ -254,10 +224,8 @@ def _state(folder: Path) -> _State:
     path = folder / _STATE
     state = json.loads(path.read_bytes())
     if state.pop("format") != FORMAT:
-        raise InputError(
-            f"{path}: of another version; expected format {FORMAT}. Remove {folder}: all in it is made anew from "
-            "the runs"
-        )
+        advice = f"Remove {folder}: all in it is made anew from the runs"
+        raise InputError(f"{path}: of another version; expected format {FORMAT}. {advice}")
     return _State(state["number"], tuple(state["files"]), tuple(map(tuple, state["marks"])))
 
 
@@ -269,24 +237,23 @@ def _listed(results: Path) -> tuple[pa.Table, set[tuple[str, str]]]:
     """List what may be a run in the folders of all machines, and the runs beside which a mark lies."""
     import pyarrow as pa
 
-    machines, runs, marked = [], [], set()
     with os.scandir(results) as entries:
         folders = [entry.name for entry in entries if entry.name not in _NO_MACHINES and entry.is_dir()]
-    for machine in folders:
-        with os.scandir(results / machine) as entries:
-            names = [entry.name for entry in entries if entry.name[0] != "."]
-        for name in names:
-            if not name.endswith(".json"):
-                machines.append(machine)
-                runs.append(name)
-            elif (pieces := name.rsplit(".", 2))[-2] in marks.KINDS:
-                marked.add((machine, pieces[0]))
-    columns = (pa.array(names, pa.string()) for names in (machines, runs))
-    return pa.table(list(columns), ["machine_id", "run_id"]), marked
+    names = [(machine, name) for machine in folders for name in _names(results / machine)]
+    runs = [pair for pair in names if not pair[1].endswith(".json")]
+    pieces = ((machine, name.rsplit(".", 2)) for machine, name in names if name.endswith(".json"))
+    marked = {(machine, run[0]) for machine, run in pieces if run[-2] in marks.KINDS}
+    columns = [pa.array([pair[at] for pair in runs], pa.string()) for at in range(2)]
+    return pa.table(columns, ["machine_id", "run_id"]), marked
+
+
+def _names(folder: Path) -> list[str]:
+    with os.scandir(folder) as entries:
+        return [entry.name for entry in entries if entry.name[0] != "."]
 
 
 def _standing(run: Path) -> tuple[str, bool]:
-    """Read a run's tier and whether it is hidden; one beside which a file is damaged is: it may be a withdrawal."""
+    """Read a run's tier and whether it is hidden, as where a file beside it is damaged: it may be a withdrawal."""
     try:
         beside = marks.about(run)
     except InputError:

@@ -1,9 +1,8 @@
 """Where results lie: a folder, or a store that fsspec reaches by a URL such as ``s3://bucket/results``.
 
-A folder is a ``pathlib.Path``. A store is a ``upath.UPath``, which has the same methods, so that what only joins names
-and reads a file does not tell them apart; types say ``Path`` for both. What differs is here: a store is listed as a
-whole, as a request for each folder would take longer than all of the rest; many small files are asked for at once; and
-of a long table the blocks that hold its footer and the columns and row groups that are wanted are fetched, no more.
+A folder is a ``pathlib.Path``. A store is a ``upath.UPath``, which has the same methods; types say ``Path`` for both.
+What differs is here: a store is listed as a whole, as a request for each folder would take longer than all of the rest;
+many small files are asked for at once; and of a long table only the blocks that are wanted are fetched.
 
 Credentials are those that the store's own client finds in the user's environment; a URL that holds any is refused.
 """
@@ -14,13 +13,11 @@ import os
 import re
 import secrets
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
-from io import RawIOBase
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from feedrate.schema.errors import EnvironmentFault, FeedrateError, InputError
 from feedrate.schema.redaction import one_line
@@ -37,28 +34,18 @@ _EXPECTED = "expected a folder, or a URL such as s3://bucket/results, gs://bucke
 _BLOCK = 2**20
 """Bytes that are asked for together: what a store sends in the time that it takes to answer at all, about. Half of a
 table of trials is its footer, and few are longer than this: those come in one request."""
-_AT_ONCE = 8
-"""Tables that are read at the same time."""
 _SHOWN = 300
 """Characters of what a client says."""
 
-Read = TypeVar("Read")
-
 
 def parse(text: str | Path) -> Path:
-    """Read a location as people type it; nothing is asked of a store yet.
-
-    Raises:
-        InputError: no client reaches it, its client is not installed, or it holds a password.
-    """
+    """Read a location as people type it; nothing is asked of a store yet, and a password is refused."""
     if not isinstance(text, str) or not (url := _URL.fullmatch(text)):
         return Path(text).expanduser()
     protocol, rest = url["protocol"].lower(), url["rest"]
     if url["chained"] or _SECRET.search(rest):
-        raise InputError(
-            f"{protocol}://…: a URL with a password, a token or a second protocol; {_EXPECTED}. Credentials come from "
-            "the environment or the configuration of the store's own client"
-        )
+        advice = "Credentials come from the environment or the configuration of the store's own client"
+        raise InputError(f"{protocol}://…: a URL with a password, a token or a second protocol; {_EXPECTED}. {advice}")
     if protocol in _LOCAL:
         return Path(rest)
     _require_client(protocol)
@@ -78,9 +65,8 @@ def _require_client(protocol: str) -> None:
     except ImportError as error:
         missing = getattr(error.__cause__ or error, "name", None) or protocol
         package = missing.partition(".")[0].replace("_", "-")
-        raise InputError(
-            f"{protocol}://: the store's client is not installed; expected {package}. Type pip install {package}"
-        ) from error
+        advice = f"expected {package}. Type pip install {package}"
+        raise InputError(f"{protocol}://: the store's client is not installed; {advice}") from error
 
 
 def identity(path: Path) -> str:
@@ -96,33 +82,23 @@ def remote(path: Path) -> bool:
 
 @contextmanager
 def answered(path: Path) -> Iterator[None]:
-    """Turn whatever a store's client raises into a message; what a folder raises passes.
-
-    Raises:
-        EnvironmentFault: the store did not do what was asked.
-    """
+    """Turn whatever a store's client raises into an EnvironmentFault; what a folder raises passes."""
     try:
         yield
     except Exception as error:
         if isinstance(error, FeedrateError) or not remote(path):
             raise
-        message = _ENDING.sub("", one_line(str(error)))[:_SHOWN]
-        raise EnvironmentFault(
-            f"{path}: the store did not do what was asked: {type(error).__name__}: {message}; expected one that can be "
-            "reached with the credentials of this environment"
-        ) from error
+        message = f"{type(error).__name__}: {_ENDING.sub('', one_line(str(error)))[:_SHOWN]}"
+        expected = "expected one that can be reached with the credentials of this environment"
+        raise EnvironmentFault(f"{path}: the store did not do what was asked: {message}; {expected}") from error
 
 
 def glob(folder: Path, pattern: str) -> list[Path]:
     """List the files below a folder whose names match a pattern such as ``*/*/run.json``, in no order."""
     if not remote(folder):
         return list(folder.glob(pattern))
-    return [folder / name for name in listing(folder) if _matches(name, pattern)]
-
-
-def _matches(name: str, pattern: str) -> bool:
-    parts, wanted = name.split("/"), pattern.split("/")
-    return len(parts) == len(wanted) and all(map(fnmatchcase, parts, wanted))
+    depth = pattern.count("/")  # which fnmatch takes for any other character
+    return [folder / name for name in listing(folder) if name.count("/") == depth and fnmatchcase(name, pattern)]
 
 
 def listing(folder: Path) -> dict[str, int]:
@@ -167,57 +143,22 @@ def contents(paths: Sequence[Path]) -> list[bytes]:
     return [data[name] for name in names]
 
 
-def concurrently(read: Callable[[Path], Read], paths: Sequence[Path]) -> list[Read]:
-    """Read something at each path, at several at the same time where they lie in a store."""
-    if not paths or not remote(paths[0]):
-        return list(map(read, paths))
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return list(pool.map(read, paths))
-
-
-class _Blocks(RawIOBase):
-    """A file of a store, of which a read fetches the blocks that it needs and that are not here yet."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        files, name = _client(path)
-        with answered(path):
-            self._file = files.open(name, "rb", block_size=_BLOCK, cache_type="blockcache")
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        self._file.seek(offset, whence)  # not every client says where that is
-        return self.tell()
-
-    def tell(self) -> int:
-        return int(self._file.tell())
-
-    def read(self, size: int = -1) -> bytes:
-        with answered(self._path):
-            return bytes(self._file.read(size))
-
-
 @contextmanager
-def opened(path: Path) -> Iterator[Path | RawIOBase]:
+def opened(path: Path) -> Iterator[Any]:
     """Give a table in the form in which ``pyarrow`` reads the parts that it needs, and those alone."""
     if not remote(path):
         yield path
         return
-    with _Blocks(path) as file:
+    files, name = _client(path)
+    with answered(path):
+        file = files.open(name, "rb", block_size=_BLOCK, cache_type="blockcache")
+    with file:
+        file.read = answered(path)(file.read)  # what reads it takes an error of the store for a damaged table
         yield file
 
 
 def put(path: Path, data: bytes | Path) -> None:
-    """Write a file of a store, from bytes or from a file here, so that a reader sees all of it or none.
-
-    Raises:
-        EnvironmentFault: the store did not take it; it is as it was.
-    """
+    """Write a file of a store, from bytes or from a file here, so that a reader sees all of it or none."""
     files, name = _client(path)
     whole = cast("Any", path).protocol in _OBJECTS
     target = name if whole else f"{name}.{secrets.token_hex(4)}.tmp"

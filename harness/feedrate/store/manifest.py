@@ -31,11 +31,9 @@ class Protocol(_Frozen):
     """How long and how often: recorded, and never part of a cell's identity."""
 
     warmup_s: float
-    """Least warm-up of a trial."""
     window_s: float
-    """Least wall clock of a trial's window."""
     min_steps: int
-    """Least steps in a window."""
+    """Least warm-up, wall clock and steps of a trial's window."""
     blocks: tuple[int, int]
     """(fewest, most): no contrast stops before the fewest, and the most ends a run."""
     ci_target_pct: float = 3.0
@@ -89,7 +87,6 @@ class Audited(_Frozen):
 
     cell_id: str
     predicted: float
-    """By the pipeline model."""
     measured: float
 
 
@@ -124,10 +121,9 @@ class Tuned(_Frozen):
 
 
 class Dataset(_Frozen):
-    """One packed set that the run read."""
+    """One packed set that the run read, by its folder's name."""
 
     name: str
-    """Folder name of the set: workload, patch size, scale, samples."""
     storage_format: str
     count: int
     bytes: int
@@ -138,14 +134,11 @@ class Dataset(_Frozen):
 
 
 class Membership(_Frozen):
-    """A run's place among those that the nodes of a cluster measured at once."""
+    """A run's place among those that the nodes of a cluster measured at once: its number, from 0, of so many."""
 
     sweep: str
-    """Names the sweep of all nodes."""
     node: int
-    """Its number among them, from 0."""
     nodes: int
-    """How many nodes swept."""
     together: bool = False
     """Whether all nodes ran each trial at the same moment."""
 
@@ -191,21 +184,16 @@ class RunManifest(_Frozen):
     ceilings: int = 0
     """Cells that the harness added: stages of training cells, each alone."""
     contrasts: tuple[Stopped, ...] = ()
-    """Every contrast of the cells that were asked for."""
     claims: tuple[AskedClaim, ...] = ()
-    """Every claim that its cells were to judge."""
     tuned: tuple[Tuned, ...] = ()
     """What searches found, where trials were chosen by them."""
     cluster: Membership | None = None
-    """The sweep of many nodes that the run is a part of; None of a run by itself."""
     untestable: dict[str, str] = {}
     """Claim to why the run could not test it."""
     noise_before: dict[str, float | int | None] = {}
-    """What a look at the machine saw before the run, while feedrate itself did nothing."""
     noise_after: dict[str, float | int | None] = {}
-    """The same after the run."""
+    """What looks at the machine saw, while feedrate itself did nothing."""
     outcomes: dict[str, int]
-    """Outcome to the number of trials."""
     cell_seconds: dict[str, float]
     """cell_id to the mean wall clock of its trials, in seconds: what a plan predicts from."""
     cell_spread: dict[str, Spread] = {}
@@ -227,36 +215,32 @@ class RunManifest(_Frozen):
 def read_manifest(text: bytes | str, where: object) -> RunManifest:
     """Read a manifest from its JSON, as ``run.json`` or a parquet file's metadata hold it.
 
-    ``where`` names the file in messages.
-
     Raises:
-        InputError: it is no manifest, or of another version of the schema or the protocol.
+        InputError: it is no manifest, or of another version of the schema or the protocol; ``where`` names the file.
     """
-    fields = _fields(text, where)
-    _check_version(fields, where)
-    try:
-        return RunManifest.model_validate(fields)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-        path = one_line(".".join(map(str, first["loc"])))[:_SHOWN] or "the whole"
-        raise _no_manifest(where, f"{path}: {first['msg']}{more}") from error
-
-
-def _no_manifest(where: object, problem: str) -> InputError:
-    return InputError(
-        f"{where}: not a run manifest: {problem}; expected one that feedrate wrote, unchanged. Leave that run out"
-    )
-
-
-def _fields(text: bytes | str, where: object) -> dict[str, Any]:
     try:
         fields = from_json(text)
     except ValueError as error:
         raise _no_manifest(where, f"no JSON ({error})") from error
     if not isinstance(fields, dict):
         raise _no_manifest(where, f"found a {type(fields).__name__}, expected an object")
-    return fields
+    _check_version(fields, where)
+    try:
+        return RunManifest.model_validate(fields)
+    except ValidationError as error:
+        raise _no_manifest(where, problem(error)) from error
+
+
+def problem(error: ValidationError) -> str:
+    """Say in one short line what is wrong with a stranger's file."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+    return f"{one_line('.'.join(map(str, first['loc'])))[:_SHOWN] or 'the whole'}: {first['msg']}{more}"
+
+
+def _no_manifest(where: object, problem: str) -> InputError:
+    expected = "expected one that feedrate wrote, unchanged. Leave that run out"
+    return InputError(f"{where}: not a run manifest: {problem}; {expected}")
 
 
 def _check_version(fields: dict[str, Any], where: object) -> None:
@@ -270,7 +254,5 @@ def _check_version(fields: dict[str, Any], where: object) -> None:
         writer = fields.get("feedrate_version")
         writer = writer if isinstance(writer, str) and re.fullmatch(RELEASE, writer) else "of an unknown version"
         advice = "Update feedrate (git pull)" if version > current else "Leave that run out, or measure it again"
-        raise InputError(
-            f"{where}: written by feedrate {writer} with {name} {version}; this is feedrate {__version__} and reads "
-            f"{current}. {advice}"
-        )
+        written = f"{where}: written by feedrate {writer} with {name} {version}"
+        raise InputError(f"{written}; this is feedrate {__version__} and reads {current}. {advice}")

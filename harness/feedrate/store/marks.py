@@ -1,9 +1,8 @@
 """Marks of a run that come after it was written: files beside its folder, as nothing inside it is ever edited.
 
-``results/<machine_id>/<run_id>.withdrawn.json`` says that the run should no longer be shown, and for which defect: what
-it found is never a reason. ``.label.json`` is the submitter's name for it and a note; ``.tier.json`` comes from the
-maintainers alone. Such files may come from others: they hold plain text of a length that is capped, and are read as
-data.
+``<run_id>.withdrawn.json`` says for which defect a run is no longer shown. ``.label.json`` is the submitter's name for
+it and a note; ``.tier.json`` comes from the maintainers alone. Such files may come from others: they hold plain text of
+a length that is capped.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from feedrate.schema.errors import InputError, expected_one_of
 from feedrate.schema.redaction import one_line
 from feedrate.store import location
+from feedrate.store.manifest import problem
 from feedrate.store.runs import StoredRun, write_whole
 
 LABEL_MOST = 60
@@ -82,7 +82,6 @@ class Beside:
     """Everything that lies beside a run."""
 
     tier: str = SELF_REPORTED
-    """One of ``TIERS``."""
     label: str = ""
     note: str = ""
     withdrawn: Withdrawn | None = None
@@ -101,11 +100,7 @@ def marked_run(path: Path) -> Path | None:
 
 
 def about(run: Path) -> Beside:
-    """Read everything that lies beside a run's folder.
-
-    Raises:
-        InputError: a file beside it is not as this module writes it.
-    """
+    """Read everything that lies beside a run's folder; an InputError where a file is not as this module writes it."""
     withdrawn = _read(mark_file(run, "withdrawn"), Withdrawn)
     label = _read(mark_file(run, "label"), Labelled) or Labelled()
     tier = _read(mark_file(run, "tier"), Tier)
@@ -118,26 +113,16 @@ def not_withdrawn(runs: Iterable[StoredRun]) -> list[StoredRun]:
 
 
 def _read(path: Path, kind: type[Mark]) -> Mark | None:
-    if (seen := location.status(path)) is None:
+    if (status := location.status(path)) is None:
         return None
-    if not stat.S_ISREG(seen.st_mode) or seen.st_size > FILE_MOST:
-        got = f"{seen.st_size:,} bytes" if stat.S_ISREG(seen.st_mode) else "no plain file"
+    plain = stat.S_ISREG(status.st_mode)
+    if not plain or status.st_size > FILE_MOST:
+        got = f"{status.st_size:,} bytes" if plain else "no plain file"
         raise InputError(f"{path}: {got}; expected a plain file of at most {FILE_MOST:,} bytes. Remove it")
-    return parse(location.contents([path])[0], kind, path)
-
-
-def parse(text: bytes, kind: type[Mark], where: object) -> Mark:
-    """Read the JSON of a file beside a run, which ``where`` names in messages.
-
-    Raises:
-        InputError: it holds anything else.
-    """
     try:
-        return kind.model_validate_json(text)
+        return kind.model_validate_json(location.contents([path])[0])
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        field = one_line(".".join(map(str, first["loc"])))[:LABEL_MOST] or "the whole"
-        raise InputError(f"{where}: {field}: {first['msg']}; expected what feedrate writes there") from error
+        raise InputError(f"{path}: {problem(error)}; expected what feedrate writes there") from error
 
 
 def encode(mark: BaseModel) -> bytes:
@@ -146,11 +131,7 @@ def encode(mark: BaseModel) -> bytes:
 
 
 def labelled(label: str, note: str) -> Labelled:
-    """Make a label of what somebody typed; line breaks and control characters become spaces.
-
-    Raises:
-        InputError: a text is too long, or both are empty.
-    """
+    """Make a label of what somebody typed; an InputError where a text is too long, or both are empty."""
     label, note = _typed("--label", label, LABEL_MOST), _typed("--note", note, NOTE_MOST)
     if not label and not note:
         raise InputError("--label: nothing was given; expected a label, a note (--note) or both")
@@ -158,16 +139,12 @@ def labelled(label: str, note: str) -> Labelled:
 
 
 def label(run: Path, label: str, note: str = "") -> Path:
-    """Write a label beside a run, in place of an earlier one, and return its file; errors as of :func:`labelled`."""
+    """Write a label beside a run, in place of an earlier one, and return its file."""
     return _write(mark_file(run, "label"), labelled(label, note))
 
 
 def withdraw(run: Path, why: str, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> Path:
-    """Say for which defect a run should no longer be shown, and return the file; only removing that takes it back.
-
-    Raises:
-        InputError: there is no reason, it is too long, or the run was withdrawn before.
-    """
+    """Say for which defect a run should no longer be shown, and return the file; only removing that takes it back."""
     if before := about(run).withdrawn:
         raise InputError(f"{run.name}: was withdrawn on {before.on} already: {before.why}")
     reason = _typed("--why", why, NOTE_MOST)
@@ -177,11 +154,7 @@ def withdraw(run: Path, why: str, now: Callable[[], datetime] = lambda: datetime
 
 
 def set_tier(run: Path, tier: str) -> Path:
-    """Say which of ``TIERS`` vouches for a run, and return the file; for maintainers.
-
-    Raises:
-        InputError: there is no such tier.
-    """
+    """Say which of ``TIERS`` vouches for a run, and return the file; for maintainers."""
     if tier not in TIERS:
         raise InputError(f"tier '{tier}': {expected_one_of(tier, TIERS)}")
     return _write(mark_file(run, "tier"), Tier.model_validate({"tier": tier}))

@@ -3,10 +3,8 @@
 What is measured for a store is written as for a folder, into the store's outbox here: a journal is synced line by line
 and locked, which no store offers. When a run has ended it is handed in: its tables, then ``run.json``, without which no
 reader sees it, each put whole; only then does it leave the outbox. Whatever ends this in between, the next sweep for
-that store hands in what is left, and what the store holds of it already is written again, the same. Runs have names of
-their own, so that two writers write no file twice; one that is there with another content is never overwritten.
-
-What a script's report says of code of the user's (``runs.report_of``) is not handed in; it stays in the outbox.
+that store hands in what is left. One that is there with another content is never overwritten. What a script's report
+says of code of the user's (``runs.report_of``) stays in the outbox.
 """
 
 from __future__ import annotations
@@ -33,14 +31,7 @@ _SMALL = re.compile(rf"{_NAME}/(?:bench/{_NAME}\.json|{_NAME}\.(?:{'|'.join(mark
 
 
 def hand_in(ended: Path, results: Path) -> Path:
-    """Put a run that has ended, or a bench record, into the store for which it was measured.
-
-    Args:
-        ended: a run's folder or a record's file, in the outbox; of a folder of results nothing is done.
-        results: the store.
-
-    Returns:
-        Where it lies now.
+    """Put a run's folder, or a bench record's file, from the outbox into its store: where it lies now.
 
     Raises:
         InputError: another run of this name is there.
@@ -66,11 +57,7 @@ def _left(ended: Path) -> str:
 
 
 def require_handed_in(folder: Path, results: Path) -> None:
-    """Refuse to end well where a store did not take a run.
-
-    Raises:
-        EnvironmentFault: it lies in the outbox.
-    """
+    """Refuse to end well, with an EnvironmentFault, where a store did not take a run."""
     if location.remote(results) and not location.remote(folder):
         raise EnvironmentFault(f"{results}: the store did not take the run, for the reason above. {_left(folder)}")
 
@@ -79,20 +66,14 @@ def _put_run(folder: Path, target: Path) -> None:
     if location.is_file(target / _RUN):
         if location.contents([target / _RUN]) == [(folder / _RUN).read_bytes()]:
             return
-        raise InputError(
-            f"{target}: holds another run of this name; expected none, as nothing is overwritten. {folder} stays: "
-            "move one of them away"
-        )
+        expected = f"expected none, as nothing is overwritten. {folder} stays: move one of them away"
+        raise InputError(f"{target}: holds another run of this name; {expected}")
     for name in _PARTS:
         location.put(target / name, folder / name)
 
 
 def hand_in_left(results: Path, machine_id: str) -> list[Path]:
-    """Hand in what earlier sweeps of a machine left in a store's outbox; call it under ``runs.machine_lock``.
-
-    Returns:
-        Where it lies now.
-    """
+    """Hand in what earlier sweeps of a machine left in a store's outbox: call it under ``runs.machine_lock``."""
     if not location.remote(results):
         return []
     outbox = runs.outbox(results) / machine_id
@@ -101,16 +82,9 @@ def hand_in_left(results: Path, machine_id: str) -> list[Path]:
 
 
 def copy(results: Path, into: Path = COPIES) -> Path:
-    """Give all results of a store as a folder, for what reads every byte, such as the validation of files of others.
+    """Give all results of a store as a folder below another, for what reads every byte; a folder is given back.
 
     Runs, which never change, are fetched once; marks anew each time, and what the store lost goes.
-
-    Args:
-        results: the store; a folder is given back.
-        into: below it the copy lies, apart from those of other stores.
-
-    Raises:
-        EnvironmentFault: the store cannot be read.
     """
     if not location.remote(results):
         return results

@@ -2,12 +2,7 @@
 
 A run lives in ``results/<machine_id>/<run_id>/``. While it is measured there is a ``plan.json`` and an fsynced
 journal, a line a trial. When it ends the journal becomes parquet, each file written to a temporary name and renamed,
-``run.json`` last: a folder with ``run.json`` is whole, and nothing in it is ever edited. A journal that was cut off
-mid-line loses that line and no other.
-
-What ``make bench`` found is one file: ``results/<machine_id>/bench/<time>.json``.
-
-Of a store everything is read as from a folder. What is measured for one is written into its ``outbox``, a folder here.
+``run.json`` last: a folder with ``run.json`` is whole, and nothing in it is ever edited.
 """
 
 from __future__ import annotations
@@ -19,16 +14,15 @@ import itertools
 import json
 import os
 import secrets
-import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from feedrate.schema import plugins
-from feedrate.schema.columns import TABLES, Column
+from feedrate.schema.columns import TABLES
 from feedrate.schema.errors import EnvironmentFault, InputError, expected_one_of
 from feedrate.store import location
 from feedrate.store.bench_record import BenchRecord
@@ -42,13 +36,11 @@ if TYPE_CHECKING:
 
 RESULTS = Path("results")
 CHECKED: dict[str, Any] = {"page_checksum_verification": True}
-"""How every table is opened, as options of ``pyarrow.parquet.ParquetFile``: a page whose bytes changed since it was
-written is an error."""
+"""How pyarrow opens every table: a page whose bytes changed since it was written is an error."""
 GROUP_ROWS = 2_000
 """Of trials, after which a row group ends: what a file says of each column of each group is most of a small one."""
 _NAMED = 8
 """Runs that a message lists at most, the newest."""
-_AGAIN = "What was written before is kept: mend this and type the same command again"
 
 
 def home() -> Path:
@@ -64,51 +56,44 @@ def outbox(results: Path) -> Path:
 
 
 @contextmanager
-def _writing(path: Path, kept: str = _AGAIN) -> Iterator[None]:
+def _writing(path: Path) -> Iterator[None]:
     """Turn a disk that is full or closed into a message that says what was kept."""
     try:
         yield
     except OSError as error:
-        reason = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else (error.strerror or str(error))
-        raise EnvironmentFault(
-            f"{path}: cannot write: {reason}; expected a writable folder with free space. {kept}"
-        ) from error
+        reason = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else (error.strerror or error)
+        expected = "expected a writable folder with free space"
+        advice = "What was written before is kept: mend this and type the same command again"
+        raise EnvironmentFault(f"{path}: cannot write: {reason}; {expected}. {advice}") from error
 
 
-def write_whole(path: Path, data: bytes, kept: str = _AGAIN) -> None:
-    """Write a file so that a reader sees all of it or none.
-
-    Raises:
-        EnvironmentFault: the disk or the store cannot be written.
-    """
-    if location.remote(path):
-        location.put(path, data)
-        return
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """Give a file to write, of which a reader sees all or nothing; an EnvironmentFault where that cannot be."""
     temporary = path.with_name(f"{path.name}.tmp")
-    with _writing(path, kept):
+    with _writing(path):
         with temporary.open("wb") as file:
-            file.write(data)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
 
 
-def make_folder(folder: Path, *, exist_ok: bool = True) -> Path:
-    """Make a folder and those above it.
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file, here or in a store, so that a reader sees all of it or none."""
+    if location.remote(path):
+        location.put(path, data)
+        return
+    with replacing(path) as file:
+        file.write(data)
 
-    Raises:
-        EnvironmentFault: it cannot be written.
-    """
+
+def make_folder(folder: Path, *, exist_ok: bool = True) -> Path:
+    """Make a folder and those above it; an EnvironmentFault where that cannot be."""
     if not location.remote(folder):  # of a store the names of files make folders
         with _writing(folder):
             folder.mkdir(parents=True, exist_ok=exist_ok)
     return folder
-
-
-def _entries(journal: Path) -> Iterator[dict[str, Any]]:
-    """The whole lines of a journal, decoded one by one."""
-    with journal.open("rb") as file:
-        yield from (json.loads(line) for line in file if line.endswith(b"\n"))
 
 
 class Journal:
@@ -122,11 +107,7 @@ class Journal:
             self._file.truncate(data.rfind(b"\n") + 1)  # a line that was cut off is lost
 
     def append(self, entry: Mapping[str, Any]) -> None:
-        """Add one trial and return when the disk has it.
-
-        Raises:
-            EnvironmentFault: the disk is full or gone; what was appended before stays readable.
-        """
+        """Add one trial and return when the disk has it; where it is full, what was appended before stays readable."""
         left = memoryview(json.dumps(entry, separators=(",", ":")).encode() + b"\n")
         with _writing(self.path):
             while left:
@@ -135,7 +116,7 @@ class Journal:
 
     def entries(self) -> Iterator[dict[str, Any]]:
         """Read the trials back one by one, in the order in which they ended."""
-        return _entries(self.path)
+        return itertools.chain.from_iterable(journal_chunks(self.path.parent))
 
     def close(self) -> None:
         """Let go of the file; the journal stays until the run is written."""
@@ -144,22 +125,15 @@ class Journal:
 
 def journal_chunks(folder: Path, trials: int = 200) -> Iterator[list[dict[str, Any]]]:
     """Read a run's journal so many trials at a time: a long run's steps do not fit into memory at once."""
-    entries = _entries(folder / "journal.jsonl")
-    while chunk := list(itertools.islice(entries, trials)):
-        yield chunk
+    with (folder / "journal.jsonl").open("rb") as file:
+        entries = (json.loads(line) for line in file if line.endswith(b"\n"))
+        while chunk := list(itertools.islice(entries, trials)):
+            yield chunk
 
 
 @contextmanager
 def machine_lock(results: Path, machine_id: str) -> Iterator[Path]:
-    """Hold a machine's folder: two sweeps at once would measure each other.
-
-    Yields:
-        ``results/<machine_id>``, or that of a store's outbox, which exists and can be written.
-
-    Raises:
-        InputError: another sweep holds it.
-        EnvironmentFault: it cannot be written.
-    """
+    """Hold a machine's folder, or that of a store's outbox, which can be written: two sweeps measure each other."""
     folder = make_folder(outbox(results) / machine_id)
     with _writing(folder):
         lock = (folder / ".lock").open("a+")
@@ -168,10 +142,9 @@ def machine_lock(results: Path, machine_id: str) -> Iterator[Path]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             lock.seek(0)
-            raise InputError(
-                f"{folder}: another sweep is running here (process {lock.read().strip() or 'unknown'}); expected one "
-                "at a time, as two would measure each other. Wait for it or stop it"
-            ) from error
+            other = f"another sweep is running here (process {lock.read().strip() or 'unknown'})"
+            expected = "expected one at a time, as two would measure each other. Wait for it or stop it"
+            raise InputError(f"{folder}: {other}; {expected}") from error
         lock.truncate(0)
         lock.write(str(os.getpid()))
         lock.flush()
@@ -209,19 +182,12 @@ def unfinished(machine_folder: Path) -> list[tuple[Path, dict[str, Any]]]:
     return [(path.parent, json.loads(path.read_text(encoding="utf-8"))) for path in begun]
 
 
-def schema(columns: Iterable[Column], manifest: RunManifest) -> pa.Schema:
-    """Give a table's columns as they are written, with what their run says of itself."""
-    embedded = {MANIFEST_KEY: manifest.model_dump_json().encode()}
-    return arrow_schema(columns).with_metadata(embedded)
-
-
 def encoding(table: str) -> dict[str, Any]:
-    """Say how a table is written.
+    """Say how ``pyarrow.parquet.ParquetWriter`` writes a table: every page with its checksum.
 
     Trials are what people hand around and what a site reads of every run: many short columns, which Snappy, known to
     every reader, opens four times as fast as Zstandard for 8 % more room. Times of single steps hardly repeat: split by
-    bytes and compressed hard, which takes half a second a run, they take 40 % less room. Every page carries its
-    checksum. These are options of ``pyarrow.parquet.ParquetWriter``.
+    bytes and compressed hard, which takes half a second a run, they take 40 % less room.
     """
     checked = {"write_page_checksum": True}
     numbers = [column.name for column in TABLES[table] if column.dtype in ("int64", "float64")]
@@ -244,10 +210,7 @@ def new_id(moment: datetime) -> str:
 
 
 def write_run(
-    folder: Path,
-    manifest: RunManifest,
-    chunks: Iterable[Mapping[str, list[dict[str, Any]]]],
-    report: bytes = b"",
+    folder: Path, manifest: RunManifest, chunks: Iterable[Mapping[str, list[dict[str, Any]]]], report: bytes = b""
 ) -> StoredRun:
     """Write a run that has ended: its parquet files, then ``run.json``; then drop plan and journal.
 
@@ -255,30 +218,11 @@ def write_run(
     row group of the last two; of trials, whose rows are few, ``GROUP_ROWS`` and more are one. ``report`` is what was
     said of a script (``report_of``).
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    schemas = {name: schema(columns, manifest) for name, columns in TABLES.items()}
-    temporary = {name: folder / f"{name}.parquet.tmp" for name in TABLES}
     make_folder(folder)
     with _writing(folder):
-        with ExitStack() as stack:
-            writers = {
-                name: stack.enter_context(pq.ParquetWriter(path, schemas[name], **encoding(name)))
-                for name, path in temporary.items()
-            }
-            trials: list[pa.Table] = []
-            for tables in chunks:
-                made = {name: pa.Table.from_pylist(tables[name], schemas[name]) for name in writers}
-                trials.append(made.pop("trials"))
-                if sum(map(len, trials)) >= GROUP_ROWS:
-                    writers["trials"].write_table(pa.concat_tables(trials))
-                    trials = []
-                for name, table in made.items():
-                    writers[name].write_table(table)
-            if trials:
-                writers["trials"].write_table(pa.concat_tables(trials))
-        for name, path in temporary.items():
+        _write_tables(folder, manifest, chunks)
+        for name in TABLES:
+            path = folder / f"{name}.parquet.tmp"
             with path.open("rb") as file:
                 os.fsync(file.fileno())
             path.replace(folder / f"{name}.parquet")
@@ -289,6 +233,28 @@ def write_run(
     return StoredRun(folder, manifest)
 
 
+def _write_tables(folder: Path, manifest: RunManifest, chunks: Iterable[Mapping[str, list[dict[str, Any]]]]) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    embedded = {MANIFEST_KEY: manifest.model_dump_json().encode()}
+    schemas = {name: arrow_schema(columns).with_metadata(embedded) for name, columns in TABLES.items()}
+    waiting: dict[str, list[pa.Table]] = {name: [] for name in TABLES}
+    with ExitStack() as stack:
+        writers = {
+            name: stack.enter_context(pq.ParquetWriter(folder / f"{name}.parquet.tmp", held, **encoding(name)))
+            for name, held in schemas.items()
+        }
+        for tables in itertools.chain(chunks, [None]):
+            for name, groups in waiting.items():
+                if tables:
+                    groups.append(pa.Table.from_pylist(tables[name], schemas[name]))
+                least = GROUP_ROWS if tables and name == "trials" else 1  # a group without rows has no place in a file
+                if sum(map(len, groups)) >= least:
+                    writers[name].write_table(pa.concat_tables(groups))
+                    groups.clear()
+
+
 @dataclass(frozen=True, slots=True)
 class StoredRun:
     """A run that has ended."""
@@ -297,11 +263,7 @@ class StoredRun:
     manifest: RunManifest
 
     def table(self, name: str, trials: Iterable[str] | None = None) -> pd.DataFrame:
-        """Read ``trials``, ``steps`` or ``telemetry`` with nullable types, of all trials or of those that are named.
-
-        Raises:
-            InputError: the file is not one that feedrate wrote (``tables.complete``), or changed since.
-        """
+        """Read ``trials``, ``steps`` or ``telemetry`` with nullable types, of all trials or of those that are named."""
         import pyarrow as pa
         import pyarrow.compute as pc
         import pyarrow.parquet as pq
@@ -325,10 +287,9 @@ def _reading(path: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, pa.ArrowException) as error:
-        raise InputError(
-            f"{path}: {str(error).splitlines()[0]}; expected a table as it was written. The file was changed or "
-            "damaged since: bring back a copy of it, or move its folder away"
-        ) from error
+        was = f"{path}: {str(error).splitlines()[0]}; expected a table as it was written"
+        advice = "The file was changed or damaged since: bring back a copy of it, or move its folder away"
+        raise InputError(f"{was}. {advice}") from error
 
 
 def _frame(table: pa.Table) -> pd.DataFrame:
@@ -354,15 +315,11 @@ def nullable() -> dict[pa.DataType, Any]:
 
 def folders(results: Path = RESULTS) -> list[Path]:
     """List the folders of the runs that have ended, oldest first."""
-    return [path.parent for path in _ended(results)]
+    return _by_age(path.parent for path in location.glob(results, "*/*/run.json"))
 
 
-def _ended(results: Path) -> list[Path]:
-    return _by_age(location.glob(results, "*/*/run.json"))
-
-
-def _by_age(paths: Iterable[Path]) -> list[Path]:
-    return sorted(paths, key=lambda path: (path.parent.name, path))
+def _by_age(folders: Iterable[Path]) -> list[Path]:
+    return sorted(folders, key=lambda folder: (folder.name, folder))
 
 
 def runs(results: Path = RESULTS, only: Collection[Path] | None = None) -> list[StoredRun]:
@@ -371,21 +328,14 @@ def runs(results: Path = RESULTS, only: Collection[Path] | None = None) -> list[
     Raises:
         InputError: a ``run.json`` cannot be understood, or needs a newer feedrate.
     """
-    return _stored(_ended(results) if only is None else _by_age(folder / "run.json" for folder in only))
-
-
-def _stored(paths: Sequence[Path]) -> list[StoredRun]:
+    paths = [folder / "run.json" for folder in (folders(results) if only is None else _by_age(only))]
     texts = zip(paths, location.contents(paths), strict=True)
     return [StoredRun(path.parent, read_manifest(text, path)) for path, text in texts]
 
 
 def at(folder: Path) -> StoredRun:
-    """Open the run that has ended in a folder.
-
-    Raises:
-        InputError: its ``run.json`` cannot be understood, or needs a newer feedrate.
-    """
-    return _stored([folder / "run.json"])[0]
+    """Open the run that has ended in a folder; errors as of ``runs``."""
+    return runs(only=[folder])[0]
 
 
 def find(run: str, results: Path = RESULTS) -> StoredRun:
@@ -396,15 +346,13 @@ def find(run: str, results: Path = RESULTS) -> StoredRun:
     """
     if run and location.is_file(path := location.parse(run) / "run.json"):
         return at(path.parent.resolve())
-    ended = _ended(results)
-    manifests = [path for path in ended if path.parent.name == run]
-    if len(manifests) == 1:
-        return _stored(manifests)[0]
-    if manifests:
-        raise InputError(
-            f"{run}: {len(manifests)} machines have a run of this id; name its folder: {manifests[0].parent}, …"
-        )
-    newest = [path.parent.name for path in ended[-_NAMED:]]
+    ended = folders(results)
+    matches = [folder for folder in ended if folder.name == run]
+    if len(matches) == 1:
+        return at(matches[0])
+    if matches:
+        raise InputError(f"{run}: {len(matches)} machines have a run of this id; name its folder: {matches[0]}, …")
+    newest = [folder.name for folder in ended[-_NAMED:]]
     wrong = f"'{run}': no such run under {results}" if run else "RUN is missing"
     if not newest:
         raise InputError(f"{wrong}; {results} holds none yet: make sweep makes one")
@@ -412,32 +360,10 @@ def find(run: str, results: Path = RESULTS) -> StoredRun:
     raise InputError(f"{wrong}; {expected}, or the folder of one")
 
 
-def store(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write the folder of a run that somebody else measured and that was validated; it is not there yet.
-
-    ``files`` are name to content; ``run.json``, with which the run is whole, is written last.
-
-    Raises:
-        EnvironmentFault: the disk cannot be written.
-    """
-    make_folder(folder, exist_ok=False)
-    try:
-        for name, data in sorted(files.items(), key=lambda pair: pair[0] == "run.json"):
-            write_whole(folder / name, data)
-    except EnvironmentFault:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-
-
 def write_bench(results: Path, record: BenchRecord) -> Path:
-    """Write what ``make bench`` found on a machine, whole or not at all.
+    """Write what ``make bench`` found into ``results/<machine_id>/bench/<time>.json``, or that of a store's outbox.
 
-    Returns:
-        The file: ``results/<machine_id>/bench/<time>.json``, or that of a store's outbox; with the record's sections
-        in its name where another began in the same second.
-
-    Raises:
-        EnvironmentFault: the disk cannot be written.
+    The file has the record's sections in its name where another began in the same second.
     """
     path = outbox(results) / record.machine.machine_id / "bench" / f"{record.name}.json"
     if path.exists():
@@ -448,11 +374,7 @@ def write_bench(results: Path, record: BenchRecord) -> Path:
 
 
 def benches(results: Path = RESULTS) -> list[BenchRecord]:
-    """List what ``make bench`` found, of all machines, oldest first.
-
-    Raises:
-        InputError: a record cannot be understood.
-    """
+    """List what ``make bench`` found, of all machines, oldest first."""
     records = []
     paths = sorted(location.glob(results, "*/bench/*.json"), key=lambda p: (p.name, p))
     for path, text in zip(paths, location.contents(paths), strict=True):
@@ -464,11 +386,7 @@ def benches(results: Path = RESULTS) -> list[BenchRecord]:
 
 
 def rows(folders: Sequence[Path], columns: Sequence[str], name: str = "trials") -> pd.DataFrame:
-    """Read some columns of a table of one run or many, with nullable types: whole tables of all fit into no memory.
-
-    Raises:
-        InputError: a file is not one that feedrate wrote (``tables.complete``), or changed since.
-    """
+    """Read some columns of a table of one run or many, with nullable types: whole tables of all fit into no memory."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -481,4 +399,4 @@ def rows(folders: Sequence[Path], columns: Sequence[str], name: str = "trials") 
             table = file.read(list(columns), use_threads=False)
         return complete(table, schema, path)
 
-    return _frame(pa.concat_tables(location.concurrently(read, folders)))
+    return _frame(pa.concat_tables(map(read, folders)))
