@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 from feedrate.plan.claim import NEVER, Claim, Needs, validate
 from feedrate.schema import plugins
 from feedrate.schema.axes import SCRIPT, TUNE
-from feedrate.schema.errors import InputError, expected_one_of
+from feedrate.schema.errors import InputError
 
 MAIN = "loader"
 """The suite that ``make sweep`` runs by itself: a machine's main numbers."""
@@ -64,14 +65,18 @@ def load(name: str) -> Suite:
     Raises:
         InputError: there is no such file, or it holds no suite.
     """
-    if name not in plugins.names("feedrate.suites"):
-        raise InputError(f"suites: unknown suite '{name}'; {expected_one_of(name, plugins.names('feedrate.suites'))}")
     suite = getattr(plugins.load("feedrate.suites", name), "SUITE", None)
     if not isinstance(suite, Suite):
         raise InputError(f"suites/{name}.py: holds no SUITE; expected SUITE = Suite(question=…, charts=…)")
     for claim in suite.claims:
         validate(claim, f"suites/{name}.py")
-    return suite
+    return replace(suite, claims=tuple(map(_one_line_each, suite.claims)))
+
+
+def _one_line_each(claim: Claim) -> Claim:
+    """Its sentences, which stand as paragraphs in a suite's file."""
+    texts = {name: re.sub(r"\n *", " ", getattr(claim, name)) for name in ("design", "not_shown", "figures")}
+    return replace(claim, **texts)
 
 
 def for_claims(name: str) -> bool:

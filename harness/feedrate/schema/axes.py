@@ -141,10 +141,7 @@ TASK = named(
         idle=only("step", *EMULATED_STEPS),
     ),
     model=condition(
-        "srcnn",
-        "The network that is trained.",
-        choices=lambda: names("feedrate.workloads.models"),
-        idle=NEEDS_MODEL,
+        "srcnn", "The network that is trained.", choices=lambda: names("feedrate.workloads.models"), idle=NEEDS_MODEL
     ),
 )
 """What is trained on, and what a trial does."""
@@ -225,16 +222,10 @@ STORED = named(
 
 PLANTED = named(
     read_us=condition(
-        0,
-        "Planted: how long reading one sample waits, on top of the real read.",
-        unit="us",
-        idle=LOADS_SYNTHETIC,
+        0, "Planted: how long reading one sample waits, on top of the real read.", unit="us", idle=LOADS_SYNTHETIC
     ),
     decode_us=condition(
-        0,
-        "Planted: how long decoding one sample computes, on top of the real decode.",
-        unit="us",
-        idle=LOADS_SYNTHETIC,
+        0, "Planted: how long decoding one sample computes, on top of the real decode.", unit="us", idle=LOADS_SYNTHETIC
     ),
     read_shape=condition(
         "constant",
@@ -342,7 +333,7 @@ TOGETHER = named(
         "(parallel = ddp).",
         least=1,
         idle=only("mode", "train", "load"),
-    ),
+    )
 )
 """Many machines at once."""
 

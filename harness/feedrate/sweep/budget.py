@@ -68,12 +68,7 @@ def remaining_s(budget_s: float, trials: Trials, block: int) -> float:
 
 
 def affordable(
-    claims: ClaimTracker,
-    block: int,
-    gone: set[str],
-    compared: set[str],
-    costs: Mapping[str, float],
-    left_s: float,
+    claims: ClaimTracker, block: int, gone: set[str], compared: set[str], costs: Mapping[str, float], left_s: float
 ) -> set[str]:
     """Where the budget has no room for all that is open, choose the cells of the claims that it can still decide.
 

@@ -251,12 +251,7 @@ def _failed(kind: str, message: str) -> Answer:
 
 
 def _run_trial(
-    active: ActiveRun,
-    cell: PlannedCell,
-    block: int,
-    template: Template,
-    observer: Observer,
-    meeting: Meeting | None,
+    active: ActiveRun, cell: PlannedCell, block: int, template: Template, observer: Observer, meeting: Meeting | None
 ) -> Answer:
     """Run a trial, in a control group of its own and with another read-ahead of the disk where its cell says so."""
     axes = ("memory_limit_mib", "disk_mib_s", "read_ahead_kib")
