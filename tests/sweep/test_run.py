@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,12 +22,13 @@ from feedrate.plan.options import SweepOptions
 from feedrate.questions.claims import terminal as claims_terminal
 from feedrate.schema.errors import InputError
 from feedrate.store import runs
+from feedrate.sweep import record
 from feedrate.sweep.run import ActiveRun
 
 CERTAIN = "persistent-workers"
 """Six blocks decide it."""
-PLAIN = ("native-code", "next-epoch-copies")
-"""A loop in Python over every value against native code, which seconds decide; and a fact."""
+FACT = "next-epoch-copies"
+"""Two checks decide it."""
 
 
 def asking(folder: Path, names: Sequence[str], blocks: str) -> Place:
@@ -48,32 +48,26 @@ BEGUN = "2026-01-01T00:00:00+00:00"
 
 
 @pytest.mark.slow
-def test_plain_claims_are_confirmed(tmp_path: Path) -> None:
-    """They stop when they are certain, no ceilings are added, and the end of the sweep says the verdict.
-
-    The verdicts are printed again from the results, with a sentence for each; an unknown machine is named.
-    """
-    place = asking(tmp_path, PLAIN, "[4, 30]")
+def test_a_plain_fact_is_confirmed(tmp_path: Path) -> None:
+    """A sweep of a claim ends when that is certain, says its verdict, and the results say it again in a sentence."""
+    place = asking(tmp_path, [FACT], "[4, 30]")
     output = printed_by(*place.command())
     (run,) = runs.runs(place.results)
     trials = run.table("trials")
     assert (trials["outcome"] == "ok").all(), trials["error_message"].dropna().to_list()
     assert set(trials["role"]) <= {"cell", "control"}
-    assert {(asked.claim, asked.reason) for asked in run.manifest.claims} == {(name, "done") for name in PLAIN}
+    assert [(asked.claim, asked.reason) for asked in run.manifest.claims] == [(FACT, "done")]
     assert run.manifest.stop_reason == "target"
     assert "every question is answered as well as wanted" in " ".join(output.split())
-    assert set(run.manifest.untestable) == {claim.id for claim in claims_of(["collate", "workers"])} - set(PLAIN)
-    for name in PLAIN:
-        assert re.search(f"confirmed.* {name}|{name}.* confirmed", output)
-    command = [sys.executable, "-m", "feedrate", "claims", "--results", str(place.results)]
-    again = printed_by(*command, "--whole")
-    assert all(f"{name}: " in again for name in PLAIN)
-    assert "On this machine " in again
-    assert "Seen on this machine in " in again
-    assert "Not testable here (needs a CUDA device): " in again
-    wrong = printed_by(*command, "--machine", "nobody", status=2)
-    assert "claims: unknown machine 'nobody'; expected one of " in wrong
-    assert "Traceback" not in wrong
+    assert set(run.manifest.untestable) == {claim.id for claim in claims_of(["workers"])} - {FACT}
+    assert re.search(f"confirmed.* {FACT}|{FACT}.* confirmed", output)
+    again = Console(file=io.StringIO(), record=True)
+    claims_terminal.show_results(place.results, again, whole=True)
+    printed = again.export_text()
+    words = (f"{FACT}: ", "Seen on this machine in ", "Not testable here (needs a CUDA device): ")
+    assert [phrase for phrase in words if phrase not in printed] == []
+    with pytest.raises(InputError, match="claims: unknown machine 'nobody'; expected one of "):
+        claims_terminal.show_results(place.results, again, ["nobody"])
 
 
 def test_without_a_run_it_says_what_to_do(tmp_path: Path) -> None:
@@ -130,13 +124,16 @@ def give(run: ActiveRun, budget_s: float) -> None:
 
 
 def test_the_certain_make_room(running: ActiveRun) -> None:
-    """After six blocks only the cells of the claim that is open still run."""
+    """After six blocks only the cells of the claim that is open still run; the manifest says which claim is done."""
     assert {claim.id for claim in running.claims.claims} == {CERTAIN, "gil-threads"}
     play(running, range(LEAST_BLOCKS), 0.01, CERTAIN)
     left = {cell.cell_id for cell in running.live(LEAST_BLOCKS)}
     certain, open_ = (next(c for c in running.claims.claims if c.id == name) for name in (CERTAIN, "gil-threads"))
     assert left == set(open_.cells)
     assert not left & (certain.cells - open_.cells)
+    assert not running.answered(LEAST_BLOCKS)
+    manifest = record.assemble(running, "budget")
+    assert {asked.claim: asked.reason for asked in manifest.claims} == {CERTAIN: "done", "gil-threads": "budget"}
 
 
 def test_a_budgets_last_seconds_go_to_what_is_least_certain(running: ActiveRun) -> None:
