@@ -99,12 +99,12 @@ def play(run: ActiveRun, blocks: range, seconds: float, clear: str, effect: floa
     for block in blocks:
         factors = {
             cell: effect * (1 + wobble * (-1) ** block) if claim.id == clear else 1 + 0.4 * (-1) ** block
-            for claim in run.claims.claims
+            for claim in run.blocks.claims.claims
             for number in claim.effects
             for cell, weight in number.weights.items()
             if weight > 0
         }
-        for position, cell in enumerate(run.live(block)):
+        for position, cell in enumerate(run.blocks.live(block)):
             trial = {
                 "cell_id": cell.cell_id,
                 "block": block,
@@ -119,19 +119,21 @@ def play(run: ActiveRun, blocks: range, seconds: float, clear: str, effect: floa
 
 def give(run: ActiveRun, budget_s: float) -> None:
     """Another budget."""
-    plan = run.local.plan
-    run.local = replace(run.local, plan=replace(plan, matrix=replace(plan.matrix, budget_s=budget_s)))
+    plan = run.blocks.plan
+    run.blocks.plan = replace(plan, matrix=replace(plan.matrix, budget_s=budget_s))
 
 
 def test_the_certain_make_room(running: ActiveRun) -> None:
     """After six blocks only the cells of the claim that is open still run; the manifest says which claim is done."""
-    assert {claim.id for claim in running.claims.claims} == {CERTAIN, "gil-threads"}
+    assert {claim.id for claim in running.blocks.claims.claims} == {CERTAIN, "gil-threads"}
     play(running, range(LEAST_BLOCKS), 0.01, CERTAIN)
-    left = {cell.cell_id for cell in running.live(LEAST_BLOCKS)}
-    certain, open_ = (next(c for c in running.claims.claims if c.id == name) for name in (CERTAIN, "gil-threads"))
+    left = {cell.cell_id for cell in running.blocks.live(LEAST_BLOCKS)}
+    certain, open_ = (
+        next(c for c in running.blocks.claims.claims if c.id == name) for name in (CERTAIN, "gil-threads")
+    )
     assert left == set(open_.cells)
     assert not left & (certain.cells - open_.cells)
-    assert not running.answered(LEAST_BLOCKS)
+    assert not running.blocks.answered(LEAST_BLOCKS)
     manifest = record.assemble(running, "budget")
     assert {asked.claim: asked.reason for asked in manifest.claims} == {CERTAIN: "done", "gil-threads": "budget"}
 
@@ -139,23 +141,23 @@ def test_the_certain_make_room(running: ActiveRun) -> None:
 def test_a_budgets_last_seconds_go_to_what_is_least_certain(running: ActiveRun) -> None:
     """Where a whole block does not fit any more, a part of it does; a resumed run would choose the same."""
     play(running, range(2), 1.0, CERTAIN)
-    whole = len(running.live(2))
+    whole = len(running.blocks.live(2))
     spent = 2 * whole
     give(running, spent + 12 + 0.75 * whole)
-    order = running.order(2)
+    order = running.blocks.order(2)
     assert 0 < len({cell.cell_id for cell in order}) < whole
-    assert order == running.order(2)
+    assert order == running.blocks.order(2)
 
 
 def test_what_the_budget_cannot_decide_waits_for_what_it_can(running: ActiveRun) -> None:
     """One claim is a few blocks from its verdict, the other lost in noise: only the former's cells run."""
     play(running, range(LEAST_BLOCKS), 1.0, CERTAIN, effect=1.05, wobble=0.02)
-    near = next(claim for claim in running.claims.claims if claim.id == CERTAIN)
-    spent = LEAST_BLOCKS * len(running.live(0)) + TEMPLATE_S * (LEAST_BLOCKS + 1)
+    near = next(claim for claim in running.blocks.claims.claims if claim.id == CERTAIN)
+    spent = LEAST_BLOCKS * len(running.blocks.live(0)) + TEMPLATE_S * (LEAST_BLOCKS + 1)
     give(running, spent + 10 * len(near.deciding))
-    assert len(running.claims.open(LEAST_BLOCKS)) == 2
-    assert {cell.cell_id for cell in running.live(LEAST_BLOCKS)} > near.cells
-    assert {cell.cell_id for cell in running.order(LEAST_BLOCKS)} == near.deciding < near.cells
+    assert len(running.blocks.claims.open(LEAST_BLOCKS)) == 2
+    assert {cell.cell_id for cell in running.blocks.live(LEAST_BLOCKS)} > near.cells
+    assert {cell.cell_id for cell in running.blocks.order(LEAST_BLOCKS)} == near.deciding < near.cells
 
 
 def test_windows_of_an_open_claim_near_no_difference_grow(running: ActiveRun) -> None:
@@ -163,21 +165,21 @@ def test_windows_of_an_open_claim_near_no_difference_grow(running: ActiveRun) ->
 
     A resumed run has the same, and windows do not shrink when the estimate moves away.
     """
-    near = next(claim.deciding for claim in running.claims.claims if claim.id == CERTAIN)
+    near = next(claim.deciding for claim in running.blocks.claims.claims if claim.id == CERTAIN)
     cells = running.local.plan.all_cells
     assert len(near) < len(cells)
     short, limit = running.local.plan.window_s(cells[0]), running.local.plan.matrix.protocol.timeout_s
     play(running, range(GROWS_AFTER), 1.0, CERTAIN, effect=1.0, wobble=0.1)
     assert {running.job("trial", cell, GROWS_AFTER - 1)["window_s"] for cell in cells} == {short}
     resumed = ActiveRun(running.local, running.folder, 1, BEGUN, Silent())
-    for trial in running.trials:
+    for trial in running.blocks.trials:
         resumed.add(trial)
     more = (GROWN - 1) * short
     for run in (running, resumed):
         for cell in cells:
             longer = more if cell.cell_id in near else 0
             assert run.job("trial", cell, GROWS_AFTER)["window_s"] == pytest.approx(short + longer)
-            assert run.durations.timeout_s(cell, GROWS_AFTER) == pytest.approx(limit + longer)
+            assert run.blocks.timeout_s(cell, GROWS_AFTER) == pytest.approx(limit + longer)
         assert run.block_s(GROWS_AFTER, cells) == pytest.approx(TEMPLATE_S + len(cells) + more * len(near))
     play(running, range(GROWS_AFTER, GROWS_AFTER + 2), 1.5, CERTAIN, effect=3.0)
     seconds = running.block_s(GROWS_AFTER + 2, [cell for cell in cells if cell.cell_id in near])

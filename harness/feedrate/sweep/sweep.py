@@ -63,7 +63,7 @@ def run(local: LocalPlan, screen: Screen) -> runs.StoredRun | None:
             reason = "interrupted"
         except BaseException:
             active.close()
-            if not active.trials:
+            if not active.blocks.trials:
                 runs.discard(active.folder)
             raise
         stored = _finish(active, reason)
@@ -97,14 +97,13 @@ def _open(local: LocalPlan, folder: Path, screen: Screen) -> ActiveRun:
         for entry in active.journal.entries():
             active.add(entry["trial"])
         if not local.options.fresh:
-            screen.say(
-                f"resuming run {path.name}: {len(active.trials)} measurements are there already (--fresh starts anew)"
-            )
+            count = len(active.blocks.trials)
+            screen.say(f"resuming run {path.name}: {count} measurements are there already (--fresh starts anew)")
             return active
         active.datasets = [Dataset(**fields) for fields in begun.get("datasets", ())]
         active.runtime = begun.get("runtime", {})
         _finish(active, "interrupted")
-        screen.say(f"Run {path.name} is closed with the {len(active.trials)} measurements that it had.")
+        screen.say(f"Run {path.name} is closed with the {len(active.blocks.trials)} measurements that it had.")
     now = datetime.now(UTC)
     seed = local.options.seed if local.options.seed is not None else secrets.randbits(32)
     started_at = now.isoformat(timespec="seconds")
@@ -131,7 +130,7 @@ def _look_before(active: ActiveRun) -> None:
 def _finish(active: ActiveRun, reason: str) -> runs.StoredRun | None:
     """Turn the journal into parquet; a run without a trial leaves nothing."""
     active.close()
-    if not active.trials:
+    if not active.blocks.trials:
         runs.discard(active.folder)
         return None
     return runs.write_run(
@@ -156,10 +155,10 @@ def _measure(active: ActiveRun) -> str:
     Budget or protocol may end them before.
     """
     budget = active.local.plan.matrix.budget_s
-    block = first = max((trial["block"] for trial in active.trials), default=0)
+    block = first = max((trial["block"] for trial in active.blocks.trials), default=0)
     served = 0
     with Templates(active.screen.say) as templates:
-        while order := active.order(block):
+        while order := active.blocks.order(block):
             if active.meeting:
                 if not active.meeting.gate(block, plan=active.plan_digest()):
                     return "budget"
@@ -167,7 +166,7 @@ def _measure(active: ActiveRun) -> str:
                 return "budget"
             if block == first:
                 active.screen.say("Starting: importing torch takes a few seconds.")
-            if not active.searches or served >= SERVES:
+            if not active.blocks.searches or served >= SERVES:
                 templates.close()
                 served = 0
             if block == first:
@@ -177,13 +176,13 @@ def _measure(active: ActiveRun) -> str:
                 active.begin_blocks()
             _run_block(active, block, order, templates)
             block, served = block + 1, served + len(order)
-    return "budget" if active.live(block) else "target" if active.answered(block) else "blocks"
+    return "budget" if active.blocks.live(block) else "target" if active.blocks.answered(block) else "blocks"
 
 
 def _run_block(active: ActiveRun, block: int, order: list[PlannedCell], templates: Templates) -> None:
     """Run every trial of the block that the journal does not hold yet."""
     plan, machine_id = active.local.plan, active.local.machine.machine_id
-    done = {trial["position"] for trial in active.trials if trial["block"] == block}
+    done = {trial["position"] for trial in active.blocks.trials if trial["block"] == block}
     following = active.following(block, order)
     for position, cell in enumerate(order):
         if position in done:
@@ -263,7 +262,7 @@ def _run_trial(
         if ahead_kib:
             stack.enter_context(read_ahead.limit(data_root, ahead_kib))
         job = active.job("trial", cell, block, meeting) | {"groups": group.entries}
-        answer = template.run(json.dumps(job), timeout_s=active.durations.timeout_s(cell, block), watch=observer)
+        answer = template.run(json.dumps(job), timeout_s=active.blocks.timeout_s(cell, block), watch=observer)
         if limit_mib and answer.outcome != "ok" and group.killed():
             full = f"the kernel killed a process of the trial, whose memory is limited to {limit_mib} MiB"
             answer = replace(answer, outcome="oom", kind="MemoryLimit", message=full)
