@@ -9,6 +9,7 @@ from itertools import permutations
 
 import pytest
 
+from feedrate.plan.evidence import Model
 from feedrate.plan.search import Search
 
 WITHIN = math.log(1.03)
@@ -39,7 +40,7 @@ def searched(
             trials += 1
             search.add(block, name, None if name in failing else truth[name] + drift + chance.gauss(0, sd))
         if model:
-            search.expect(predicted, floors or {}, rooms={pair: [room] for pair in permutations(truth, 2)})
+            search.expect(Model(predicted, floors or {}, rooms={pair: [room] for pair in permutations(truth, 2)}))
         block += 1
         assert block < 200
         order = search.next_block(block)

@@ -226,11 +226,7 @@ class Term:
 
 
 def cell_on(values: Values, device: str, photographs: str = PHOTOGRAPHS[0]) -> tuple[dict[str, Value], dict[str, str]]:
-    """Find the cell that values make on a device, where a workload stands in div2k's place.
-
-    Returns:
-        The axes that apply, and for each given value that does not apply the reason.
-    """
+    """The cell that values make on a device, and for each of them that does not apply the reason."""
     combination = {axis.name: axis.default for axis in AXES} | dict(values)
     workload = str(combination["workload"])
     combination["workload"] = stand_ins(photographs).get(workload, workload)
@@ -253,10 +249,7 @@ def terms(
 
 
 def untestable(claim: Claim, device: str) -> str | None:
-    """Why a claim cannot be tested on a device at all, by what it needs and by which axes matter there.
-
-    None where nothing speaks against it; a plan may still lack libraries, samples or devices.
-    """
+    """Why a claim cannot be tested on a device at all; a plan may still lack libraries, samples or devices."""
     if claim.needs != "cpu" and not (claim.needs in ("cuda", "gpus") and device == "cuda"):
         return NEEDS[claim.needs]
     for values in (values for effect in claim.deciding() for values in effect.settings()):
@@ -267,11 +260,7 @@ def untestable(claim: Claim, device: str) -> str | None:
 
 
 def validate(claim: Claim, where: str) -> None:
-    """Refuse a claim that cannot be tested.
-
-    Raises:
-        InputError: an unknown axis, value, metric or source, an A that equals its B, no case.
-    """
+    """Refuse a claim that cannot be tested: an unknown name or value, an A that equals its B, no case."""
     where = f"{where}: claim {claim.id}"
     for source in claim.sources:
         if source not in SOURCES:

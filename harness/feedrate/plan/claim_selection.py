@@ -114,11 +114,7 @@ def plan_claims(
     impossible: Callable[[Cell], str | None],
     cores: int = 1,
 ) -> tuple[tuple[PlannedClaim, ...], dict[str, str]]:
-    """Find the cells of claims among those that are planned.
-
-    Returns:
-        The claims that can be tested, and for each other one by its id why it cannot.
-    """
+    """The claims that can be tested by the cells that are planned, and for each other one by its id why it cannot."""
     planned, reasons = [], {}
     for claim in (one.on(device) for one in claims):
         checks = [cell_on({"mode": "check", **values}, device, photographs)[0] for values in claim.facts]
@@ -307,12 +303,9 @@ class ClaimTracker:
         return max(1, wanted - len(values)) if wanted <= self.rule.most else math.inf
 
     def expected(self, before: int, dropped: Iterable[str] = ()) -> dict[str, int]:
-        """Predict with which block each cell will be done, from what was measured before a block.
+        """Predict with how many blocks each cell that an open claim wants will be done.
 
         A claim that had to wait has its blocks later than others: the protocol's most are each claim's own.
-
-        Returns:
-            cell_id to the number of the run's blocks by then; a cell that no open claim wants is not named.
         """
         gone, blocks = set(dropped), dict[str, int]()
         for claim in self.open(before, gone):

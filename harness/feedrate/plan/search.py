@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from typing import Generic, NamedTuple
 
@@ -107,15 +107,9 @@ class Search(Generic[Setting]):
         """Choose among these from now on, cheapest first; what was measured stays known."""
         self.settings = tuple(settings)
 
-    def expect(
-        self,
-        predicted: Mapping[Setting, float],
-        floors: Mapping[Setting, float],
-        bases: Mapping[Setting, int] | None = None,
-        rooms: Mapping[tuple[Setting, Setting], Sequence[float]] | None = None,
-    ) -> None:
-        """Take over what the model says now (``evidence.Model``)."""
-        self._model, self._evidence = Model(predicted, floors, bases or {}, rooms or {}), None
+    def expect(self, model: Model[Setting]) -> None:
+        """Take over what the model says now."""
+        self._model, self._evidence = model, None
 
     def add(self, block: int, setting: Setting, log_time: float | None) -> None:
         """Take over a trial; None where it failed, and the setting is not tried again."""

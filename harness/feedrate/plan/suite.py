@@ -60,11 +60,7 @@ def claims_suite(
 
 @cache
 def load(name: str) -> Suite:
-    """Load a suite by its file's name.
-
-    Raises:
-        InputError: there is no such file, or it holds no suite.
-    """
+    """Load a suite by its file's name; ``InputError`` where it holds none, or a claim that cannot be tested."""
     suite = getattr(plugins.load("feedrate.suites", name), "SUITE", None)
     if not isinstance(suite, Suite):
         raise InputError(f"suites/{name}.py: holds no SUITE; expected SUITE = Suite(question=…, charts=…)")
@@ -75,8 +71,8 @@ def load(name: str) -> Suite:
 
 def _one_line_each(claim: Claim) -> Claim:
     """Its sentences, which stand as paragraphs in a suite's file."""
-    texts = {name: re.sub(r"\n *", " ", getattr(claim, name)) for name in ("design", "not_shown", "figures")}
-    return replace(claim, **texts)
+    design, not_shown, figures = (re.sub(r"\n *", " ", t) for t in (claim.design, claim.not_shown, claim.figures))
+    return replace(claim, design=design, not_shown=not_shown, figures=figures)
 
 
 def for_claims(name: str) -> bool:
@@ -90,11 +86,7 @@ def for_machines(name: str) -> bool:
 
 
 def claims() -> dict[str, tuple[str, Claim]]:
-    """List the claims of all suites: id to the suite and the claim, in the order of the suites' names.
-
-    Raises:
-        InputError: a claim that cannot be tested, or two of one id.
-    """
+    """List the claims of all suites: id to the suite and the claim, in the order of the suites' names."""
     listed: dict[str, tuple[str, Claim]] = {}
     for name in plugins.names("feedrate.suites"):
         for claim in load(name).claims if name != CLAIMS else ():

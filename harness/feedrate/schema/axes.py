@@ -360,11 +360,7 @@ CEILINGS = ("load", "copy", "compute")
 
 
 def applicable(combination: Cell, device: str) -> tuple[dict[str, Value], dict[str, str]]:
-    """Split a value for every axis into those that matter on a device (``cpu``, ``cuda``) and those that do not.
-
-    Returns:
-        The cell (axes that apply, in the table's order), and for each axis that does not, the reason.
-    """
+    """The cell of a value for every axis: those that matter on a device; and for each other one the reason."""
     cell: dict[str, Value] = {}
     reasons: dict[str, str] = {}
     for axis in AXES:

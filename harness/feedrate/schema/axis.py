@@ -63,11 +63,7 @@ class Axis:
         return type(self.default)
 
     def checked(self, value: Any, where: str) -> Value:
-        """Check one value that somebody wrote, ``where`` names the place; an axis of floats takes whole numbers.
-
-        Raises:
-            InputError: no value of this axis.
-        """
+        """Check a value that somebody wrote, ``where`` names the place; an axis of floats takes whole numbers."""
         if self.type is float and type(value) is int:
             value = float(value)
         if type(value) is not self.type:

@@ -132,9 +132,7 @@ class Template:
         self._scratch.cleanup()
 
     def run(self, job: str, *, timeout_s: float, watch: Watch) -> Answer:
-        """Fork a child for a job, which is JSON, and stay with it until nothing of it is left.
-
-        A job that fails is an answer too.
+        """Fork a child for a job, which is JSON, and stay with it until nothing of it is left; a failure is an answer.
 
         Raises:
             TemplateLost: the template is gone, and with it the job.
