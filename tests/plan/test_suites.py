@@ -77,24 +77,6 @@ def test_bottlenecks_are_planted_both_ways(cells: dict[str, Cell], planned: sche
     assert planned.ceilings == ()
 
 
-ABOUT_CLAIMS = {"transfer", "collate", "workers", "caching", "training", "parallel", suite.CLAIMS}
-
-
-@pytest.mark.parametrize("name", names("feedrate.suites"))
-def test_a_suite_of_claims_measures_their_cells_alone(name: str) -> None:
-    """Suites that are there for claims ask for every cell of theirs and for no ceilings; others keep their own."""
-    found = suite.load(name)
-    assert found.claims_only == (name in ABOUT_CLAIMS)
-    if not found.claims_only:
-        return
-    assert "claims" in found.charts
-    assert found.budget
-    claims = [claim for _, claim in suite.claims().values()] if name == suite.CLAIMS else found.claims
-    wanted = suite.slices_of(claims)
-    assert wanted
-    assert all(part in found.slices for part in wanted)
-
-
 ALL = suite.claims()
 LIMITED = {"lmdb-readahead", "lmdb-beyond-memory", "chunking-under-shuffle"}
 """They need a memory cgroup."""

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-from beside import tried
 from warm import ENDLESS_S, Runner
 
 from feedrate.machine.probes.procfs import semaphores
@@ -156,15 +155,6 @@ def test_noise_is_kept_from_the_terminal(runner: Runner, capfd: pytest.CaptureFi
     assert "JSONDecodeError" in answer.message
     printed = capfd.readouterr()
     assert (printed.out, printed.err) == ("", "")
-
-
-@tried
-def test_ticks_come_while_a_trial_runs(runner: Runner) -> None:
-    """The watch is called ten times a second, with the trial's process."""
-    ticks = []
-    runner.run(watch=lambda event, pid, _: ticks.append(pid) if event == "tick" else None, read_us=10_000)
-    assert len(ticks) >= 2
-    assert len(set(ticks)) == 1
 
 
 @pytest.mark.slow
