@@ -11,10 +11,9 @@ from feedrate.charts.figure import charts_by_name
 from feedrate.plan import cells as expanding
 from feedrate.plan import matrix, schedule, suite
 from feedrate.schema import plugins
-from feedrate.schema.axes import AXES, Cell
+from feedrate.schema.axes import Cell
 from feedrate.schema.plugins import names
 
-PLANTS = ("read_us", "decode_us", "collate_us", "payload_bytes")
 BALANCED_WITHIN = 1.5
 
 
@@ -44,22 +43,6 @@ def planned() -> schedule.Plan:
 @pytest.fixture(scope="module")
 def cells(planned: schedule.Plan) -> dict[str, Cell]:
     return {cell.cell_id: cell.axes for cell in planned.cells}
-
-
-def is_planted(cell: Cell) -> bool:
-    return cell.get("step") == "emulated" or any(cell.get(name) for name in PLANTS)
-
-
-def test_every_kind_of_cost_is_planted(cells: dict[str, Cell]) -> None:
-    """At least 24 configurations, replicas not counted, over every axis that the page names."""
-    distinct = [cell for cell in cells.values() if is_planted(cell) and not cell["replica"]]
-    assert len(distinct) >= 24
-    values = {axis.name: {cell[axis.name] for cell in distinct if axis.name in cell} for axis in AXES}
-    assert values["num_workers"] == {0, 1, 2, 4}
-    assert values["prefetch_factor"] == {2, 4}
-    assert values["read_shape"] == {"constant", "jittered", "heavy_tailed"}
-    assert len(values["batch_size"]) >= 3
-    assert all(len(values[name]) > 1 for name in (*PLANTS, "step_ms"))
 
 
 def test_bottlenecks_are_planted_both_ways(cells: dict[str, Cell], planned: schedule.Plan) -> None:

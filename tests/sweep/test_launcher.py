@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import closing, nullcontext
 from pathlib import Path
 
 import psutil
@@ -187,7 +187,7 @@ def test_a_lost_template_is_started_anew(tmp_path: Path, capfd: pytest.CaptureFi
         assert template._process.wait(timeout=60) == 0
 
     before = {process.pid for process in psutil.Process().children()}
-    with Templates(messages.append) as templates:
+    with closing(Templates(messages.append)) as templates:
         assert templates.attempt(work).outcome == "ok"
         templates.attempt(go_away)
     assert len(trials) == 1 + CELL["num_workers"]
@@ -204,7 +204,7 @@ def test_a_lost_template_is_started_anew(tmp_path: Path, capfd: pytest.CaptureFi
 @pytest.mark.parametrize("lives", [True, False])
 def test_it_is_not_started_anew_for_ever(lives: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """After so many losses in a row the sweep ends with what to do; one that lived in between begins to count anew."""
-    monkeypatch.setattr(launcher, "Template", contextlib.nullcontext)
+    monkeypatch.setattr(launcher, "Template", nullcontext)
     said: list[str] = []
     templates, tries = Templates(said.append), iter(range(100))
 

@@ -67,13 +67,10 @@ def _obstacles(cell: Cell, host: Host, protocol: Protocol) -> Iterator[str]:
     if cell.get("page_cache") == "cold":
         yield from _cold_limits(cell, host, protocol)
         yield from _neighbour_limits(cell, host)
-    ahead_kib = int(cell.get("read_ahead_kib", 0))
-    if ahead_kib and ahead_kib << 10 != host.read_ahead_bytes and host.no_read_ahead:
-        yield f"read_ahead_kib: {host.no_read_ahead}"
-    if cell.get("memory_limit_mib") and host.no_memory_limit:
-        yield f"memory_limit_mib: {host.no_memory_limit}"
-    if cell.get("disk_mib_s") and host.no_disk_limit:
-        yield f"disk_mib_s: {host.no_disk_limit}"
+    as_it_is = {"read_ahead_kib": (host.read_ahead_bytes or 0) >> 10}
+    for axis, reason in host.unable.items():
+        if cell.get(axis) and cell[axis] != as_it_is.get(axis):
+            yield f"{axis}: {reason}"
     if cell.get("page_cache") == "full":
         yield from _full_limits(cell, host)
 

@@ -233,19 +233,13 @@ class Template:
 
 
 class Templates:
-    """A template that is started anew when it is lost; use it as a context."""
+    """A template that is started anew when it is lost; close it at the end."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
         self._stack = ExitStack()
         self._template: Template | None = None
         self._lost = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """End the template: the next attempt starts another."""

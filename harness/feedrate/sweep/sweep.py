@@ -157,7 +157,7 @@ def _measure(active: ActiveRun) -> str:
     budget = active.local.plan.matrix.budget_s
     block = first = max((trial["block"] for trial in active.blocks.trials), default=0)
     served = 0
-    with Templates(active.screen.say) as templates:
+    with contextlib.closing(Templates(active.screen.say)) as templates:
         while order := active.blocks.order(block):
             if active.meeting:
                 if not active.meeting.gate(block, plan=active.plan_digest()):
