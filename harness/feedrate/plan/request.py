@@ -97,8 +97,7 @@ def make(options: SweepOptions, node_part: NodePart | None = None) -> LocalPlan:
     """Plan for this machine, by itself or as one of many nodes.
 
     Raises:
-        InputError: the matrix or an option cannot be used.
-        EnvironmentFault: PyTorch would compute on what feedrate does not measure.
+        FeedrateError: the matrix or an option cannot be used, or PyTorch would compute on what is not measured.
     """
     if options.data is not None:
         _require_photographs(options.data)

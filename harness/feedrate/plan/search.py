@@ -176,7 +176,6 @@ class Search(Generic[Setting]):
         return len(self.evidence.differences(setting, self.present)) >= CONFIRMED
 
     def _contenders(self) -> list[Setting]:
-        """The leader, and settings that may be better."""
         leader, bound = self.leader, self.evidence.bound
         contenders = [rival for rival in self._able() if rival != leader and self._open(leader, rival)]
         tried = sorted((rival for rival in contenders if rival in self.logs), key=lambda rival: -bound(leader, rival))

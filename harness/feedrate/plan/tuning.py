@@ -64,7 +64,6 @@ def _changes(cell: PlannedCell, names: Iterable[str]) -> Changes:
 
 
 def _knobs(cell: PlannedCell) -> tuple[tuple[str, Value], ...]:
-    """Names and values of a cell's knobs."""
     return tuple((name, cell.axes[name]) for name in KNOBS if name in cell.axes)
 
 

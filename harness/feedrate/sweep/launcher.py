@@ -346,7 +346,6 @@ def _crash(status: int, tail: str) -> Answer:
 
 
 def _tail(output: int, most: int = 2000) -> str:
-    """The end of what the child printed."""
     size = os.lseek(output, 0, os.SEEK_END)
     text = os.pread(output, most, max(0, size - most)).decode(errors="replace")
     os.close(output)

@@ -90,7 +90,6 @@ def _claims(active: ActiveRun, reason: str, failed: set[str]) -> Iterator[AskedC
 
 
 def _cell_seconds(active: ActiveRun) -> dict[str, float]:
-    """cell_id to the mean wall clock of its trials, in seconds."""
     seconds: defaultdict[str, list[float]] = defaultdict(list)
     for trial in active.blocks.trials:
         seconds[trial["cell_id"]].append(trial["trial_wall_ns"] / 1e9)

@@ -73,11 +73,7 @@ def run(local: LocalPlan, screen: Screen) -> runs.StoredRun | None:
 
 
 def require_a_block(local: LocalPlan) -> None:
-    """Refuse a budget without room for a block; call it before anything that takes long.
-
-    Raises:
-        InputError: not one block fits, and ``--yes`` was not given.
-    """
+    """Refuse a budget without room for a block, unless ``--yes`` was given; call it before anything that takes long."""
     if local.plan.blocks == 0 and not (local.options.yes or local.options.tune):
         raise InputError(
             f"--budget: {words.show(local.plan.matrix.budget_s or 0)} is less than one repetition, which takes about "
@@ -150,10 +146,7 @@ def _hand_in(stored: runs.StoredRun | None, local: LocalPlan, screen: Screen) ->
 
 
 def _measure(active: ActiveRun) -> str:
-    """Prepare data, then run blocks until every contrast is narrow enough and every claim certain.
-
-    Budget or protocol may end them before.
-    """
+    """Prepare data, then run blocks; the reason why they end."""
     budget = active.local.plan.matrix.budget_s
     block = first = max((trial["block"] for trial in active.blocks.trials), default=0)
     served = 0
@@ -207,9 +200,8 @@ def _run_block(active: ActiveRun, block: int, order: list[PlannedCell], template
         entry = observer.entry(answer, identity, cell.axes)
         active.add(entry["trial"])
         try:
-            if (
-                kept_in := active.local.options.archive
-            ):  # before the journal has it: a kill between the two loses nothing of the archive
+            # Before the journal has it: a kill between the two loses nothing of the archive.
+            if kept_in := active.local.options.archive:
                 record.keep(active, entry, kept_in)
         finally:
             active.journal.append(entry)
@@ -244,7 +236,6 @@ def _watched(
 
 
 def _failed(kind: str, message: str) -> Answer:
-    """Answer for a trial that did not run."""
     now = time.perf_counter_ns()
     return Answer("error", kind=kind, message=message, ordered_ns=now, over_ns=now)
 
