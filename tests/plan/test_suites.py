@@ -11,7 +11,6 @@ from feedrate.charts.figure import charts_by_name
 from feedrate.plan import cells as expanding
 from feedrate.plan import matrix, schedule, suite
 from feedrate.schema import plugins
-from feedrate.schema.axes import Cell
 from feedrate.schema.plugins import names
 
 BALANCED_WITHIN = 1.5
@@ -34,21 +33,11 @@ def expanded(device: str, name: str) -> schedule.Plan:
     return expanding.expand(wanted, schedule.Host(device, Path("no data here"), gpus=2, cores=2))
 
 
-@pytest.fixture(scope="module")
-def planned() -> schedule.Plan:
-    """The calibration suite on a CPU."""
-    return expanded("cpu", "calibration")
-
-
-@pytest.fixture(scope="module")
-def cells(planned: schedule.Plan) -> dict[str, Cell]:
-    return {cell.cell_id: cell.axes for cell in planned.cells}
-
-
-def test_bottlenecks_are_planted_both_ways(cells: dict[str, Cell], planned: schedule.Plan) -> None:
+def test_bottlenecks_are_planted_both_ways() -> None:
     """Every training cell's ceilings are far enough apart to name one, and either comes with every worker count."""
     seen: dict[bool, set[int]] = {True: set(), False: set()}
-    for cell in cells.values():
+    planned = expanded("cpu", "calibration")
+    for cell in (planned_cell.axes for planned_cell in planned.cells):
         if cell["mode"] != "train":
             continue
         load_ms = int(cell["batch_size"]) * (int(cell["read_us"]) + int(cell["decode_us"])) / 1000
