@@ -9,7 +9,7 @@ memory after they were written.
 
 from __future__ import annotations
 
-from feedrate.plan.claim import Aside, Claim, pair
+from feedrate.plan.claim import Claim, pair
 from feedrate.plan.suite import claims_suite
 from feedrate.suites._cells import LMDB, PAIRS, PNG
 
@@ -28,7 +28,7 @@ _CLAIMS = (
         sentence’s condition is true by construction. What is tested is that nothing else takes the gain away.""",
         by_construction=True,
         effect=pair(_NONE, _SAMPLE, PNG, {**PNG, **PAIRS}),
-        asides=(Aside("raw pixels from LMDB", pair(_NONE, _SAMPLE, LMDB)),),
+        asides={"raw pixels from LMDB": pair(_NONE, _SAMPLE, LMDB)},
     ),
     Claim(
         id="batch-cache",

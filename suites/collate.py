@@ -9,7 +9,7 @@ It does not show what augmentations cost, of which there are none here, nor a GP
 
 from __future__ import annotations
 
-from feedrate.plan.claim import Aside, Claim, Part, change, level, pair
+from feedrate.plan.claim import Claim, Part, change, level, pair
 from feedrate.plan.suite import claims_suite
 from feedrate.suites._cells import LMDB, PAIRS, PNG
 
@@ -31,14 +31,13 @@ _CLAIMS = (
         of whose loading the conversion is a smaller share still.""",
         figures="About 80 % of the loading time.",
         effect=level("transform_share", LMDB, {**LMDB, **PAIRS}, PNG, figure=0.8),
-        asides=(
-            Aside("without .contiguous()", change("collate", "totensor", "strided", LMDB)),
-            Aside("converted on the device instead", pair(_TOTENSOR, _FAST, LMDB, {**LMDB, **PAIRS}, PNG)),
-            Aside(
-                "converted in the worker instead",
-                pair(_TOTENSOR, {"collate": "fast", "normalize_on": "worker"}, {**LMDB, **PAIRS}),
+        asides={
+            "without .contiguous()": change("collate", "totensor", "strided", LMDB),
+            "converted on the device instead": pair(_TOTENSOR, _FAST, LMDB, {**LMDB, **PAIRS}, PNG),
+            "converted in the worker instead": pair(
+                _TOTENSOR, {"collate": "fast", "normalize_on": "worker"}, {**LMDB, **PAIRS}
             ),
-        ),
+        },
     ),
     Claim(
         id="native-code",
@@ -51,7 +50,7 @@ _CLAIMS = (
         by_construction=True,
         effect=change("collate", "loop", "numpy", _PATCHES),
         also=(Part("ToTensor", change("collate", "loop", "totensor", _PATCHES)),),
-        asides=(Aside("from ToTensor to NumPy", change("collate", "totensor", "numpy", _PATCHES)),),
+        asides={"from ToTensor to NumPy": change("collate", "totensor", "numpy", _PATCHES)},
     ),
 )
 

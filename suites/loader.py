@@ -7,7 +7,7 @@ model.
 
 from __future__ import annotations
 
-from feedrate.plan.claim import Aside, Claim, Part, change, pair, slope
+from feedrate.plan.claim import Claim, Part, change, pair, slope
 from feedrate.plan.suite import Suite
 from feedrate.suites._cells import EMULATED, LMDB, PAIRS, PLANTED, PNG, REAL
 
@@ -50,10 +50,10 @@ _CLAIMS = (
         figures=_EPOCHS,
         effect=pair(_SMALLEST, _LARGEST, _ALONE, {**REAL, **PAIRS}),
         on_cuda=pair(_SMALLEST, _LARGEST, _SOURCE, figure=16 / 3),
-        asides=(
-            Aside("per doubling of the batch, without workers", slope("batch_size", _BATCHES, _ALONE)),
-            Aside("the loader alone, two workers", pair(_SMALLEST, _LARGEST, {**PNG, **PAIRS})),
-        ),
+        asides={
+            "per doubling of the batch, without workers": slope("batch_size", _BATCHES, _ALONE),
+            "the loader alone, two workers": pair(_SMALLEST, _LARGEST, {**PNG, **PAIRS}),
+        },
     ),
     Claim(
         id="batch-size-utilization",
@@ -66,10 +66,10 @@ _CLAIMS = (
         figures="Utilization 33, 31, 37, 52, 84 % and power from 69 to 201 W at batches of 8, 16, 32, 64, 128.",
         needs="cuda",
         effect=pair(_SMALLEST, _LARGEST, _SOURCE, _SOURCE_64, metric="gpu_util", figure=84 / 33),
-        asides=(
-            Aside("power", pair(_SMALLEST, _LARGEST, _SOURCE, _SOURCE_64, metric="gpu_power")),
-            Aside("per doubling of the batch", slope("batch_size", (8, 32, 128), _SOURCE, metric="gpu_util")),
-        ),
+        asides={
+            "power": pair(_SMALLEST, _LARGEST, _SOURCE, _SOURCE_64, metric="gpu_power"),
+            "per doubling of the batch": slope("batch_size", (8, 32, 128), _SOURCE, metric="gpu_util"),
+        },
     ),
     Claim(
         id="fetch-nonlinear",
@@ -81,12 +81,9 @@ _CLAIMS = (
         not_shown="What of it training waits for: a step hides loading that takes no longer than the step.",
         figures="No figure is given.",
         effect=slope("batch_size", _BATCHES, {**PNG, "num_workers": 8}, {**PNG, "num_workers": 16}),
-        asides=(
-            Aside(
-                "wait for a sample without workers",
-                slope("batch_size", _BATCHES, _ALONE, metric="data_wait", says="less"),
-            ),
-        ),
+        asides={
+            "wait for a sample without workers": slope("batch_size", _BATCHES, _ALONE, metric="data_wait", says="less")
+        },
     ),
     Claim(
         id="data-share-by-batch",
@@ -160,12 +157,11 @@ _CLAIMS = (
             Part("for batches of 8, eight are slower", pair(PAIRS, _EIGHT, {**PNG, **_SMALLEST}, says="less")),
             Part("for batches of 128, eight are faster", pair(PAIRS, _EIGHT, {**PNG, **_LARGEST})),
         ),
-        asides=(
-            Aside(
-                "from none to two workers, batches of 128 against 8",
-                pair(_NONE, PAIRS, {**PNG, **_LARGEST}, against=[{**PNG, **_SMALLEST}]),
-            ),
-        ),
+        asides={
+            "from none to two workers, batches of 128 against 8": pair(
+                _NONE, PAIRS, {**PNG, **_LARGEST}, against=[{**PNG, **_SMALLEST}]
+            )
+        },
     ),
     Claim(
         id="workers-async",
@@ -188,10 +184,10 @@ _CLAIMS = (
             {**REAL, **_SMALLEST},
             {**REAL, **_LARGEST},
         ),
-        asides=(
-            Aside("one worker", pair(_NONE, {"num_workers": 1}, {**EMULATED, "storage_format": "png"})),
-            Aside("four workers", pair(_NONE, {"num_workers": 4}, {**EMULATED, "storage_format": "png"})),
-        ),
+        asides={
+            "one worker": pair(_NONE, {"num_workers": 1}, {**EMULATED, "storage_format": "png"}),
+            "four workers": pair(_NONE, {"num_workers": 4}, {**EMULATED, "storage_format": "png"}),
+        },
     ),
     Claim(
         id="prefetch-factor",
@@ -210,10 +206,10 @@ _CLAIMS = (
             {**EMULATED, **PAIRS, "storage_format": "png"},
             {**EMULATED, **PAIRS, "storage_format": "lmdb"},
         ),
-        asides=(
-            Aside("heavy-tailed reads", change("prefetch_factor", 1, 8, _HEAVY)),
-            Aside("planted reads of one length", change("prefetch_factor", 1, 8, {**_HEAVY, "read_shape": "constant"})),
-        ),
+        asides={
+            "heavy-tailed reads": change("prefetch_factor", 1, 8, _HEAVY),
+            "planted reads of one length": change("prefetch_factor", 1, 8, {**_HEAVY, "read_shape": "constant"}),
+        },
     ),
     Claim(
         id="twelve-workers",
@@ -242,15 +238,12 @@ _CLAIMS = (
         needs="cuda",
         effect=slope("num_workers", _WORKERS, _LARGE_TRAINING, metric="gpu_util"),
         also=(Part("throughput rises", slope("num_workers", _WORKERS, _LARGE_TRAINING)),),
-        asides=(
-            Aside(
-                "throughput ÷ utilization", slope("num_workers", _WORKERS, _LARGE_TRAINING, metric="throughput_by_util")
+        asides={
+            "throughput ÷ utilization": slope("num_workers", _WORKERS, _LARGE_TRAINING, metric="throughput_by_util"),
+            "throughput ÷ utilization, larger batches": pair(
+                _SMALLEST, _LARGEST, _SOURCE_64, metric="throughput_by_util"
             ),
-            Aside(
-                "throughput ÷ utilization, larger batches",
-                pair(_SMALLEST, _LARGEST, _SOURCE_64, metric="throughput_by_util"),
-            ),
-        ),
+        },
     ),
 )
 

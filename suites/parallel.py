@@ -9,7 +9,7 @@ It does not show several machines: the suite `scaling` does.
 
 from __future__ import annotations
 
-from feedrate.plan.claim import Aside, Claim, Values, change, pair
+from feedrate.plan.claim import Claim, Values, change, pair
 from feedrate.plan.suite import claims_suite
 from feedrate.suites._cells import DEVICE, REAL
 
@@ -26,7 +26,7 @@ _CLAIMS = (
         not_shown="More than two devices, where A has more to lose, and what of the gradients’ exchange is hidden.",
         needs="gpus",
         effect=pair({"parallel": "dp", "world_size": 2}, _TWO, DEVICE),
-        asides=(Aside("from one process to two", pair(_ONE, _TWO, DEVICE)),),
+        asides={"from one process to two": pair(_ONE, _TWO, DEVICE)},
     ),
     Claim(
         id="ddp-scaling",

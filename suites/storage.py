@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from feedrate.plan.claim import Aside, Claim, Part, change, level, pair, slope
+from feedrate.plan.claim import Claim, Part, change, level, pair, slope
 from feedrate.plan.suite import Suite
 from feedrate.suites._cells import COLD, COLD_LARGE, EMULATED, FULL_LMDB, LARGE, LMDB, PAIRS, REAL, SMALL
 
@@ -62,12 +62,12 @@ _CLAIMS = (
         not_shown="How much is “not so much”: the source gives no figure, and the verdict is of whether it is faster.",
         figures="LMDB is better “but not so much”; no figure is given.",
         effect=_formats("png", "lmdb", {**EMULATED, **PAIRS}, {**_LARGE_BATCH, "step_ms": 40.0}),
-        asides=(
-            Aside("a GPU four times as fast", _formats("png", "lmdb", _LARGE_BATCH)),
-            Aside("the loader alone, from memory", _formats("png", "lmdb", {**_TWO, **_WARM})),
-            Aside("the loader alone, from a cold cache", _formats("png", "lmdb", _COLD_LARGE)),
-            Aside("PNG files inside LMDB", _formats("png", "lmdb_png", {**_TWO, **_WARM})),
-        ),
+        asides={
+            "a GPU four times as fast": _formats("png", "lmdb", _LARGE_BATCH),
+            "the loader alone, from memory": _formats("png", "lmdb", {**_TWO, **_WARM}),
+            "the loader alone, from a cold cache": _formats("png", "lmdb", _COLD_LARGE),
+            "PNG files inside LMDB": _formats("png", "lmdb_png", {**_TWO, **_WARM}),
+        },
     ),
     Claim(
         id="lmdb-over-hdf5",
@@ -109,13 +109,10 @@ _CLAIMS = (
         stands beside it.""",
         not_shown="Training: loading is alone here, and a step hides what is shorter than itself.",
         effect=_formats("lmdb", "lmdb_lz4", {**SMALL, **_WARM}, COLD_LARGE, _PATTERNS, _OF_THE_SOURCE),
-        asides=(
-            Aside(
-                "size on disk, photographs",
-                _formats("lmdb", "lmdb_lz4", {**SMALL, **_WARM}, metric="stored", says="less"),
-            ),
-            Aside("size on disk, patterns", _formats("lmdb", "lmdb_lz4", _PATTERNS, metric="stored", says="less")),
-        ),
+        asides={
+            "size on disk, photographs": _formats("lmdb", "lmdb_lz4", {**SMALL, **_WARM}, metric="stored", says="less"),
+            "size on disk, patterns": _formats("lmdb", "lmdb_lz4", _PATTERNS, metric="stored", says="less"),
+        },
     ),
     Claim(
         id="hdf5-parallel",
@@ -130,16 +127,14 @@ _CLAIMS = (
         somebody writes meanwhile.""",
         facts=({"check": "hdf5_fork", "guarded": False}, {"check": "hdf5_fork", "guarded": True}),
         unseen="inconclusive",
-        asides=(
-            Aside(
-                "throughput per doubling of the workers, HDF5",
-                slope("num_workers", _READERS, {**SMALL, "storage_format": "hdf5"}),
+        asides={
+            "throughput per doubling of the workers, HDF5": slope(
+                "num_workers", _READERS, {**SMALL, "storage_format": "hdf5"}
             ),
-            Aside(
-                "throughput per doubling of the workers, LMDB",
-                slope("num_workers", _READERS, {**SMALL, "storage_format": "lmdb"}),
+            "throughput per doubling of the workers, LMDB": slope(
+                "num_workers", _READERS, {**SMALL, "storage_format": "lmdb"}
             ),
-        ),
+        },
     ),
     Claim(
         id="record-formats",
@@ -155,7 +150,7 @@ _CLAIMS = (
             Part("RecordIO is read faster", _formats("png", "recordio", *_WARM_AND_COLD)),
             Part("LMDB is read faster", _formats("png", "lmdb_png", *_WARM_AND_COLD)),
         ),
-        asides=(Aside("WebDataset, from memory", _formats("png", "webdataset", _WARM_AND_COLD[0])),),
+        asides={"WebDataset, from memory": _formats("png", "webdataset", _WARM_AND_COLD[0])},
     ),
     Claim(
         id="chunking-under-shuffle",
@@ -176,14 +171,13 @@ _CLAIMS = (
                 _formats("hdf5", "hdf5_chunks", _CACHED, says="less", figure=1.0),
             ),
         ),
-        asides=(
-            Aside("in order, from a cold cache", _formats("hdf5", "hdf5_chunks", _UNSHUFFLED)),
-            Aside("in order, from a slow disk", _formats("hdf5", "hdf5_chunks", {**_UNSHUFFLED, **_SLOW_DISK})),
-            Aside(
-                "a shuffle buffer for streams",
-                change("shuffle_buffer", 0, 256, {**_IN_ORDER, "storage_format": "tfrecord"}, says="less"),
+        asides={
+            "in order, from a cold cache": _formats("hdf5", "hdf5_chunks", _UNSHUFFLED),
+            "in order, from a slow disk": _formats("hdf5", "hdf5_chunks", {**_UNSHUFFLED, **_SLOW_DISK}),
+            "a shuffle buffer for streams": change(
+                "shuffle_buffer", 0, 256, {**_IN_ORDER, "storage_format": "tfrecord"}, says="less"
             ),
-        ),
+        },
     ),
     Claim(
         id="page-cache",
@@ -232,17 +226,14 @@ _CLAIMS = (
         not_shown="Disks whose random reads are slow.",
         figures="No figure is given: the source quotes it.",
         effect=_formats("png", "lmdb", {**_FULL, **_AHEAD}),
-        asides=(
-            Aside(
-                "LMDB, from a set that memory holds to one that it does not",
-                pair(
-                    {"page_cache": "warm"},
-                    {"page_cache": "full", "memory_limit_mib": 256, **_AHEAD},
-                    {**LMDB, **PAIRS, "n_samples": FULL_LMDB["n_samples"]},
-                    says="less",
-                ),
-            ),
-        ),
+        asides={
+            "LMDB, from a set that memory holds to one that it does not": pair(
+                {"page_cache": "warm"},
+                {"page_cache": "full", "memory_limit_mib": 256, **_AHEAD},
+                {**LMDB, **PAIRS, "n_samples": FULL_LMDB["n_samples"]},
+                says="less",
+            )
+        },
     ),
     Claim(
         id="ordered-reads",
@@ -255,9 +246,7 @@ _CLAIMS = (
         not_shown="Disks with moving heads, for which the sentence was coined.",
         figures="No figure is given: the source quotes it.",
         effect=change("access", "sequential", "random", _PIECES, says="less"),
-        asides=(
-            Aside("from a slow disk", change("access", "sequential", "random", {**_PIECES, **_SLOW_DISK}, says="less")),
-        ),
+        asides={"from a slow disk": change("access", "sequential", "random", {**_PIECES, **_SLOW_DISK}, says="less")},
     ),
     Claim(
         id="hdf5-swmr",
@@ -287,16 +276,14 @@ _CLAIMS = (
             {**REAL, **_SIXTEEN, "storage_format": "png"},
             figure=100.0,
         ),
-        asides=(
-            Aside(
-                "the busy share, from LMDB to PNG files before the emulated step",
-                _formats("lmdb", "png", {**EMULATED, **_SIXTEEN}, metric="cpu_busy"),
+        asides={
+            "the busy share, from LMDB to PNG files before the emulated step": _formats(
+                "lmdb", "png", {**EMULATED, **_SIXTEEN}, metric="cpu_busy"
             ),
-            Aside(
-                "the workers’ CPU time for a sample, two workers",
-                _formats("lmdb", "png", {**EMULATED, **PAIRS}, metric="workers_cpu"),
+            "the workers’ CPU time for a sample, two workers": _formats(
+                "lmdb", "png", {**EMULATED, **PAIRS}, metric="workers_cpu"
             ),
-        ),
+        },
     ),
     Claim(
         id="storage-device",
@@ -330,13 +317,12 @@ _CLAIMS = (
         from memory stand beside it.""",
         not_shown="Values of less than a page, and disks whose random reads are slow.",
         effect=change("readahead", True, False, FULL_LMDB, {**FULL_LMDB, **_AHEAD}),
-        asides=(
-            Aside(
-                "from a cold cache, each value once",
-                change("readahead", True, False, {**_COLD_LARGE, "storage_format": "lmdb"}),
+        asides={
+            "from a cold cache, each value once": change(
+                "readahead", True, False, {**_COLD_LARGE, "storage_format": "lmdb"}
             ),
-            Aside("from memory", change("readahead", True, False, {**_TWO, "storage_format": "lmdb", **_WARM})),
-        ),
+            "from memory": change("readahead", True, False, {**_TWO, "storage_format": "lmdb", **_WARM}),
+        },
     ),
 )
 

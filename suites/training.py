@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from feedrate.plan.claim import Aside, Claim, Part, change, level, slope
+from feedrate.plan.claim import Claim, Part, change, level, slope
 from feedrate.plan.suite import claims_suite
 from feedrate.suites._cells import DEVICE, DEVICE_STEP, REAL, STEP
 
@@ -44,9 +44,7 @@ _CLAIMS = (
         not_shown="What the search itself costs a short training.",
         needs="cuda",
         effect=change("cudnn_benchmark", False, True, DEVICE_STEP),
-        asides=(
-            Aside("sizes that change", change("cudnn_benchmark", False, True, {**DEVICE_STEP, "vary_shapes": True})),
-        ),
+        asides={"sizes that change": change("cudnn_benchmark", False, True, {**DEVICE_STEP, "vary_shapes": True})},
     ),
     Claim(
         id="amp",
@@ -59,7 +57,7 @@ _CLAIMS = (
         learnt.""",
         effect=change("amp", "off", "bf16", STEP, _LINEAR),
         on_cuda=change("amp", "off", "bf16", DEVICE_STEP, _DEVICE_LINEAR),
-        asides=(Aside("in float16", change("amp", "off", "fp16", DEVICE_STEP), needs="cuda"),),
+        asides={"in float16": change("amp", "off", "fp16", DEVICE_STEP, needs="cuda")},
     ),
     Claim(
         id="amp-memory",
@@ -124,11 +122,11 @@ _CLAIMS = (
         before the warm-up, and is a column of its own.""",
         effect=change("fusion", "eager", "compile", _POINTWISE),
         on_cuda=change("fusion", "eager", "script", _DEVICE_POINTWISE),
-        asides=(
-            Aside("PyTorch's own GELU", change("fusion", "eager", "functional", _POINTWISE)),
-            Aside("compiled against PyTorch's own", change("fusion", "functional", "compile", _POINTWISE)),
-            Aside("torch.compile", change("fusion", "eager", "compile", _DEVICE_POINTWISE), needs="cuda"),
-        ),
+        asides={
+            "PyTorch's own GELU": change("fusion", "eager", "functional", _POINTWISE),
+            "compiled against PyTorch's own": change("fusion", "functional", "compile", _POINTWISE),
+            "torch.compile": change("fusion", "eager", "compile", _DEVICE_POINTWISE, needs="cuda"),
+        },
     ),
     Claim(
         id="jit-script",
@@ -149,10 +147,10 @@ _CLAIMS = (
         not_shown="What larger batches do to what is learnt.",
         needs="cuda",
         effect=slope("batch_size", _GROWING, DEVICE_STEP, metric="device_backward", says="less"),
-        asides=(
-            Aside("throughput", slope("batch_size", _GROWING, DEVICE_STEP)),
-            Aside("peak memory of the device", slope("batch_size", _GROWING, DEVICE_STEP, metric="gpu_mem_peak")),
-        ),
+        asides={
+            "throughput": slope("batch_size", _GROWING, DEVICE_STEP),
+            "peak memory of the device": slope("batch_size", _GROWING, DEVICE_STEP, metric="gpu_mem_peak"),
+        },
     ),
     Claim(
         id="loss-item",
@@ -164,12 +162,11 @@ _CLAIMS = (
         not_shown="A CPU, where there is nothing to wait for; copies that overlap (nonblocking-sync-points).",
         needs="cuda",
         effect=change("sync_every_step", False, True, DEVICE_STEP, _DEVICE_LINEAR, _DEVICE_POINTWISE, says="less"),
-        asides=(
-            Aside(
-                "training on 64-pixel patches from pinned memory",
-                change("sync_every_step", False, True, _PINNED, says="less"),
-            ),
-        ),
+        asides={
+            "training on 64-pixel patches from pinned memory": change(
+                "sync_every_step", False, True, _PINNED, says="less"
+            )
+        },
     ),
     Claim(
         id="memory-by-batch",
@@ -184,14 +181,13 @@ _CLAIMS = (
         needs="cuda",
         effect=change("batch_size", 8, 128, _SOURCE, metric="gpu_mem_used", says="less", figure=1238 / 873),
         also=(Part("it grows", change("batch_size", 8, 128, _SOURCE, metric="gpu_mem_used")),),
-        asides=(
-            Aside("peak in tensors", change("batch_size", 8, 128, _SOURCE, metric="gpu_mem_peak")),
-            Aside("reserved by PyTorch", change("batch_size", 8, 128, _SOURCE, metric="gpu_mem_reserved")),
-            Aside(
-                "in use, 64-pixel patches",
-                change("batch_size", 8, 128, {**_SOURCE, "patch_size": 64}, metric="gpu_mem_used"),
+        asides={
+            "peak in tensors": change("batch_size", 8, 128, _SOURCE, metric="gpu_mem_peak"),
+            "reserved by PyTorch": change("batch_size", 8, 128, _SOURCE, metric="gpu_mem_reserved"),
+            "in use, 64-pixel patches": change(
+                "batch_size", 8, 128, {**_SOURCE, "patch_size": 64}, metric="gpu_mem_used"
             ),
-        ),
+        },
     ),
     Claim(
         id="fp16-loss-scaling",
@@ -215,7 +211,7 @@ _CLAIMS = (
         not_shown="Norms that are synchronised over several devices.",
         needs="cuda",
         effect=level("forward_on_host", {**_DEVICE_NORMED, **_READ}, figure=1.0),
-        asides=(Aside("without norms", level("forward_on_host", {**DEVICE_STEP, **_READ}, figure=1.0)),),
+        asides={"without norms": level("forward_on_host", {**DEVICE_STEP, **_READ}, figure=1.0)},
     ),
     Claim(
         id="channels-last",
@@ -227,14 +223,12 @@ _CLAIMS = (
         not_shown="Networks of many channels, which the layout is made for.",
         effect=change("memory_format", "contiguous", "channels_last", STEP, _FEW),
         on_cuda=change("memory_format", "contiguous", "channels_last", DEVICE_STEP),
-        asides=(
-            Aside("with bfloat16", change("memory_format", "contiguous", "channels_last", {**STEP, "amp": "bf16"})),
-            Aside(
-                "with bfloat16, 64-pixel patches",
-                change("memory_format", "contiguous", "channels_last", _DEVICE_BF16),
-                needs="cuda",
+        asides={
+            "with bfloat16": change("memory_format", "contiguous", "channels_last", {**STEP, "amp": "bf16"}),
+            "with bfloat16, 64-pixel patches": change(
+                "memory_format", "contiguous", "channels_last", _DEVICE_BF16, needs="cuda"
             ),
-        ),
+        },
     ),
 )
 

@@ -8,7 +8,7 @@ It does not show several devices that share a bus, nor storage that reads into t
 
 from __future__ import annotations
 
-from feedrate.plan.claim import Aside, Claim, Part, change, pair
+from feedrate.plan.claim import Claim, Part, change, pair
 from feedrate.plan.suite import claims_suite
 from feedrate.suites._cells import DEVICE, DEVICE_STEP
 
@@ -55,10 +55,9 @@ _CLAIMS = (
         figures=_SMALL_LARGE,
         needs="cuda",
         effect=pair(_PAGEABLE, _PINNED, DEVICE),
-        asides=tuple(
-            Aside(f"a copy of {name} alone", pair(_PAGEABLE, _PINNED, _copies(name), metric="copy_rate"))
-            for name in _SIZES
-        ),
+        asides={
+            f"a copy of {name} alone": pair(_PAGEABLE, _PINNED, _copies(name), metric="copy_rate") for name in _SIZES
+        },
     ),
     Claim(
         id="pin-danger",
@@ -72,7 +71,7 @@ _CLAIMS = (
         figures=_CONTRADICTION,
         needs="cuda",
         effect=pair(_PAGEABLE, _PINNED, {**DEVICE, "prefetch_factor": 8}, metric="mem_available", says="less"),
-        asides=(Aside("throughput", pair(_PAGEABLE, _PINNED, {**DEVICE, "prefetch_factor": 8})),),
+        asides={"throughput": pair(_PAGEABLE, _PINNED, {**DEVICE, "prefetch_factor": 8})},
     ),
     Claim(
         id="pin-always",
@@ -108,10 +107,10 @@ _CLAIMS = (
         length.""",
         needs="cuda",
         effect=pair(_PAGEABLE, _PINNED, _copies("12.6 MB"), _copies("101 MB"), metric="copy_rate"),
-        asides=tuple(
-            Aside(f"a copy of {name}", pair(_PAGEABLE, _PINNED, _copies(name), metric="copy_rate"))
+        asides={
+            f"a copy of {name}": pair(_PAGEABLE, _PINNED, _copies(name), metric="copy_rate")
             for name in ("6 kB", "0.4 MB")
-        ),
+        },
     ),
     Claim(
         id="nonblocking-needs-pin",
@@ -149,7 +148,7 @@ _CLAIMS = (
         not_shown="A copy that is longer than the step.",
         needs="cuda",
         effect=change("prefetcher", "none", "stream", _OVERLAP, metric="exposed_copy", says="less"),
-        asides=(Aside("throughput", change("prefetcher", "none", "stream", _OVERLAP)),),
+        asides={"throughput": change("prefetcher", "none", "stream", _OVERLAP)},
     ),
     Claim(
         id="next-batch-transfer",
@@ -160,9 +159,7 @@ _CLAIMS = (
         not_shown="Copies that run beside kernels: on one stream only the host’s part of a copy can be hidden.",
         needs="cuda",
         effect=change("prefetcher", "none", "next_batch", _OVERLAP, DEVICE),
-        asides=(
-            Aside("a stream of its own instead of the same", change("prefetcher", "next_batch", "stream", _OVERLAP)),
-        ),
+        asides={"a stream of its own instead of the same": change("prefetcher", "next_batch", "stream", _OVERLAP)},
     ),
     Claim(
         id="launch-blocking",
@@ -207,13 +204,10 @@ _CLAIMS = (
         not_shown="A checkpoint that is written to a file.",
         needs="cuda",
         effect=change("d2h", "none", "pageable", DEVICE_STEP, says="less"),
-        asides=(
-            Aside(
-                "every tenth step",
-                pair({"d2h": "none"}, {"d2h": "pageable", "d2h_every": 10}, DEVICE_STEP, says="less"),
-            ),
-            Aside("into pinned memory", change("d2h", "none", "pinned", DEVICE_STEP, says="less")),
-        ),
+        asides={
+            "every tenth step": pair({"d2h": "none"}, {"d2h": "pageable", "d2h_every": 10}, DEVICE_STEP, says="less"),
+            "into pinned memory": change("d2h", "none", "pinned", DEVICE_STEP, says="less"),
+        },
     ),
     Claim(
         id="pin-custom-batch",

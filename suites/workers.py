@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from feedrate.plan.claim import Aside, Claim, Part, change, pair, slope
+from feedrate.plan.claim import Claim, Part, change, pair, slope
 from feedrate.plan.suite import claims_suite
 from feedrate.suites._cells import LMDB, PAIRS, PLANTED, PNG
 
@@ -58,10 +58,10 @@ _CLAIMS = (
         Work that is planted stands beside it: 2 ms a sample during which the lock is held, and reads that wait.""",
         not_shown="Interpreters without that lock.",
         effect=pair(_PROCESSES, _THREADS, {**PNG, **PAIRS}, {**LMDB, **PAIRS}, says="less"),
-        asides=(
-            Aside("planted Python work", pair(_PROCESSES, _THREADS, {**_COMPUTES, **PAIRS}, says="less")),
-            Aside("planted reads that wait 2 ms", pair(_PROCESSES, _THREADS, {**_SLEEPS, **PAIRS}, says="less")),
-        ),
+        asides={
+            "planted Python work": pair(_PROCESSES, _THREADS, {**_COMPUTES, **PAIRS}, says="less"),
+            "planted reads that wait 2 ms": pair(_PROCESSES, _THREADS, {**_SLEEPS, **PAIRS}, says="less"),
+        },
     ),
     Claim(
         id="clean-termination",
@@ -101,31 +101,21 @@ _CLAIMS = (
         not_shown="""The size that the source names: that every worker comes to take as much memory as the training
         process. A whole epoch, in which more of the list is touched.""",
         effect=change("index_kind", "list", "numpy", _INDEXED, metric="workers_memory", says="less"),
-        asides=(
-            Aside(
-                "one serialized buffer instead",
-                change("index_kind", "list", "serialized", _INDEXED, metric="workers_memory", says="less"),
+        asides={
+            "one serialized buffer instead": change(
+                "index_kind", "list", "serialized", _INDEXED, metric="workers_memory", says="less"
             ),
-            Aside("throughput with one serialized buffer", change("index_kind", "list", "serialized", _INDEXED)),
-            Aside(
-                "the workers' memory when they are spawned",
-                change(
-                    "index_kind",
-                    "list",
-                    "numpy",
-                    {**_INDEXED, "start_method": "spawn"},
-                    metric="workers_uss",
-                    says="less",
-                ),
+            "throughput with one serialized buffer": change("index_kind", "list", "serialized", _INDEXED),
+            "the workers' memory when they are spawned": change(
+                "index_kind", "list", "numpy", {**_INDEXED, "start_method": "spawn"}, metric="workers_uss", says="less"
             ),
-            *(
-                Aside(
-                    f"time to the first batch when they are spawned, index_kind={kind}",
-                    change("start_method", "fork", "spawn", {**_INDEXED, "index_kind": kind}, metric="startup"),
+            **{
+                f"time to the first batch when they are spawned, index_kind={kind}": change(
+                    "start_method", "fork", "spawn", {**_INDEXED, "index_kind": kind}, metric="startup"
                 )
                 for kind in ("list", "numpy")
-            ),
-        ),
+            },
+        },
     ),
     Claim(
         id="slow-dataset-workers",
@@ -147,10 +137,10 @@ _CLAIMS = (
                 pair(_MANY, {"num_workers": 32}, _COMPUTES, says="less", figure=1.0),
             ),
         ),
-        asides=(
-            Aside("reads that wait", slope("num_workers", _SERIES, _SLEEPS)),
-            Aside("decoding that computes", slope("num_workers", _SERIES, _COMPUTES)),
-        ),
+        asides={
+            "reads that wait": slope("num_workers", _SERIES, _SLEEPS),
+            "decoding that computes": slope("num_workers", _SERIES, _COMPUTES),
+        },
     ),
     Claim(
         id="next-epoch-copies",
@@ -173,9 +163,7 @@ _CLAIMS = (
         inside the window. Epochs of 128 steps stand beside it. Samples cost next to nothing, batches of 8.""",
         not_shown="Datasets that hold much, whose workers take longer to start (worker-memory has larger ones).",
         effect=change("persistent_workers", False, True, {**_EPOCHS, "epoch_steps": 8}),
-        asides=(
-            Aside("epochs of 128 steps", change("persistent_workers", False, True, {**_EPOCHS, "epoch_steps": 128})),
-        ),
+        asides={"epochs of 128 steps": change("persistent_workers", False, True, {**_EPOCHS, "epoch_steps": 128})},
     ),
 )
 

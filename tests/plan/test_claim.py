@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from feedrate.plan.claim import Aside, Claim, Effect, Part, cell_on, change, pair, untestable, validate
+from feedrate.plan.claim import Claim, Effect, Part, cell_on, change, pair, untestable, validate
 from feedrate.plan.suite import slices_of
 from feedrate.schema.errors import InputError
 
@@ -41,7 +41,7 @@ EITHER = ["expected either an effect or facts"]
         (claim(change("num_workers", 0, "2", LOAD)), ["num_workers: got '2'; expected a whole number"]),
         (claim(None, facts=({"check": "next_epok"},)), ["check: unknown check 'next_epok'; expected one of "]),
         (claim(ODD_METRIC), ["unknown metric 'througput'; expected one of ", "(did you mean 'throughput'?)"]),
-        (claim(asides=(Aside("beside it", ODD_METRIC),)), ["unknown metric 'througput'"]),
+        (claim(asides={"beside it": ODD_METRIC}), ["unknown metric 'througput'"]),
         (
             claim(sources=("BOT", "TIP")),
             [

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from feedrate.schema.axes import AXES, BY_NAME, PHOTOGRAPHS, Value, applicable, cell_id, stand_ins
@@ -90,6 +90,8 @@ class Effect:
     """The ratio that the source's own figure comes to: the effect is compared with it, not with 1."""
     along: str | None = None
     """The axis of a series; None for a pair."""
+    needs: Needs | None = None
+    """What it takes, where that is more than its claim takes: sizes that only an accelerator can compute in time."""
 
     @property
     def level(self) -> bool:
@@ -150,17 +152,6 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Aside:
-    """A further number that belongs to a claim but does not decide it."""
-
-    label: str
-    """What it is, such as *forward time of a sample, per doubling of the batch*."""
-    effect: Effect
-    needs: Needs | None = None
-    """What it takes, where that is more than its claim takes: sizes that only an accelerator can compute in time."""
-
-
-@dataclass(frozen=True, slots=True)
 class Claim:
     """A sentence of the sources, and how it is tested."""
 
@@ -181,7 +172,8 @@ class Claim:
     """Checks, for a claim of a fact: values beside ``mode = check``. The first decides, the others say where else."""
     unseen: Literal["refuted", "inconclusive"] = "refuted"
     """What it means that no check saw the fact: that it is none, or that it did not happen here."""
-    asides: tuple[Aside, ...] = ()
+    asides: Mapping[str, Effect] = field(default_factory=dict)
+    """Further numbers that do not decide it, by what they are, such as *throughput, per doubling of the batch*."""
     needs: Needs = "cpu"
     on_cuda: Effect | None = None
     """What decides it on a CUDA device instead, which the sizes of ``effect`` would leave idle."""
@@ -209,7 +201,7 @@ class Claim:
         effects: list[tuple[Effect, Needs]] = [(self.effect, self.needs)] if self.effect else []
         effects += [(self.on_cuda, "cuda")] if self.on_cuda else []
         effects += [(addition.effect, "cuda" if addition.device == "cuda" else self.needs) for addition in self.also]
-        return [*effects, *((aside.effect, aside.needs or self.needs) for aside in self.asides)]
+        return [*effects, *((effect, effect.needs or self.needs) for effect in self.asides.values())]
 
 
 Claims = Mapping[str, tuple[str, Claim]]

@@ -130,7 +130,7 @@ def plan_claims(
             reasons[claim.id] = "this run leaves out settings of it"
         else:
             effects = [_planned(effect, device, photographs) for effect in claim.deciding()]
-            beside = [_planned(aside.effect, device, photographs) for aside in claim.asides]
+            beside = [_planned(effect, device, photographs) for effect in claim.asides.values()]
             facts = [PlannedEffect(None, {cell_id(cell): 1.0}) for cell in checks]
             wanted = {cell for effect in (*effects, *beside, *facts) for cell in effect.weights}
             averaged = {cell for effect in (*effects, *beside) if effect.averaged for cell in effect.weights}
