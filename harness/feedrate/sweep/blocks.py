@@ -125,9 +125,11 @@ class Blocks:
 
     def _has_grown(self, block: int) -> set[str]:
         """The cells whose windows are longer in a block, by all blocks before it; they stay longer."""
-        while len(self._grown) <= block and not self._together:
+        if self._together:
+            return set()
+        while len(self._grown) <= block:
             self._grown.append(self.claims.grown(len(self._grown)).union(*self._grown[-1:]))
-        return set() if self._together else self._grown[block]
+        return self._grown[block]
 
     def window_s(self, cell: PlannedCell, block: int) -> float:
         """Least wall clock of a cell's window in a block: longer where a claim has had it grow."""
