@@ -39,13 +39,7 @@ COLD: Setting = {"page_cache": "cold", "read_ahead_kib": READ_AHEAD_KIB}
 of small images, and enough to bring most of a mapped set into memory with a few samples."""
 COLD_LARGE: Setting = {**LARGE, **COLD, "n_samples": 1536}
 """Large images from the disk, 2 GB of them: a window reads a third at most."""
-FULL_LMDB: Setting = {
-    **LMDB,
-    "n_samples": 32768,
-    "num_workers": 2,
-    "page_cache": "full",
-    "memory_limit_mib": 256,
-}
+FULL_LMDB: Setting = {**LMDB, "n_samples": 32768, "num_workers": 2, "page_cache": "full", "memory_limit_mib": 256}
 """64-pixel patches, 0.94 GB of them, before a memory that holds a quarter and is full."""
 PAIRS: Setting = {"num_workers": 2}
 """Two workers: the most that a machine of two cores can use."""

@@ -7,7 +7,7 @@ model.
 
 from __future__ import annotations
 
-from feedrate.plan.claim import Aside, Claim, Part, change, pair, slope
+from feedrate.plan.claim import Claim, Part, change, pair, slope
 from feedrate.plan.suite import Suite
 from feedrate.suites._cells import EMULATED, LMDB, PAIRS, PLANTED, PNG, REAL
 
@@ -22,10 +22,8 @@ _SOURCE = {**REAL, "num_workers": 16}
 """As the source had it: SRCNN, PNG, 16 workers."""
 _SOURCE_64 = {**_SOURCE, "patch_size": 64}
 _LARGE_TRAINING = {**REAL, **_LARGEST, "patch_size": 64}
-_EPOCHS = (
-    "Minutes for an epoch in the source's tables: 16, 8, 6, 4, 3 at batches of 8, 16, 32, 64, 128. Its text says 20 "
-    "and 4 minutes for the first and the last."
-)
+_EPOCHS = """Minutes for an epoch in the source's tables: 16, 8, 6, 4, 3 at batches of 8, 16, 32, 64, 128. Its text says
+20 and 4 minutes for the first and the last."""
 _HEAVY = {
     **PLANTED,
     "mode": "train",
@@ -39,258 +37,219 @@ _HEAVY = {
 """Two workers make a batch every 4 ms on average, a step takes 5 ms: a stock can last through a slow read, and can be
 filled again after it."""
 
+_CLAIMS = (
+    Claim(
+        id="batch-size-epoch",
+        says="Training SRCNN on DIV2K, an epoch takes less time with larger batches.",
+        sources=("IO",),
+        design="""A trains on batches of 8, B of 128. The samples of an epoch are the same, so that its time falls as
+        throughput rises. SRCNN on 16-pixel patches from PNG files. On a CPU it runs without workers and with two, and
+        asks only whether it takes less. On a CUDA device it has 16 workers as the source had, and is compared with its
+        16 and 3 minutes.""",
+        not_shown="What larger batches do to the loss after an epoch.",
+        figures=_EPOCHS,
+        effect=pair(_SMALLEST, _LARGEST, _ALONE, {**REAL, **PAIRS}),
+        on_cuda=pair(_SMALLEST, _LARGEST, _SOURCE, figure=16 / 3),
+        asides={
+            "per doubling of the batch, without workers": slope("batch_size", _BATCHES, _ALONE),
+            "the loader alone, two workers": pair(_SMALLEST, _LARGEST, {**PNG, **PAIRS}),
+        },
+    ),
+    Claim(
+        id="batch-size-utilization",
+        says="Larger batches raise GPU utilization.",
+        sources=("IO",),
+        design="""A trains on batches of 8, B of 128. SRCNN, PNG files and 16 workers are as in the source, with patches
+        of 16 and of 64 pixels. Utilization is NVML's: the share of time in which any kernel ran. B ÷ A is compared with
+        the source's 84 ÷ 33. Power stands beside it.""",
+        not_shown="How much of the device a kernel used.",
+        figures="Utilization 33, 31, 37, 52, 84 % and power from 69 to 201 W at batches of 8, 16, 32, 64, 128.",
+        needs="cuda",
+        effect=pair(_SMALLEST, _LARGEST, _SOURCE, _SOURCE_64, metric="gpu_util", figure=84 / 33),
+        asides={
+            "power": pair(_SMALLEST, _LARGEST, _SOURCE, _SOURCE_64, metric="gpu_power"),
+            "per doubling of the batch": slope("batch_size", (8, 32, 128), _SOURCE, metric="gpu_util"),
+        },
+    ),
+    Claim(
+        id="fetch-nonlinear",
+        says="The time to load a batch grows more slowly than the batch, so that a sample's share of it falls.",
+        sources=("IO",),
+        design="""The loader alone makes batches of 8 to 128 of 64-pixel patches from PNG files, so nothing hides
+        loading. It has 8 and 16 workers, as the source had. Throughput is fitted over the batch size: 1 means that the
+        time of a batch grows as the batch does. The wait in real training without workers stands beside it.""",
+        not_shown="What of it training waits for: a step hides loading that takes no longer than the step.",
+        figures="No figure is given.",
+        effect=slope("batch_size", _BATCHES, {**PNG, "num_workers": 8}, {**PNG, "num_workers": 16}),
+        asides={
+            "wait for a sample without workers": slope("batch_size", _BATCHES, _ALONE, metric="data_wait", says="less")
+        },
+    ),
+    Claim(
+        id="data-share-by-batch",
+        says="The larger the batch, the smaller the share of the training time that data take.",
+        sources=("IO",),
+        design="""SRCNN really trains on batches of 8 to 128 of 16-pixel patches from PNG files. It has no workers, so
+        nothing hides the wait for data. The wait's share of the wall clock is fitted over the batch size: with every
+        doubling it must become less.""",
+        not_shown="A GPU, whose step hardly grows with the batch: there the share can grow where it falls on a CPU.",
+        figures="No figure is given.",
+        effect=slope("batch_size", _BATCHES, _ALONE, metric="data_share", says="less"),
+        on_cuda=slope("batch_size", _BATCHES, _SOURCE, metric="data_share", says="less"),
+    ),
+    Claim(
+        id="balanced-workers",
+        says="DataLoader shares the work among its workers as they become free, so that none is overloaded.",
+        sources=("IO",),
+        design="""A check: of two workers one takes four times as long for every sample. Who becomes free takes the next
+        batch, if the sentence holds, and the fast worker prepares about four times as many batches. Twice as many or
+        more count as seen. Beside it the same where batches may come out of order (in_order=False). No time is
+        measured.""",
+        not_shown="Samples that are slow at random: there both workers are as slow on average.",
+        facts=({"check": "balance", "in_order": True}, {"check": "balance", "in_order": False}),
+    ),
+    Claim(
+        id="batches-ahead",
+        says="The loader has prefetch_factor × num_workers batches prepared before the first is used.",
+        sources=("API",),
+        design="""A check: a DataLoader is started and nothing is taken from it until its workers have stopped reading.
+        The samples that they have read by then are counted, with two workers and a prefetch factor of four. No time is
+        measured.""",
+        not_shown="What is held in pinned memory, which has room for further batches.",
+        facts=({"check": "batches_ahead"},),
+    ),
+    Claim(
+        id="forward-flat",
+        says="The forward pass of a batch takes nearly the same time on a GPU, however large the batch is.",
+        sources=("IO",),
+        design="""SRCNN trains on batches of 8 to 128 of 16-pixel patches from PNG files, with 16 workers as in the
+        source. The span of the forward pass on the device, for a sample, is fitted over the batch size. It would halve
+        with every doubling. The ratio is compared with a half.""",
+        not_shown="Which part of the span is launching kernels, and which computing.",
+        figures="“Nearly flat”: a sample’s share halves with every doubling of the batch.",
+        needs="cuda",
+        effect=slope("batch_size", _BATCHES, _SOURCE, metric="device_forward", says="less", figure=0.5),
+    ),
+    Claim(
+        id="backward-linear",
+        says="The time of the backward pass on a GPU grows as the batch does.",
+        sources=("IO",),
+        design="""SRCNN trains on batches of 8 to 128 of 16-pixel patches from PNG files, with 16 workers as in the
+        source. The span of the backward pass on the device, for a sample, is fitted over the batch size. It would stay
+        the same.""",
+        not_shown="Batches so large that they fill the device’s memory.",
+        figures="“Linear”: a sample’s share stays what it is.",
+        needs="cuda",
+        effect=slope("batch_size", _BATCHES, _SOURCE, metric="device_backward", says="same"),
+    ),
+    Claim(
+        id="fewer-workers-small-batch",
+        says="Small batches are loaded fastest with fewer workers than large ones.",
+        sources=("IO",),
+        design="""An interaction: the effect of eight workers in place of two for batches of 128, divided by that for
+        batches of 8. Above 1, more workers are worth more where batches are large. Besides, eight must be slower than
+        two for batches of 8, and faster for batches of 128. The loader alone, 64-pixel patches from PNG files.""",
+        not_shown="Training, of which the source speaks; machines of fewer cores than workers.",
+        figures=f"Measured with 16 workers. {_EPOCHS}",
+        least_cores=8,
+        effect=pair(PAIRS, _EIGHT, {**PNG, **_LARGEST}, against=[{**PNG, **_SMALLEST}]),
+        also=(
+            Part("for batches of 8, eight are slower", pair(PAIRS, _EIGHT, {**PNG, **_SMALLEST}, says="less")),
+            Part("for batches of 128, eight are faster", pair(PAIRS, _EIGHT, {**PNG, **_LARGEST})),
+        ),
+        asides={
+            "from none to two workers, batches of 128 against 8": pair(
+                _NONE, PAIRS, {**PNG, **_LARGEST}, against=[{**PNG, **_SMALLEST}]
+            )
+        },
+    ),
+    Claim(
+        id="workers-async",
+        says="Loading in worker processes is faster than loading in the training process.",
+        sources=("TIPS", "AIDA", "API"),
+        design="""A loads in the training process, B in two workers. A sleep of 10 ms emulates the step, and workers can
+        load during it. Small, usual and large batches of PNG files, which cost much to decode, and raw pixels from
+        LMDB, which cost little. Then the loader alone, PNG and LMDB, and real training, which shares a CPU's cores with
+        its workers. An emulated step leaves the cores to the workers, as an accelerator does.""",
+        not_shown="More cores, and steps that leave a worker’s core busy in other ways.",
+        effect=pair(
+            _NONE,
+            PAIRS,
+            {**EMULATED, "storage_format": "png"},
+            {**EMULATED, "storage_format": "png", **_SMALLEST},
+            {**EMULATED, "storage_format": "png", **_LARGEST},
+            {**EMULATED, "storage_format": "lmdb"},
+            PNG,
+            LMDB,
+            {**REAL, **_SMALLEST},
+            {**REAL, **_LARGEST},
+        ),
+        asides={
+            "one worker": pair(_NONE, {"num_workers": 1}, {**EMULATED, "storage_format": "png"}),
+            "four workers": pair(_NONE, {"num_workers": 4}, {**EMULATED, "storage_format": "png"}),
+        },
+    ),
+    Claim(
+        id="prefetch-factor",
+        says="Preparing more batches ahead makes loading faster, as fewer exchanges cost less.",
+        sources=("API",),
+        design="""A prepares one batch a worker ahead, B eight. Two workers read PNG files and raw pixels from LMDB,
+        alone and before an emulated step of 10 ms. Beside it stand reads that are planted with a heavy tail. By all
+        accounts preparing ahead is good for these, as a stock outlasts them.""",
+        not_shown="Data that come over a network.",
+        effect=change(
+            "prefetch_factor",
+            1,
+            8,
+            {**PNG, **PAIRS},
+            {**LMDB, **PAIRS},
+            {**EMULATED, **PAIRS, "storage_format": "png"},
+            {**EMULATED, **PAIRS, "storage_format": "lmdb"},
+        ),
+        asides={
+            "heavy-tailed reads": change("prefetch_factor", 1, 8, _HEAVY),
+            "planted reads of one length": change("prefetch_factor", 1, 8, {**_HEAVY, "read_shape": "constant"}),
+        },
+    ),
+    Claim(
+        id="twelve-workers",
+        says="Twelve workers are enough, where the machine has as many cores.",
+        sources=("AIDA",),
+        design="""A has 12 workers, B 24. Both read PNG files in batches of 32 and of 128 before an emulated step of 10
+        ms. More must make no difference.""",
+        not_shown="Steps that are shorter, and samples that are dearer than 64-pixel PNG files.",
+        least_cores=12,
+        effect=pair(
+            {"num_workers": 12},
+            {"num_workers": 24},
+            {**EMULATED, "storage_format": "png"},
+            {**EMULATED, "storage_format": "png", **_LARGEST},
+            says="same",
+        ),
+    ),
+    Claim(
+        id="utilization-is-time",
+        says="The busier the GPU, the shorter the epoch.",
+        sources=("BOT",),
+        design="""More workers alone, from 1 to 16, are to make training faster. Utilization and throughput are fitted
+        over them, and both must rise. The source says that both change in inverse proportion: their quotient, which
+        would stay at 1 then, stands beside it. SRCNN, PNG files, batches of 128.""",
+        not_shown="What utilization says where the kernels themselves change, as with larger batches.",
+        needs="cuda",
+        effect=slope("num_workers", _WORKERS, _LARGE_TRAINING, metric="gpu_util"),
+        also=(Part("throughput rises", slope("num_workers", _WORKERS, _LARGE_TRAINING)),),
+        asides={
+            "throughput ÷ utilization": slope("num_workers", _WORKERS, _LARGE_TRAINING, metric="throughput_by_util"),
+            "throughput ÷ utilization, larger batches": pair(
+                _SMALLEST, _LARGEST, _SOURCE_64, metric="throughput_by_util"
+            ),
+        },
+    ),
+)
+
 SUITE = Suite(
     question="Which DataLoader settings keep the accelerator fed, and what bounds the rest?",
     charts=("worker_scaling", "phases", "throughput"),
     utilization_along="batch_size",
-    claims=(
-        Claim(
-            id="batch-size-epoch",
-            says="Training SRCNN on DIV2K, an epoch takes less time with larger batches.",
-            sources=("IO",),
-            design=(
-                "A trains on batches of 8, B of 128. The samples of an epoch are the same, so that its time falls as "
-                "throughput rises. SRCNN on 16-pixel patches from PNG files. On a CPU it runs without workers and "
-                "with two, and asks only whether it takes less. On a CUDA device it has 16 workers as the source "
-                "had, and is compared with its 16 and 3 minutes."
-            ),
-            not_shown="What larger batches do to the loss after an epoch.",
-            figures=_EPOCHS,
-            effect=pair(_SMALLEST, _LARGEST, _ALONE, {**REAL, **PAIRS}),
-            on_cuda=pair(_SMALLEST, _LARGEST, _SOURCE, figure=16 / 3),
-            asides=(
-                Aside("per doubling of the batch, without workers", slope("batch_size", _BATCHES, _ALONE)),
-                Aside("the loader alone, two workers", pair(_SMALLEST, _LARGEST, {**PNG, **PAIRS})),
-            ),
-        ),
-        Claim(
-            id="batch-size-utilization",
-            says="Larger batches raise GPU utilization.",
-            sources=("IO",),
-            design=(
-                "A trains on batches of 8, B of 128. SRCNN, PNG files and 16 workers are as in the source, with "
-                "patches of 16 and of 64 pixels. Utilization is NVML's: the share of time in which any kernel ran. B "
-                "÷ A is compared with the source's 84 ÷ 33. Power stands beside it."
-            ),
-            not_shown="How much of the device a kernel used.",
-            figures="Utilization 33, 31, 37, 52, 84 % and power from 69 to 201 W at batches of 8, 16, 32, 64, 128.",
-            needs="cuda",
-            effect=pair(_SMALLEST, _LARGEST, _SOURCE, _SOURCE_64, metric="gpu_util", figure=84 / 33),
-            asides=(
-                Aside("power", pair(_SMALLEST, _LARGEST, _SOURCE, _SOURCE_64, metric="gpu_power")),
-                Aside("per doubling of the batch", slope("batch_size", (8, 32, 128), _SOURCE, metric="gpu_util")),
-            ),
-        ),
-        Claim(
-            id="fetch-nonlinear",
-            says="The time to load a batch grows more slowly than the batch, so that a sample's share of it falls.",
-            sources=("IO",),
-            design=(
-                "The loader alone makes batches of 8 to 128 of 64-pixel patches from PNG files, so nothing hides "
-                "loading. It has 8 and 16 workers, as the source had. Throughput is fitted over the batch size: 1 "
-                "means that the time of a batch grows as the batch does. The wait in real training without workers "
-                "stands beside it."
-            ),
-            not_shown="What of it training waits for: a step hides loading that takes no longer than the step.",
-            figures="No figure is given.",
-            effect=slope("batch_size", _BATCHES, {**PNG, "num_workers": 8}, {**PNG, "num_workers": 16}),
-            asides=(
-                Aside(
-                    "wait for a sample without workers",
-                    slope("batch_size", _BATCHES, _ALONE, metric="data_wait", says="less"),
-                ),
-            ),
-        ),
-        Claim(
-            id="data-share-by-batch",
-            says="The larger the batch, the smaller the share of the training time that data take.",
-            sources=("IO",),
-            design=(
-                "SRCNN really trains on batches of 8 to 128 of 16-pixel patches from PNG files. It has no workers, "
-                "so nothing hides the wait for data. The wait's share of the wall clock is fitted over the batch "
-                "size: with every doubling it must become less."
-            ),
-            not_shown=(
-                "A GPU, whose step hardly grows with the batch: there the share can grow where it falls on a CPU."
-            ),
-            figures="No figure is given.",
-            effect=slope("batch_size", _BATCHES, _ALONE, metric="data_share", says="less"),
-            on_cuda=slope("batch_size", _BATCHES, _SOURCE, metric="data_share", says="less"),
-        ),
-        Claim(
-            id="balanced-workers",
-            says="DataLoader shares the work among its workers as they become free, so that none is overloaded.",
-            sources=("IO",),
-            design=(
-                "A check: of two workers one takes four times as long for every sample. Who becomes free takes the "
-                "next batch, if the sentence holds, and the fast worker prepares about four times as many batches. "
-                "Twice as many or more count as seen. Beside it the same where batches may come out of order "
-                "(in_order=False). No time is measured."
-            ),
-            not_shown="Samples that are slow at random: there both workers are as slow on average.",
-            facts=({"check": "balance", "in_order": True}, {"check": "balance", "in_order": False}),
-        ),
-        Claim(
-            id="batches-ahead",
-            says="The loader has prefetch_factor × num_workers batches prepared before the first is used.",
-            sources=("API",),
-            design=(
-                "A check: a DataLoader is started and nothing is taken from it until its workers have stopped reading. "
-                "The samples that they have read by then are counted, with two workers and a prefetch factor of "
-                "four. No time is measured."
-            ),
-            not_shown="What is held in pinned memory, which has room for further batches.",
-            facts=({"check": "batches_ahead"},),
-        ),
-        Claim(
-            id="forward-flat",
-            says="The forward pass of a batch takes nearly the same time on a GPU, however large the batch is.",
-            sources=("IO",),
-            design=(
-                "SRCNN trains on batches of 8 to 128 of 16-pixel patches from PNG files, with 16 workers as in the "
-                "source. The span of the forward pass on the device, for a sample, is fitted over the batch size. It "
-                "would halve with every doubling. The ratio is compared with a half."
-            ),
-            not_shown="Which part of the span is launching kernels, and which computing.",
-            figures="“Nearly flat”: a sample’s share halves with every doubling of the batch.",
-            needs="cuda",
-            effect=slope("batch_size", _BATCHES, _SOURCE, metric="device_forward", says="less", figure=0.5),
-        ),
-        Claim(
-            id="backward-linear",
-            says="The time of the backward pass on a GPU grows as the batch does.",
-            sources=("IO",),
-            design=(
-                "SRCNN trains on batches of 8 to 128 of 16-pixel patches from PNG files, with 16 workers as in the "
-                "source. The span of the backward pass on the device, for a sample, is fitted over the batch size. "
-                "It would stay the same."
-            ),
-            not_shown="Batches so large that they fill the device’s memory.",
-            figures="“Linear”: a sample’s share stays what it is.",
-            needs="cuda",
-            effect=slope("batch_size", _BATCHES, _SOURCE, metric="device_backward", says="same"),
-        ),
-        Claim(
-            id="fewer-workers-small-batch",
-            says="Small batches are loaded fastest with fewer workers than large ones.",
-            sources=("IO",),
-            design=(
-                "An interaction: the effect of eight workers in place of two for batches of 128, divided by that for "
-                "batches of 8. Above 1, more workers are worth more where batches are large. Besides, eight must be "
-                "slower than two for batches of 8, and faster for batches of 128. The loader alone, 64-pixel patches "
-                "from PNG files."
-            ),
-            not_shown="Training, of which the source speaks; machines of fewer cores than workers.",
-            figures=f"Measured with 16 workers. {_EPOCHS}",
-            least_cores=8,
-            effect=pair(PAIRS, _EIGHT, {**PNG, **_LARGEST}, against=[{**PNG, **_SMALLEST}]),
-            also=(
-                Part("for batches of 8, eight are slower", pair(PAIRS, _EIGHT, {**PNG, **_SMALLEST}, says="less")),
-                Part("for batches of 128, eight are faster", pair(PAIRS, _EIGHT, {**PNG, **_LARGEST})),
-            ),
-            asides=(
-                Aside(
-                    "from none to two workers, batches of 128 against 8",
-                    pair(_NONE, PAIRS, {**PNG, **_LARGEST}, against=[{**PNG, **_SMALLEST}]),
-                ),
-            ),
-        ),
-        Claim(
-            id="workers-async",
-            says="Loading in worker processes is faster than loading in the training process.",
-            sources=("TIPS", "AIDA", "API"),
-            design=(
-                "A loads in the training process, B in two workers. A sleep of 10 ms emulates the step, and workers "
-                "can load during it. Small, usual and large batches of PNG files, which cost much to decode, and raw "
-                "pixels from LMDB, which cost little. Then the loader alone, PNG and LMDB, and real training, which "
-                "shares a CPU's cores with its workers. An emulated step leaves the cores to the workers, as an "
-                "accelerator does."
-            ),
-            not_shown="More cores, and steps that leave a worker’s core busy in other ways.",
-            effect=pair(
-                _NONE,
-                PAIRS,
-                {**EMULATED, "storage_format": "png"},
-                {**EMULATED, "storage_format": "png", **_SMALLEST},
-                {**EMULATED, "storage_format": "png", **_LARGEST},
-                {**EMULATED, "storage_format": "lmdb"},
-                PNG,
-                LMDB,
-                {**REAL, **_SMALLEST},
-                {**REAL, **_LARGEST},
-            ),
-            asides=(
-                Aside("one worker", pair(_NONE, {"num_workers": 1}, {**EMULATED, "storage_format": "png"})),
-                Aside("four workers", pair(_NONE, {"num_workers": 4}, {**EMULATED, "storage_format": "png"})),
-            ),
-        ),
-        Claim(
-            id="prefetch-factor",
-            says="Preparing more batches ahead makes loading faster, as fewer exchanges cost less.",
-            sources=("API",),
-            design=(
-                "A prepares one batch a worker ahead, B eight. Two workers read PNG files and raw pixels from LMDB, "
-                "alone and before an emulated step of 10 ms. Beside it stand reads that are planted with a heavy "
-                "tail. By all accounts preparing ahead is good for these, as a stock outlasts them."
-            ),
-            not_shown="Data that come over a network.",
-            effect=change(
-                "prefetch_factor",
-                1,
-                8,
-                {**PNG, **PAIRS},
-                {**LMDB, **PAIRS},
-                {**EMULATED, **PAIRS, "storage_format": "png"},
-                {**EMULATED, **PAIRS, "storage_format": "lmdb"},
-            ),
-            asides=(
-                Aside("heavy-tailed reads", change("prefetch_factor", 1, 8, _HEAVY)),
-                Aside(
-                    "planted reads of one length", change("prefetch_factor", 1, 8, {**_HEAVY, "read_shape": "constant"})
-                ),
-            ),
-        ),
-        Claim(
-            id="twelve-workers",
-            says="Twelve workers are enough, where the machine has as many cores.",
-            sources=("AIDA",),
-            design=(
-                "A has 12 workers, B 24. Both read PNG files in batches of 32 and of 128 before an emulated step of "
-                "10 ms. More must make no difference."
-            ),
-            not_shown="Steps that are shorter, and samples that are dearer than 64-pixel PNG files.",
-            least_cores=12,
-            effect=pair(
-                {"num_workers": 12},
-                {"num_workers": 24},
-                {**EMULATED, "storage_format": "png"},
-                {**EMULATED, "storage_format": "png", **_LARGEST},
-                says="same",
-            ),
-        ),
-        Claim(
-            id="utilization-is-time",
-            says="The busier the GPU, the shorter the epoch.",
-            sources=("BOT",),
-            design=(
-                "More workers alone, from 1 to 16, are to make training faster. Utilization and throughput are "
-                "fitted over them, and both must rise. The source says that both change in inverse proportion: their "
-                "quotient, which would stay at 1 then, stands beside it. SRCNN, PNG files, batches of 128."
-            ),
-            not_shown="What utilization says where the kernels themselves change, as with larger batches.",
-            needs="cuda",
-            effect=slope("num_workers", _WORKERS, _LARGE_TRAINING, metric="gpu_util"),
-            also=(Part("throughput rises", slope("num_workers", _WORKERS, _LARGE_TRAINING)),),
-            asides=(
-                Aside(
-                    "throughput ÷ utilization",
-                    slope("num_workers", _WORKERS, _LARGE_TRAINING, metric="throughput_by_util"),
-                ),
-                Aside(
-                    "throughput ÷ utilization, larger batches",
-                    pair(_SMALLEST, _LARGEST, _SOURCE_64, metric="throughput_by_util"),
-                ),
-            ),
-        ),
-    ),
+    claims=_CLAIMS,
 )

@@ -9,7 +9,4 @@ from __future__ import annotations
 
 from feedrate.plan.suite import Suite
 
-SUITE = Suite(
-    question="How long does this training script wait for data?",
-    charts=("timeline", "phases"),
-)
+SUITE = Suite(question="How long does this training script wait for data?", charts=("timeline", "phases"))

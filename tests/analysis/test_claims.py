@@ -14,7 +14,7 @@ from made_trials import make_trials
 
 from feedrate.analysis.claim_values import observe
 from feedrate.analysis.claims import NOT_TESTABLE, Findings, judge_claims
-from feedrate.plan.claim import Aside, Claim, Claims, Part, Values, pair, slope
+from feedrate.plan.claim import Claim, Claims, Part, Values, pair, slope
 
 BLOCKS = 10
 LOAD: Values = {"mode": "load"}
@@ -255,7 +255,7 @@ def test_a_line_through_logs_gives_what_a_doubling_does() -> None:
     line = slope("batch_size", (8, 16, 64), LOAD)
     assert first(judged(trials, of=claim(line)).claims)["ratio"] == pytest.approx(math.sqrt(2), rel=0.02)
     pairs = pair({"batch_size": 8}, {"batch_size": 64}, LOAD)
-    beside = first(judged(trials, of=claim(pairs, asides=(Aside("per doubling", line),))).asides)
+    beside = first(judged(trials, of=claim(pairs, asides={"per doubling": line})).asides)
     assert (beside["label"], beside["along"]) == ("per doubling", "batch_size")
     assert beside["ratio"] == pytest.approx(math.sqrt(2), rel=0.02)
 

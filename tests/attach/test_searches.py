@@ -24,7 +24,7 @@ import pytest
 from feedrate.analysis.pipeline import Pipeline, simulate
 from feedrate.attach.space import Asked, Machine, Setting, settings
 from feedrate.attach.trials import WINDOW_S, Trial, expected, lengthened, rooms
-from feedrate.plan.evidence import ROOM_SD
+from feedrate.plan.evidence import ROOM_SD, Model
 from feedrate.plan.search import GRID_BLOCKS, Search
 
 SEARCHES = 3
@@ -145,7 +145,7 @@ def searched(case: Case, noise_sd: float, seed: int) -> Searched:
             for pair, logs in rooms([replace(trial, told={**trial.told, "wall_ns": wall_ns})], every, MACHINE).items():
                 gains[pair] += logs
         trials += len(order)
-        search.expect(*case.model, rooms=gains)
+        search.expect(Model(*case.model, rooms=gains))
         block, window_s = block + 1, lengthened(window_s, search)
     outcome = search.outcome()
     compared = [other for other in search.measured if search._compared(outcome.recommended, other)]

@@ -119,13 +119,14 @@ EXCLUDED = """
 {COLD, storage_format: [png, hdf5_chunked]} | | 360 KiB are read around
 {COLD, storage_format: lmdb, access: [random, sequential]} | read_ahead_bytes: 8388608 | 8,192 KiB are read around
 {COLD, storage_format: lmdb, read_ahead_kib: [8, 16]} | read_ahead_bytes: 8388608 | 16 KiB are read around each
-{COLD, read_ahead_kib: [128, 64]} | read_ahead_bytes: 131072, no_read_ahead: for root | read_ahead_kib: for root
-{COLD, memory_limit_mib: [0, 64]} | no_memory_limit: for root | memory_limit_mib: for root
-{COLD, disk_mib_s: [0, 50]} | no_disk_limit: for root | disk_mib_s: for root
+{COLD, read_ahead_kib: [128, 64]} | read_ahead_bytes: 131072, unable: {read_ahead_kib: for root} |
+    read_ahead_kib: for root
+{COLD, memory_limit_mib: [0, 64]} | unable: {memory_limit_mib: for root} | memory_limit_mib: for root
+{COLD, disk_mib_s: [0, 50]} | unable: {disk_mib_s: for root} | disk_mib_s: for root
 {page_cache: full, n_samples: 9000, memory_limit_mib: [64, 0]} | | full needs a memory_limit_mib
 {page_cache: full, memory_limit_mib: 64, n_samples: [2731, 2730]} | | n_samples of 2,731 or more
 {page_cache: [warm, full], memory_limit_mib: 4} | in_memory: true | page_cache full: the data folder lies in memory
-{page_cache: [warm, full], memory_limit_mib: 4} | no_memory_limit: for root | memory_limit_mib: for root
+{page_cache: [warm, full], memory_limit_mib: 4} | unable: {memory_limit_mib: for root} | memory_limit_mib: for root
 """
 """Slices of which one combination cannot run, what is known of the machine, and the reason."""
 

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from feedrate.plan import cells as expanding
-from feedrate.plan import matrix, schedule, suite
-from feedrate.plan.claim import Aside, Claim, Effect, Part, cell_on, change, pair, untestable, validate
+from feedrate.plan.claim import Claim, Effect, Part, cell_on, change, pair, untestable, validate
 from feedrate.plan.suite import slices_of
-from feedrate.schema import plugins
-from feedrate.schema.axes import cell_id
 from feedrate.schema.errors import InputError
 
 WORKERS = pair({"num_workers": 0}, {"num_workers": 2}, {"mode": "load"})
@@ -47,7 +41,7 @@ EITHER = ["expected either an effect or facts"]
         (claim(change("num_workers", 0, "2", LOAD)), ["num_workers: got '2'; expected a whole number"]),
         (claim(None, facts=({"check": "next_epok"},)), ["check: unknown check 'next_epok'; expected one of "]),
         (claim(ODD_METRIC), ["unknown metric 'througput'; expected one of ", "(did you mean 'throughput'?)"]),
-        (claim(asides=(Aside("beside it", ODD_METRIC),)), ["unknown metric 'througput'"]),
+        (claim(asides={"beside it": ODD_METRIC}), ["unknown metric 'througput'"]),
         (
             claim(sources=("BOT", "TIP")),
             [
@@ -77,33 +71,19 @@ def test_what_cannot_be_tested_is_refused(wrong: Claim, words: list[str]) -> Non
     assert all(word in str(caught.value) for word in words)
 
 
-def test_a_suite_with_no_cell_that_can_run_is_refused(tmp_path: Path) -> None:
-    """What needs a CUDA device sweeps nothing on a CPU, and says so."""
-    asked = {part["device"] for each in suite.load("transfer").claims for part in slices_of([each])}
-    assert asked == {"cuda"}
-    wanted = matrix.load(plugins.ROOT / "matrix.yaml", only="transfer")
-    with pytest.raises(InputError, match=r"no setting can run here: \d+ × wanted on cuda only; this machine has cpu"):
-        expanding.expand(wanted, schedule.Host("cpu", tmp_path))
-
-
-def test_photographs_stand_in_for_div2k() -> None:
-    """A claim that names div2k has its cells on whichever photographs a run has."""
-    real, _ = cell_on({"workload": "div2k"}, "cpu")
-    swapped, _ = cell_on({"workload": "div2k"}, "cpu", "folder")
-    assert (real["workload"], swapped["workload"]) == ("div2k", "folder")
-    assert cell_id(real) != cell_id(swapped)
-    other, _ = cell_on({"workload": "synthetic"}, "cpu", "folder")
-    assert other["workload"] == "synthetic"
-
-
 @pytest.mark.parametrize(
-    ("photographs", "files"),
-    [("div2k", "imagefolder_standin"), ("div2k_standin", "imagefolder_standin"), ("folder", "imagefolder")],
+    ("workload", "photographs", "found"),
+    [
+        *(("div2k", photographs, photographs) for photographs in ("div2k", "div2k_standin", "folder")),
+        ("synthetic", "folder", "synthetic"),
+        ("imagefolder", "div2k", "imagefolder_standin"),
+        ("imagefolder", "div2k_standin", "imagefolder_standin"),
+        ("imagefolder", "folder", "imagefolder"),
+    ],
 )
-def test_a_user_s_images_stand_in_for_files_too(photographs: str, files: str) -> None:
-    """A claim that names image files is tested on the user's where there are any, else on synthetic ones."""
-    cell, _ = cell_on({"workload": "imagefolder"}, "cpu", photographs)
-    assert cell["workload"] == files
+def test_what_is_there_stands_in_for_a_user_s_images(workload: str, photographs: str, found: str) -> None:
+    """A claim that names div2k or image files has its cells on those that a run has."""
+    assert cell_on({"workload": workload}, "cpu", photographs)[0]["workload"] == found
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import yaml
 
 from feedrate.plan import matrix, request
 from feedrate.plan.options import SweepOptions
-from feedrate.schema import plugins
 from feedrate.schema.errors import InputError
 
 GOOD = """
@@ -93,23 +91,6 @@ def test_refusals_say_where_what_and_what_was_expected(tmp_path: Path, old: str,
         matrix.load(path)
     for word in [str(path), *words]:
         assert word in str(caught.value)
-
-
-def test_unknown_names_from_the_command_line(tmp_path: Path) -> None:
-    """An unknown profile or suite, and a file that is not there, are named."""
-    path = write(tmp_path, GOOD)
-    with pytest.raises(InputError, match=r"unknown profile 'quik'.*did you mean 'quick'"):
-        matrix.load(path, "quik")
-    with pytest.raises(InputError, match=r"unknown suite 'loder'.*did you mean 'loader'"):
-        matrix.load(path, only="loder")
-    with pytest.raises(InputError, match=r"nowhere\.yaml: cannot be read"):
-        matrix.load(tmp_path / "nowhere.yaml")
-
-
-def test_the_shipped_matrix_is_whole() -> None:
-    """Every profile of the repository's matrix.yaml can be read."""
-    for profile in yaml.safe_load((plugins.RESOURCES / matrix.SHIPPED).read_text(encoding="utf-8"))["profiles"]:
-        assert matrix.load(plugins.RESOURCES / matrix.SHIPPED, profile).slices
 
 
 def test_a_protocol_may_differ_by_device(tmp_path: Path) -> None:

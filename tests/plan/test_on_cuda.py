@@ -17,7 +17,7 @@ from feedrate.schema.metrics import METRICS
 HOST = schedule.Host("cuda", Path("no data here"), gpus=1, cores=16)
 """One GPU and 16 cores, where nothing was measured before: the estimate's own constants count."""
 PROFILES = {"quick": 5, "reference": 5, "gpu": 5, "transfer": 7, "tune": 5}
-"""Every profile with a budget, and the blocks that must fit into it."""
+"""Every profile with a budget, and the blocks that must fit into it; then nothing need be cut."""
 SUITES = {
     **dict.fromkeys(("calibration", "cores", "loader", "loaders", "storage"), 5),
     **dict.fromkeys(("caching", "claims", "collate", "scaling", "training", "transfer", "workers"), 6),
@@ -33,20 +33,16 @@ def planned(profile: str = "quick", only: str = "", nodes: int = 1) -> schedule.
     return cells.expand(wanted, replace(HOST, nodes=nodes))
 
 
-@pytest.mark.parametrize(("profile", "blocks"), PROFILES.items())
-def test_a_profile_decides_something(profile: str, blocks: int) -> None:
-    """What is advertised fits its own budget often enough, and then nothing need be cut."""
-    found = planned(profile)
-    assert found.blocks >= blocks
-    assert not found.cuts()
-
-
-@pytest.mark.parametrize(("only", "blocks"), SUITES.items())
-def test_a_suite_decides_something(only: str, blocks: int) -> None:
-    """So does each suite in the budget that it names for CUDA."""
-    found = planned(only=only)
+@pytest.mark.parametrize(
+    ("profile", "only", "blocks"),
+    [*((name, "", most) for name, most in PROFILES.items()), *(("quick", name, most) for name, most in SUITES.items())],
+)
+def test_a_profile_or_suite_decides_something(profile: str, only: str, blocks: int) -> None:
+    """What is advertised fits its own budget often enough."""
+    found = planned(profile, only)
     assert found.matrix.budget_s
     assert found.blocks >= blocks
+    assert only or not found.cuts()
 
 
 @pytest.mark.parametrize(("only", "said"), ELSEWHERE.items())

@@ -85,7 +85,6 @@ def test_cells_that_differ_in_knobs_alone_form_a_task(tmp_path: Path) -> None:
         planned(tmp_path, "{mode: load, batch_size: [8, 32]}")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_the_best_is_found_in_few_trials(tmp_path: Path, seed: int) -> None:
     """Within the tolerance and its bound, by fewer trials than a sixth of the grid."""
@@ -114,7 +113,6 @@ def test_a_resumed_search_goes_on_in_the_same_order(tmp_path: Path) -> None:
         assert [cell.cell_id for cell in again.order(block, trials[:ended])] == orders[block]
 
 
-@pytest.mark.slow
 def test_what_fails_is_not_tried_again(tmp_path: Path) -> None:
     """Settings that fail cost one trial each; where all fail the search ends without a finding."""
     plan = planned(tmp_path, GRID)

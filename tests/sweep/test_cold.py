@@ -47,7 +47,7 @@ suites:
         readahead: false, memory_limit_mib: [0, 512, 4]}
     - {mode: load, page_cache: cold, n_samples: 552, batch_size: 8, num_workers: 2, storage_format: lmdb,
         read_ahead_kib: 8}
-    - {mode: load, page_cache: full, n_samples: 5504, batch_size: 8, storage_format: lmdb, memory_limit_mib: 128}
+    - {mode: load, page_cache: full, n_samples: 2816, batch_size: 8, storage_format: lmdb, memory_limit_mib: 64}
 profiles: {quick: {}}
 """
 possible = pytest.mark.skipif((missing := limits.missing()) is not None, reason=str(missing))
@@ -143,14 +143,14 @@ def test_a_trial_has_the_memory_of_its_cell(limited: pd.DataFrame) -> None:
         for row in limited.itertuples()
         if row.page_cache == "full" or not row.read_ahead_kib
     }
-    assert found == {("png", 0): "ok", ("lmdb", 0): "ok", ("lmdb", 512): "ok", ("lmdb", 4): "oom", ("lmdb", 128): "ok"}
+    assert found == {("png", 0): "ok", ("lmdb", 0): "ok", ("lmdb", 512): "ok", ("lmdb", 4): "oom", ("lmdb", 64): "ok"}
     assert limited["error_kind"].dropna().to_list() == ["MemoryLimit"]
 
 
 @pytest.mark.slow
 @possible
 def test_a_full_memory_stays_full(limited: pd.DataFrame) -> None:
-    """Of a set of 158 MB about what fits into 128 MiB lies there before and after, and some is read from the disk."""
+    """Of a set of 81 MB about what fits into 64 MiB lies there before and after, and some is read from the disk."""
     (row,) = limited.query("page_cache == 'full'").itertuples()
     assert 0.3 < row.cached_before_pct / 100 < 0.95
     assert 0.3 < row.cached_after_pct / 100 < 0.95

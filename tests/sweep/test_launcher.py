@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import closing, nullcontext
 from pathlib import Path
 
 import psutil
 import pytest
-from beside import tried
 from warm import ENDLESS_S, Runner
 
 from feedrate.machine.probes.procfs import semaphores
@@ -158,36 +157,12 @@ def test_noise_is_kept_from_the_terminal(runner: Runner, capfd: pytest.CaptureFi
     assert (printed.out, printed.err) == ("", "")
 
 
-@tried
-def test_ticks_come_while_a_trial_runs(runner: Runner) -> None:
-    """The watch is called ten times a second, with the trial's process."""
-    ticks = []
-    runner.run(watch=lambda event, pid, _: ticks.append(pid) if event == "tick" else None, read_us=10_000)
-    assert len(ticks) >= 2
-    assert len(set(ticks)) == 1
-
-
 @pytest.mark.slow
-def test_a_parent_that_goes_away_in_the_middle_of_an_order(capfd: pytest.CaptureFixture[str]) -> None:
-    """A parent that is interrupted between an order and its answer leaves a template that ends without a word."""
-    before = {process.pid for process in psutil.Process().children()}
-    with Template() as template, Path(os.devnull).open("wb") as nowhere:
-        order = json.dumps({"do": "fork", "job": json.dumps({"kind": "facts"})}).encode()
-        socket.send_fds(template._control, [order], [nowhere.fileno(), nowhere.fileno()])
-        template._control.close()
-        assert template._process.wait(timeout=60) == 0
-    orphans = [process for process in psutil.Process().children() if process.pid not in before]
-    _, alive = psutil.wait_procs(orphans, timeout=60)
-    assert not alive
-    printed = capfd.readouterr()
-    assert (printed.out, printed.err) == ("", "")
-
-
-@pytest.mark.slow
-def test_a_lost_template_is_started_anew(tmp_path: Path) -> None:
+def test_a_lost_template_is_started_anew(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """One that is killed while its trial runs leaves nothing, is said, and the work is done with another.
 
-    What trials made among the temporary files, killed ones too, is gone with their templates.
+    What trials made among the temporary files, killed ones too, is gone with their templates. The other one loses its
+    parent between an order and its answer, and ends without a word.
     """
     messages: list[str] = []
     trials: list[int] = []
@@ -204,20 +179,32 @@ def test_a_lost_template_is_started_anew(tmp_path: Path) -> None:
         assert list(scratch[-1].glob("pymp-*"))
         return answer
 
-    with Templates(messages.append) as templates:
+    def go_away(template: Template) -> None:
+        order = json.dumps({"do": "fork", "job": json.dumps({"kind": "facts"})}).encode()
+        with Path(os.devnull).open("wb") as nowhere:
+            socket.send_fds(template._control, [order], [nowhere.fileno(), nowhere.fileno()])
+        template._control.close()
+        assert template._process.wait(timeout=60) == 0
+
+    before = {process.pid for process in psutil.Process().children()}
+    with closing(Templates(messages.append)) as templates:
         assert templates.attempt(work).outcome == "ok"
+        templates.attempt(go_away)
     assert len(trials) == 1 + CELL["num_workers"]
     assert not any(psutil.pid_exists(pid) for pid in trials)
     assert len(scratch) == 2
     assert not any(folder.exists() for folder in scratch)
     (message,) = messages
     assert message.startswith("The process that starts measurements was lost (killed by SIGKILL):")
+    orphans = [process for process in psutil.Process().children() if process.pid not in before]
+    assert not psutil.wait_procs(orphans, timeout=60)[1]
+    assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize("lives", [True, False])
 def test_it_is_not_started_anew_for_ever(lives: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """After so many losses in a row the sweep ends with what to do; one that lived in between begins to count anew."""
-    monkeypatch.setattr(launcher, "Template", contextlib.nullcontext)
+    monkeypatch.setattr(launcher, "Template", nullcontext)
     said: list[str] = []
     templates, tries = Templates(said.append), iter(range(100))
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pandas as pd
-import pyarrow.parquet as pq
 import pytest
 from sweeping import Place, printed_by
 
 from feedrate.analysis.contrasts import contrasts
-from feedrate.schema.columns import PHASES, STEPS_KEPT, TABLES
+from feedrate.schema.columns import PHASES, STEPS_KEPT
 from feedrate.store import runs
 
 pytestmark = pytest.mark.slow
@@ -67,16 +66,6 @@ def test_the_manifest_says_why_it_stopped_and_what_else_used_the_machine(
     for seen in (run.manifest.noise_before, run.manifest.noise_after):
         assert seen["wall_ns"] >= 9e8
         assert {"foreign_cpu_pct", "steal_pct", "memory_pressure_pct", "load_1m"} <= set(seen)
-
-
-def test_files_hold_the_schema_and_the_manifest(run: runs.StoredRun) -> None:
-    """Each parquet file has exactly the columns of records.py, and one file is a whole result."""
-    for name, columns in TABLES.items():
-        file = pq.read_table(run.folder / f"{name}.parquet")
-        assert file.column_names == [column.name for column in columns]
-        embedded = runs.RunManifest.model_validate_json(file.schema.metadata[b"feedrate"])
-        assert embedded == run.manifest
-    assert {path.name for path in run.folder.iterdir()} == {"run.json", *(f"{name}.parquet" for name in TABLES)}
 
 
 def test_phases_close_on_the_wall_clock(trials: pd.DataFrame) -> None:

@@ -125,8 +125,8 @@ def parts(claim: Claim) -> Iterator[tuple[tuple[str, int], Effect, Sequence[tupl
         yield ("also", index), also.effect, None
         for case_index, case in enumerate(also.effect.cases):
             yield (f"also {index}", case_index), also.effect, [(1.0, case)]
-    for index, aside in enumerate(claim.asides):
-        yield ("aside", index), aside.effect, None
+    for index, effect in enumerate(claim.asides.values()):
+        yield ("aside", index), effect, None
 
 
 _CHECKED = ["fact", "fact_value", "evidence"]

@@ -307,10 +307,10 @@ def _towards(effect: Effect, ratio: float) -> float:
 
 
 def _asides(pool: _Pool, name: str, claim: Claim) -> Iterator[Row]:
-    for index, aside in enumerate(claim.asides):
+    for index, (what, effect) in enumerate(claim.asides.items()):
         if estimate := pool.estimate(key := (name, "aside", index)):
-            verdict = pool.alone(key, aside.effect)
-            yield {"place": index, "label": aside.label, "along": aside.effect.along, **estimate, "verdict": verdict}
+            verdict = pool.alone(key, effect)
+            yield {"place": index, "label": what, "along": effect.along, **estimate, "verdict": verdict}
 
 
 def _facts(pool: _Pool, name: str, claim: Claim) -> tuple[Row, list[Row]]:

@@ -30,6 +30,7 @@ from feedrate.attach.space import Asked, Machine, Setting, fitting, settings
 from feedrate.attach.trials import Trial, Window, expected, first_window_s, lengthened, rooms
 from feedrate.machine import linux
 from feedrate.machine.probes import procfs
+from feedrate.plan.evidence import Model
 from feedrate.plan.search import Outcome, Search
 from feedrate.schema.errors import InputError
 from feedrate.schema.window import warm_up_steps
@@ -320,7 +321,8 @@ class Tuning:
                     self.excluded[setting] = reason
                     self.search.failed.add(setting)
             every = self.search.settings
-            self.search.expect(*expected(self.tried, every, self.machine), rooms=rooms(self.tried, every, self.machine))
+            gains = rooms(self.tried, every, self.machine)
+            self.search.expect(Model(*expected(self.tried, every, self.machine), rooms=gains))
 
     def _laid_out(self, pilot: Trial, present: Setting) -> Search[Setting]:
         """Begin a search among all settings that fit, from what the present ones showed."""

@@ -27,11 +27,7 @@ MOST_COMBINATIONS = 100_000
 
 
 def expand(matrix: Matrix, host: Host, *, yes: bool = False) -> Plan:
-    """Expand a matrix on a machine.
-
-    Raises:
-        InputError: too many combinations, or no cell that can run here.
-    """
+    """Expand a matrix on a machine; ``InputError`` where it is too large, or no cell can run here."""
     total = sum(math.prod(len(values) for values in one.axes.values()) for one in matrix.slices)
     if total > MOST_COMBINATIONS and not yes:
         raise InputError(

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from feedrate.schema.axes import AXES, BY_NAME, PHOTOGRAPHS, Value, applicable, cell_id, stand_ins
@@ -90,6 +90,8 @@ class Effect:
     """The ratio that the source's own figure comes to: the effect is compared with it, not with 1."""
     along: str | None = None
     """The axis of a series; None for a pair."""
+    needs: Needs | None = None
+    """What it takes, where that is more than its claim takes: sizes that only an accelerator can compute in time."""
 
     @property
     def level(self) -> bool:
@@ -150,17 +152,6 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Aside:
-    """A further number that belongs to a claim but does not decide it."""
-
-    label: str
-    """What it is, such as *forward time of a sample, per doubling of the batch*."""
-    effect: Effect
-    needs: Needs | None = None
-    """What it takes, where that is more than its claim takes: sizes that only an accelerator can compute in time."""
-
-
-@dataclass(frozen=True, slots=True)
 class Claim:
     """A sentence of the sources, and how it is tested."""
 
@@ -181,7 +172,8 @@ class Claim:
     """Checks, for a claim of a fact: values beside ``mode = check``. The first decides, the others say where else."""
     unseen: Literal["refuted", "inconclusive"] = "refuted"
     """What it means that no check saw the fact: that it is none, or that it did not happen here."""
-    asides: tuple[Aside, ...] = ()
+    asides: Mapping[str, Effect] = field(default_factory=dict)
+    """Further numbers that do not decide it, by what they are, such as *throughput, per doubling of the batch*."""
     needs: Needs = "cpu"
     on_cuda: Effect | None = None
     """What decides it on a CUDA device instead, which the sizes of ``effect`` would leave idle."""
@@ -209,7 +201,7 @@ class Claim:
         effects: list[tuple[Effect, Needs]] = [(self.effect, self.needs)] if self.effect else []
         effects += [(self.on_cuda, "cuda")] if self.on_cuda else []
         effects += [(addition.effect, "cuda" if addition.device == "cuda" else self.needs) for addition in self.also]
-        return [*effects, *((aside.effect, aside.needs or self.needs) for aside in self.asides)]
+        return [*effects, *((effect, effect.needs or self.needs) for effect in self.asides.values())]
 
 
 Claims = Mapping[str, tuple[str, Claim]]
@@ -226,11 +218,7 @@ class Term:
 
 
 def cell_on(values: Values, device: str, photographs: str = PHOTOGRAPHS[0]) -> tuple[dict[str, Value], dict[str, str]]:
-    """Find the cell that values make on a device, where a workload stands in div2k's place.
-
-    Returns:
-        The axes that apply, and for each given value that does not apply the reason.
-    """
+    """The cell that values make on a device, and for each of them that does not apply the reason."""
     combination = {axis.name: axis.default for axis in AXES} | dict(values)
     workload = str(combination["workload"])
     combination["workload"] = stand_ins(photographs).get(workload, workload)
@@ -253,10 +241,7 @@ def terms(
 
 
 def untestable(claim: Claim, device: str) -> str | None:
-    """Why a claim cannot be tested on a device at all, by what it needs and by which axes matter there.
-
-    None where nothing speaks against it; a plan may still lack libraries, samples or devices.
-    """
+    """Why a claim cannot be tested on a device at all; a plan may still lack libraries, samples or devices."""
     if claim.needs != "cpu" and not (claim.needs in ("cuda", "gpus") and device == "cuda"):
         return NEEDS[claim.needs]
     for values in (values for effect in claim.deciding() for values in effect.settings()):
@@ -267,11 +252,7 @@ def untestable(claim: Claim, device: str) -> str | None:
 
 
 def validate(claim: Claim, where: str) -> None:
-    """Refuse a claim that cannot be tested.
-
-    Raises:
-        InputError: an unknown axis, value, metric or source, an A that equals its B, no case.
-    """
+    """Refuse a claim that cannot be tested: an unknown name or value, an A that equals its B, no case."""
     where = f"{where}: claim {claim.id}"
     for source in claim.sources:
         if source not in SOURCES:

@@ -114,11 +114,7 @@ def plan_claims(
     impossible: Callable[[Cell], str | None],
     cores: int = 1,
 ) -> tuple[tuple[PlannedClaim, ...], dict[str, str]]:
-    """Find the cells of claims among those that are planned.
-
-    Returns:
-        The claims that can be tested, and for each other one by its id why it cannot.
-    """
+    """The claims that can be tested by the cells that are planned, and for each other one by its id why it cannot."""
     planned, reasons = [], {}
     for claim in (one.on(device) for one in claims):
         checks = [cell_on({"mode": "check", **values}, device, photographs)[0] for values in claim.facts]
@@ -134,7 +130,7 @@ def plan_claims(
             reasons[claim.id] = "this run leaves out settings of it"
         else:
             effects = [_planned(effect, device, photographs) for effect in claim.deciding()]
-            beside = [_planned(aside.effect, device, photographs) for aside in claim.asides]
+            beside = [_planned(effect, device, photographs) for effect in claim.asides.values()]
             facts = [PlannedEffect(None, {cell_id(cell): 1.0}) for cell in checks]
             wanted = {cell for effect in (*effects, *beside, *facts) for cell in effect.weights}
             averaged = {cell for effect in (*effects, *beside) if effect.averaged for cell in effect.weights}
@@ -307,12 +303,9 @@ class ClaimTracker:
         return max(1, wanted - len(values)) if wanted <= self.rule.most else math.inf
 
     def expected(self, before: int, dropped: Iterable[str] = ()) -> dict[str, int]:
-        """Predict with which block each cell will be done, from what was measured before a block.
+        """Predict with how many blocks each cell that an open claim wants will be done.
 
         A claim that had to wait has its blocks later than others: the protocol's most are each claim's own.
-
-        Returns:
-            cell_id to the number of the run's blocks by then; a cell that no open claim wants is not named.
         """
         gone, blocks = set(dropped), dict[str, int]()
         for claim in self.open(before, gone):

@@ -197,11 +197,7 @@ def _suite_slices(
 
 
 def load(path: Path, profile: str = "quick", only: str = "", budget: str = "", device: str = "cpu") -> Matrix:
-    """Read a matrix file and pick a profile.
-
-    Raises:
-        InputError: anything in the file, or a name, cannot be used.
-    """
+    """Read a matrix file and pick a profile; ``InputError`` where anything in it cannot be used."""
     if path == SHIPPED and not path.exists():  # installed from a wheel, in a folder without one
         path = plugins.RESOURCES / path
     document = _section(_parse(path), f"{path}", ["version", "protocol", "suites", "profiles"])

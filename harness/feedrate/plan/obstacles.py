@@ -67,13 +67,10 @@ def _obstacles(cell: Cell, host: Host, protocol: Protocol) -> Iterator[str]:
     if cell.get("page_cache") == "cold":
         yield from _cold_limits(cell, host, protocol)
         yield from _neighbour_limits(cell, host)
-    ahead_kib = int(cell.get("read_ahead_kib", 0))
-    if ahead_kib and ahead_kib << 10 != host.read_ahead_bytes and host.no_read_ahead:
-        yield f"read_ahead_kib: {host.no_read_ahead}"
-    if cell.get("memory_limit_mib") and host.no_memory_limit:
-        yield f"memory_limit_mib: {host.no_memory_limit}"
-    if cell.get("disk_mib_s") and host.no_disk_limit:
-        yield f"disk_mib_s: {host.no_disk_limit}"
+    as_it_is = {"read_ahead_kib": (host.read_ahead_bytes or 0) >> 10}
+    for axis, reason in host.unable.items():
+        if cell.get(axis) and cell[axis] != as_it_is.get(axis):
+            yield f"{axis}: {reason}"
     if cell.get("page_cache") == "full":
         yield from _full_limits(cell, host)
 
@@ -135,7 +132,6 @@ def _decoder_mismatches(cell: Cell, decoder: str, samples: str) -> Iterator[str]
 
 
 def _cpu_limits(cell: Cell) -> Iterator[str]:
-    """What only a CUDA device can do."""
     plugged = ((axis, cell[axis]) for axis in ("decoder", "check") if _declared(cell, axis, "DEVICE"))
     for axis, value in (*_CUDA_ONLY, *plugged):
         if cell.get(axis) == value:
@@ -143,7 +139,6 @@ def _cpu_limits(cell: Cell) -> Iterator[str]:
 
 
 def _step_limits(cell: Cell, host: Host) -> Iterator[str]:
-    """Why a training step cannot be made as a cell says."""
     model, fusion, debug, size = str(cell["model"]), cell["fusion"], cell["debug"], int(cell.get("patch_size", 0))
     if fusion == "functional" and "fusion" not in (_declared(cell, "model", "KNOBS") or ()):
         yield f"model {model} has no function that PyTorch has fused: fusion functional changes nothing"
@@ -167,7 +162,6 @@ def _step_limits(cell: Cell, host: Host) -> Iterator[str]:
 
 
 def _compiler_limits(fusion: str, host: Host) -> Iterator[str]:
-    """Why a network cannot be compiled."""
     if not (os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")):
         yield f"fusion {fusion} needs a C++ compiler (g++)"
     if host.device == "cuda" and importlib.util.find_spec("triton") is None:
@@ -175,7 +169,6 @@ def _compiler_limits(fusion: str, host: Host) -> Iterator[str]:
 
 
 def _gradient_limits(cell: Cell) -> Iterator[str]:
-    """Why gradients cannot be checked number by number."""
     if "patch_size" not in cell:
         yield f"debug {cell['debug']} takes the loss for every number of an image"
     elif int(cell["batch_size"]) > 1 or int(cell["patch_size"]) > LARGEST_CHECKED:
@@ -185,7 +178,6 @@ def _gradient_limits(cell: Cell) -> Iterator[str]:
 
 
 def _replica_limits(cell: Cell, host: Host) -> Iterator[str]:
-    """Why a model cannot be replicated as a cell says."""
     kind, world, nodes = str(cell["parallel"]), int(cell.get("world_size", 1)), int(cell.get("nodes", 1))
     if _shards(cell):
         yield f"parallel {kind} deals samples out one by one; storage_format {cell['storage_format']} is streamed"
@@ -276,7 +268,6 @@ def _neighbour_limits(cell: Cell, host: Host) -> Iterator[str]:
 
 
 def _full_limits(cell: Cell, host: Host) -> Iterator[str]:
-    """Why memory cannot be full of a set."""
     if host.in_memory:
         yield "page_cache full: the data folder lies in memory (choose a disk with --data-root)"
     limit = int(cell.get("memory_limit_mib", 0)) << 20

@@ -97,8 +97,7 @@ def make(options: SweepOptions, node_part: NodePart | None = None) -> LocalPlan:
     """Plan for this machine, by itself or as one of many nodes.
 
     Raises:
-        InputError: the matrix or an option cannot be used.
-        EnvironmentFault: PyTorch would compute on what feedrate does not measure.
+        FeedrateError: the matrix or an option cannot be used, or PyTorch would compute on what is not measured.
     """
     if options.data is not None:
         _require_photographs(options.data)
@@ -110,15 +109,18 @@ def make(options: SweepOptions, node_part: NodePart | None = None) -> LocalPlan:
     machine = describe(gpu.installed(), nearest).model_copy(update={"node": node_part.label if node_part else None})
     asked = {axis for suite_slice in wanted.slices for axis in suite_slice.axes}
     seconds, spread = _earlier(options.results, machine.machine_id, device, wanted.protocol)
+    problems: dict[str, Callable[[], str | None]] = {
+        "read_ahead_kib": partial(read_ahead.problem, nearest),
+        "memory_limit_mib": limits.missing,
+        "disk_mib_s": partial(limits.missing, nearest),
+    }
     host = schedule.Host(
         device=device,
         data_root=options.data_root,
         data=options.data,
         in_memory=machine.storage is not None and machine.storage.device_class == "memory",
         read_ahead_bytes=machine.storage.read_ahead_bytes if machine.storage else None,
-        no_read_ahead=read_ahead.problem(nearest) if "read_ahead_kib" in asked else None,
-        no_memory_limit=limits.missing() if "memory_limit_mib" in asked else None,
-        no_disk_limit=limits.missing(nearest) if "disk_mib_s" in asked else None,
+        unable={axis: why for axis, problem in problems.items() if axis in asked and (why := problem())},
         shm_bytes=procfs.free_shared_memory(),
         seconds=seconds,
         spread=spread,

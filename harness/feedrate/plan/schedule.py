@@ -63,12 +63,8 @@ class Host:
     """Whether packed samples lie in a file system in memory, which cannot be cold."""
     read_ahead_bytes: int | None = None
     """How far the kernel reads around a fault in a mapped file of the data folder; None where it is not known."""
-    no_read_ahead: str | None = None
-    """Why the disk's read-ahead cannot be set; None where it can, or no cell asks for it."""
-    no_memory_limit: str | None = None
-    """Why no trial's memory can be limited; None where it can, or no cell asks for it."""
-    no_disk_limit: str | None = None
-    """Why no trial's reads from the disk can be limited; None where they can, or no cell asks for it."""
+    unable: Mapping[str, str] = field(default_factory=dict)
+    """Axes that cells ask for and that cannot be set for a trial here, with the reason."""
     shm_bytes: int | None = None
     """Free shared memory; None where it is not known."""
     seconds: Mapping[str, float] = field(default_factory=dict)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from typing import Generic, NamedTuple
 
@@ -107,15 +107,9 @@ class Search(Generic[Setting]):
         """Choose among these from now on, cheapest first; what was measured stays known."""
         self.settings = tuple(settings)
 
-    def expect(
-        self,
-        predicted: Mapping[Setting, float],
-        floors: Mapping[Setting, float],
-        bases: Mapping[Setting, int] | None = None,
-        rooms: Mapping[tuple[Setting, Setting], Sequence[float]] | None = None,
-    ) -> None:
-        """Take over what the model says now (``evidence.Model``)."""
-        self._model, self._evidence = Model(predicted, floors, bases or {}, rooms or {}), None
+    def expect(self, model: Model[Setting]) -> None:
+        """Take over what the model says now."""
+        self._model, self._evidence = model, None
 
     def add(self, block: int, setting: Setting, log_time: float | None) -> None:
         """Take over a trial; None where it failed, and the setting is not tried again."""
@@ -182,7 +176,6 @@ class Search(Generic[Setting]):
         return len(self.evidence.differences(setting, self.present)) >= CONFIRMED
 
     def _contenders(self) -> list[Setting]:
-        """The leader, and settings that may be better."""
         leader, bound = self.leader, self.evidence.bound
         contenders = [rival for rival in self._able() if rival != leader and self._open(leader, rival)]
         tried = sorted((rival for rival in contenders if rival in self.logs), key=lambda rival: -bound(leader, rival))

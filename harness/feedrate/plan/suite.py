@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 from feedrate.plan.claim import NEVER, Claim, Needs, validate
 from feedrate.schema import plugins
 from feedrate.schema.axes import SCRIPT, TUNE
-from feedrate.schema.errors import InputError, expected_one_of
+from feedrate.schema.errors import InputError
 
 MAIN = "loader"
 """The suite that ``make sweep`` runs by itself: a machine's main numbers."""
@@ -59,19 +60,19 @@ def claims_suite(
 
 @cache
 def load(name: str) -> Suite:
-    """Load a suite by its file's name.
-
-    Raises:
-        InputError: there is no such file, or it holds no suite.
-    """
-    if name not in plugins.names("feedrate.suites"):
-        raise InputError(f"suites: unknown suite '{name}'; {expected_one_of(name, plugins.names('feedrate.suites'))}")
+    """Load a suite by its file's name; ``InputError`` where it holds none, or a claim that cannot be tested."""
     suite = getattr(plugins.load("feedrate.suites", name), "SUITE", None)
     if not isinstance(suite, Suite):
         raise InputError(f"suites/{name}.py: holds no SUITE; expected SUITE = Suite(question=…, charts=…)")
     for claim in suite.claims:
         validate(claim, f"suites/{name}.py")
-    return suite
+    return replace(suite, claims=tuple(map(_one_line_each, suite.claims)))
+
+
+def _one_line_each(claim: Claim) -> Claim:
+    """Its sentences, which stand as paragraphs in a suite's file."""
+    design, not_shown, figures = (re.sub(r"\n *", " ", t) for t in (claim.design, claim.not_shown, claim.figures))
+    return replace(claim, design=design, not_shown=not_shown, figures=figures)
 
 
 def for_claims(name: str) -> bool:
@@ -85,11 +86,7 @@ def for_machines(name: str) -> bool:
 
 
 def claims() -> dict[str, tuple[str, Claim]]:
-    """List the claims of all suites: id to the suite and the claim, in the order of the suites' names.
-
-    Raises:
-        InputError: a claim that cannot be tested, or two of one id.
-    """
+    """List the claims of all suites: id to the suite and the claim, in the order of the suites' names."""
     listed: dict[str, tuple[str, Claim]] = {}
     for name in plugins.names("feedrate.suites"):
         for claim in load(name).claims if name != CLAIMS else ():

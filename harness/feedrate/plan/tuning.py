@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from feedrate.plan.evidence import Parts, Setting
+from feedrate.plan.evidence import Model, Parts, Setting
 from feedrate.plan.schedule import Plan, PlannedCell
 from feedrate.plan.search import Search
 from feedrate.schema import words
@@ -32,17 +32,13 @@ from feedrate.schema.columns import WORKER_STAGES
 from feedrate.schema.errors import InputError
 from feedrate.store.manifest import Audited, Counted, Tuned
 
-UNPREPARED = frozenset(
-    (
-        *("num_workers", "prefetch_factor", "start_method", "persistent_workers"),
-        *("pin_memory", "non_blocking", "prefetcher"),
-    )
-)
+UNPREPARED = {
+    *("num_workers", "prefetch_factor", "start_method", "persistent_workers"),
+    *("pin_memory", "non_blocking", "prefetcher"),
+}
 """Knobs that leave the preparing of a batch as it is."""
 Trial = Mapping[str, Any]
 """A row of the trials table."""
-
-
 Changes = frozenset[tuple[str, Value]]
 """Names and values of axes that do not stand at their default."""
 
@@ -68,7 +64,6 @@ def _changes(cell: PlannedCell, names: Iterable[str]) -> Changes:
 
 
 def _knobs(cell: PlannedCell) -> tuple[tuple[str, Value], ...]:
-    """Names and values of a cell's knobs."""
     return tuple((name, cell.axes[name]) for name in KNOBS if name in cell.axes)
 
 
@@ -89,11 +84,7 @@ def _cost(cell: PlannedCell) -> tuple[int, int]:
 
 
 def narrowed(plan: Plan) -> Plan:
-    """Leave the cells of tasks in a plan: neither ceilings nor claims are measured.
-
-    Raises:
-        InputError: there is no task.
-    """
+    """Leave the cells of tasks in a plan: neither ceilings nor claims are measured."""
     kept = tuple(cell for task in tasks(plan.cells) for cell in task.cells)
     if not kept:
         raise InputError(
@@ -151,7 +142,7 @@ class Searches:
             self._cells[cell][1].add(block, cell, -math.log(rate) if rate else None)
         for search, task in self._tasks.items():
             of_task = [trial for (cell, _), trial in self._trials.items() if self._cells[cell][1] is search]
-            search.expect(*expected(task, of_task, self._cores))
+            search.expect(expected(task, of_task, self._cores))
 
     @property
     def settled(self) -> bool:
@@ -233,13 +224,8 @@ class _Batch(NamedTuple):
     """Whether workers prepared it."""
 
 
-Rooms = dict[tuple[str, str], list[float]]
-
-
-def expected(
-    task: Task, trials: Sequence[Trial], cores: int
-) -> tuple[dict[str, float], dict[str, float], dict[str, int], Rooms]:
-    """Tell by cell_id what trials of a task show of its settings, as ``Search.expect`` takes it."""
+def expected(task: Task, trials: Sequence[Trial], cores: int) -> Model[str]:
+    """What trials of a task show of its settings, by cell_id."""
     ended = [trial for trial in trials if trial["outcome"] == "ok" and trial.get("samples_per_s")]
     keys = {cell.cell_id: _changes(cell, set(KNOBS) - UNPREPARED) for cell in task.cells}
     prepared: defaultdict[Changes, list[_Batch]] = defaultdict(list)
@@ -254,10 +240,12 @@ def expected(
             predicted[cell.cell_id] = math.log(_parts(step, alike, cores).step_with(workers) / scale)
             floors[cell.cell_id] = math.log(_parts(step, batches, cores).step_with(workers) / scale)
             bases[cell.cell_id] = len(alike)
-    return predicted, floors, bases, _rooms(task, ended, keys, cores)
+    return Model(predicted, floors, bases, _rooms(task, ended, keys, cores))
 
 
-def _rooms(task: Task, trials: Sequence[Trial], keys: Mapping[str, Changes], cores: int) -> Rooms:
+def _rooms(
+    task: Task, trials: Sequence[Trial], keys: Mapping[str, Changes], cores: int
+) -> Mapping[tuple[str, str], Sequence[float]]:
     """What trials with workers leave to gain for settings that take no less; those of one key prepare batches alike."""
     rooms: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
     cells = [cell.cell_id for cell in task.cells]

@@ -1,12 +1,3 @@
 """The tables of truth: axes, columns, metrics, margins, words, errors, and how plug-ins are found."""
 
-__all__ = [
-    "axes",
-    "columns",
-    "errors",
-    "metrics",
-    "plugins",
-    "redaction",
-    "window",
-    "words",
-]
+__all__ = ["axes", "columns", "errors", "metrics", "plugins", "redaction", "window", "words"]

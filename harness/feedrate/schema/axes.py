@@ -142,10 +142,7 @@ TASK = named(
         idle=only("step", *EMULATED_STEPS),
     ),
     model=condition(
-        "srcnn",
-        "The network that is trained.",
-        choices=lambda: names("feedrate.workloads.models"),
-        idle=NEEDS_MODEL,
+        "srcnn", "The network that is trained.", choices=lambda: names("feedrate.workloads.models"), idle=NEEDS_MODEL
     ),
 )
 """What is trained on, and what a trial does."""
@@ -226,16 +223,10 @@ STORED = named(
 
 PLANTED = named(
     read_us=condition(
-        0,
-        "Planted: how long reading one sample waits, on top of the real read.",
-        unit="us",
-        idle=LOADS_SYNTHETIC,
+        0, "Planted: how long reading one sample waits, on top of the real read.", unit="us", idle=LOADS_SYNTHETIC
     ),
     decode_us=condition(
-        0,
-        "Planted: how long decoding one sample computes, on top of the real decode.",
-        unit="us",
-        idle=LOADS_SYNTHETIC,
+        0, "Planted: how long decoding one sample computes, on top of the real decode.", unit="us", idle=LOADS_SYNTHETIC
     ),
     read_shape=condition(
         "constant",
@@ -343,7 +334,7 @@ TOGETHER = named(
         "(parallel = ddp).",
         least=1,
         idle=only("mode", "train", "load"),
-    ),
+    )
 )
 """Many machines at once."""
 
@@ -370,11 +361,7 @@ CEILINGS = ("load", "copy", "compute")
 
 
 def applicable(combination: Cell, device: str) -> tuple[dict[str, Value], dict[str, str]]:
-    """Split a value for every axis into those that matter on a device (``cpu``, ``cuda``) and those that do not.
-
-    Returns:
-        The cell (axes that apply, in the table's order), and for each axis that does not, the reason.
-    """
+    """The cell of a value for every axis: those that matter on a device; and for each other one the reason."""
     cell: dict[str, Value] = {}
     reasons: dict[str, str] = {}
     for axis in AXES:

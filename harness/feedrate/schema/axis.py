@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, get_args
@@ -63,11 +63,7 @@ class Axis:
         return type(self.default)
 
     def checked(self, value: Any, where: str) -> Value:
-        """Check one value that somebody wrote, ``where`` names the place; an axis of floats takes whole numbers.
-
-        Raises:
-            InputError: no value of this axis.
-        """
+        """Check a value that somebody wrote, ``where`` names the place; an axis of floats takes whole numbers."""
         if self.type is float and type(value) is int:
             value = float(value)
         if type(value) is not self.type:
@@ -136,35 +132,22 @@ def on_cuda(*conditions: Idle) -> Idle:
     return all_of(unless(lambda _, device: device == "cuda", NO_CUDA), *conditions)
 
 
-def model_has(knob: str) -> Idle:
-    """The axis is a knob of some networks only (``KNOBS`` in a model's file)."""
+def _knob_of(axis: str, knobs: Callable[[str], Container[str]]) -> Callable[[str], Idle]:
+    """Make conditions of axes that are knobs of some values of another axis only."""
 
-    def idle(cell: Cell, _device: str) -> str | None:
-        name = str(cell.get("model", ""))
-        knobs = (declared("feedrate.workloads.models", name, "KNOBS") or ()) if name else ()
-        return None if knob in knobs else f"no knob of model = {name or 'none'}"
+    def has(knob: str) -> Idle:
+        def idle(cell: Cell, _device: str) -> str | None:
+            name = str(cell.get(axis, ""))
+            return None if name and knob in knobs(name) else f"no knob of {axis} = {name or 'none'}"
 
-    return idle
+        return idle
 
-
-def format_has(knob: str) -> Idle:
-    """The axis is a knob of some storage formats only."""
-
-    def idle(cell: Cell, _device: str) -> str | None:
-        name = str(cell.get("storage_format", ""))
-        return None if name and knob in traits(name).knobs else f"no knob of storage_format = {name or 'none'}"
-
-    return idle
+    return has
 
 
-def loader_has(knob: str) -> Idle:
-    """The axis is a knob of some loaders only."""
-
-    def idle(cell: Cell, _device: str) -> str | None:
-        name = str(cell.get("loader", ""))
-        return None if name and knob in loader_traits(name).knobs else f"no knob of loader = {name or 'none'}"
-
-    return idle
+model_has = _knob_of("model", lambda name: declared("feedrate.workloads.models", name, "KNOBS") or ())
+format_has = _knob_of("storage_format", lambda name: traits(name).knobs)
+loader_has = _knob_of("loader", lambda name: loader_traits(name).knobs)
 
 
 def has_samples(*kinds: str) -> Callable[[Cell, str], bool]:

@@ -74,8 +74,6 @@ METRICS: Mapping[str, Metric] = {
     THROUGHPUT: Metric(("samples_per_s",), (), "throughput", "samples/s", rate=True),
     "data_share": Metric(("host_fetch_ns",), ("wall_ns",), "the wait for data ÷ the wall clock"),
     "data_wait": Metric(("host_fetch_ns",), ("samples",), "the data wait of a sample", "s"),
-    "forward": Metric(("host_forward_ns",), ("samples",), "the forward pass of a sample", "s"),
-    "backward": Metric(("host_backward_ns",), ("samples",), "the backward pass of a sample", "s"),
     "transform_share": Metric(
         ("worker_transform_ns",),
         (("worker_read_ns", "worker_decode_ns", "worker_transform_ns", "worker_collate_ns"),),

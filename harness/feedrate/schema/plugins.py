@@ -47,11 +47,7 @@ def declared(package: str, name: str, literal: str) -> Any:
 
 @cache
 def missing(package: str, name: str) -> dict[str, str]:
-    """Say which third-party modules a plug-in needs and this environment lacks.
-
-    Returns:
-        Import name to the name that ``pip install`` takes; empty when the plug-in can be used.
-    """
+    """Third-party modules that a plug-in needs and this environment lacks: import name to the name that pip takes."""
     requires: dict[str, str] = declared(package, name, "REQUIRES") or {}
     return {module: pip for module, pip in requires.items() if not _installed(module)}
 
@@ -64,11 +60,7 @@ def _installed(module: str) -> bool:
 
 
 def load(package: str, name: str) -> ModuleType:
-    """Import one plug-in.
-
-    Raises:
-        InputError: there is no such plug-in, or a module that it needs is not installed.
-    """
+    """Import one plug-in; ``InputError`` where there is none, or a module that it needs is not installed."""
     if name not in names(package):
         raise InputError(f"{package}: unknown name '{name}'; {expected_one_of(name, names(package))}")
     if lacking := missing(package, name):

@@ -51,11 +51,7 @@ TRANSFER = named(
         idle=on_cuda(NEEDS_MODEL),
     ),
     d2h_every=condition(
-        1,
-        "Steps from one copy back to the next.",
-        unit="steps",
-        least=1,
-        idle=only("d2h", "pageable", "pinned"),
+        1, "Steps from one copy back to the next.", unit="steps", least=1, idle=only("d2h", "pageable", "pinned")
     ),
     launch_blocking=setting(
         False,

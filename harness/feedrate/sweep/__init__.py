@@ -1,3 +1,3 @@
 """The parent of a sweep: template process, launcher, observer, journal, progress."""
 
-__all__ = ["launcher", "run", "screen", "sweep"]
+__all__ = ["blocks", "launcher", "screen", "sweep"]

@@ -132,9 +132,7 @@ class Template:
         self._scratch.cleanup()
 
     def run(self, job: str, *, timeout_s: float, watch: Watch) -> Answer:
-        """Fork a child for a job, which is JSON, and stay with it until nothing of it is left.
-
-        A job that fails is an answer too.
+        """Fork a child for a job, which is JSON, and stay with it until nothing of it is left; a failure is an answer.
 
         Raises:
             TemplateLost: the template is gone, and with it the job.
@@ -235,19 +233,13 @@ class Template:
 
 
 class Templates:
-    """A template that is started anew when it is lost; use it as a context."""
+    """A template that is started anew when it is lost; close it at the end."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
         self._stack = ExitStack()
         self._template: Template | None = None
         self._lost = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """End the template: the next attempt starts another."""
@@ -354,7 +346,6 @@ def _crash(status: int, tail: str) -> Answer:
 
 
 def _tail(output: int, most: int = 2000) -> str:
-    """The end of what the child printed."""
     size = os.lseek(output, 0, os.SEEK_END)
     text = os.pread(output, most, max(0, size - most)).decode(errors="replace")
     os.close(output)

@@ -79,7 +79,7 @@ def pack(active: ActiveRun, templates: Templates) -> None:
 def _require_same_data(active: ActiveRun, key: tuple[tuple[str, Any], ...], data_hash: str) -> None:
     """A resumed run must go on with the pixels that it began with."""
     readers = {cell.cell_id for cell in active.local.plan.all_cells if active.data_key(cell) == key}
-    before = {trial.get("data_hash") for trial in active.trials if trial["cell_id"] in readers}
+    before = {trial.get("data_hash") for trial in active.blocks.trials if trial["cell_id"] in readers}
     if before - {None, data_hash}:
         raise InputError(
             f"run {active.run_id}: the data changed since it began ({dict(key)['workload']}); expected the same "

@@ -23,8 +23,8 @@ Entry = dict[str, Any]
 
 def assemble(active: ActiveRun, reason: str) -> RunManifest:
     """Assemble the manifest of a run that stopped for a reason."""
-    local, plan, failed = active.local, active.local.plan, active.given_up()
-    ended = Counter(trial["block"] for trial in active.trials)
+    local, plan, failed = active.local, active.local.plan, active.blocks.given_up()
+    ended = Counter(trial["block"] for trial in active.blocks.trials)
     cpu_s, clock_s = active.began
     wall_s = time.perf_counter() - clock_s
     return RunManifest(
@@ -55,11 +55,11 @@ def assemble(active: ActiveRun, reason: str) -> RunManifest:
         ceilings=len(plan.ceilings),
         contrasts=tuple(_contrasts(active, reason, failed)),
         claims=tuple(_claims(active, reason, failed)),
-        tuned=active.searches.results(active.trials) if active.searches else (),
+        tuned=active.blocks.searches.results(active.blocks.trials) if active.blocks.searches else (),
         untestable=dict(plan.untestable),
         noise_before=active.noise.get("before", {}),
         noise_after=active.noise.get("after", {}),
-        outcomes=dict(Counter(trial["outcome"] for trial in active.trials)),
+        outcomes=dict(Counter(trial["outcome"] for trial in active.blocks.trials)),
         cell_seconds=_cell_seconds(active),
         cell_spread=_spread(active),
         parent_cpu_pct=round(100 * (time.process_time() - cpu_s) / wall_s, 2) if clock_s else 0.0,
@@ -68,9 +68,9 @@ def assemble(active: ActiveRun, reason: str) -> RunManifest:
 
 def _contrasts(active: ActiveRun, reason: str, failed: set[str]) -> Iterator[Stopped]:
     """Every contrast, and why it was not measured further."""
-    for pair in active.contrasts.pairs:
-        values = active.contrasts.values(pair)
-        why = "target" if active.contrasts.rule.done(values) else reason
+    for pair in active.blocks.contrasts.pairs:
+        values = active.blocks.contrasts.values(pair)
+        why = "target" if active.blocks.contrasts.rule.done(values) else reason
         if not failed.isdisjoint((pair.cell_a, pair.cell_b)):
             why = "failed"
         yield Stopped(axis=pair.axis, cell_a=pair.cell_a, cell_b=pair.cell_b, blocks=len(values), reason=why)
@@ -78,7 +78,7 @@ def _contrasts(active: ActiveRun, reason: str, failed: set[str]) -> Iterator[Sto
 
 def _claims(active: ActiveRun, reason: str, failed: set[str]) -> Iterator[AskedClaim]:
     """Every claim, and why it was not measured further."""
-    tracker = active.claims
+    tracker = active.blocks.claims
     for claim in tracker.claims:
         why = "blocks" if tracker.done(claim) else reason
         if not failed.isdisjoint(claim.deciding):
@@ -90,9 +90,8 @@ def _claims(active: ActiveRun, reason: str, failed: set[str]) -> Iterator[AskedC
 
 
 def _cell_seconds(active: ActiveRun) -> dict[str, float]:
-    """cell_id to the mean wall clock of its trials, in seconds."""
     seconds: defaultdict[str, list[float]] = defaultdict(list)
-    for trial in active.trials:
+    for trial in active.blocks.trials:
         seconds[trial["cell_id"]].append(trial["trial_wall_ns"] / 1e9)
     return {cell: round(fmean(times), 3) for cell, times in seconds.items()}
 
@@ -104,12 +103,12 @@ def _spread(active: ActiveRun) -> dict[str, Spread]:
     spread of that is the window's own share.
     """
     halves: defaultdict[str, list[float]] = defaultdict(list)
-    for trial in active.trials:
+    for trial in active.blocks.trials:
         if trial["outcome"] == "ok" and (ratio := trial.get("half_ratio")):
             halves[trial["cell_id"]].append(math.log(ratio) / 2)
     spread = {}
     for cell in active.local.plan.all_cells:
-        logs, windows = active.contrasts.logs.sums({cell.cell_id: 1.0}), halves[cell.cell_id]
+        logs, windows = active.blocks.contrasts.logs.sums({cell.cell_id: 1.0}), halves[cell.cell_id]
         if len(logs) > 1:
             within = round(stdev(windows), 6) if len(windows) > 1 else 0.0
             spread[cell.cell_id] = Spread(sd=round(stdev(logs), 6), within=within)

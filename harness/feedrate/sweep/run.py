@@ -1,8 +1,4 @@
-"""A run in progress: its trials so far, and what the next block runs.
-
-What a block runs is decided from the seed and the blocks before it alone, so that a resumed run goes on with the same
-trials in the same order.
-"""
+"""A run in progress: its folder, data, probes and clock, and the jobs of its trials."""
 
 from __future__ import annotations
 
@@ -11,7 +7,6 @@ import json
 import math
 import random
 import time
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -20,21 +15,18 @@ from typing import Any
 
 from feedrate.machine.probes.gpu import GpuProbe
 from feedrate.machine.probes.host import HostProbe
-from feedrate.plan.claim_selection import FACT_TRIALS, ClaimTracker
 from feedrate.plan.duration import TEMPLATE_S
 from feedrate.plan.request import LocalPlan
 from feedrate.plan.schedule import PlannedCell
-from feedrate.plan.stopping import ContrastTracker, side_by_side
-from feedrate.plan.tuning import Searches
 from feedrate.schema.axes import Value
 from feedrate.store import runs
 from feedrate.store.manifest import Dataset
-from feedrate.sweep.budget import Durations, affordable, remaining_s, wall_s
+from feedrate.sweep.blocks import Blocks, wall_s
 from feedrate.sweep.screen import Progress, Screen
 from feedrate.trial.rendezvous import Meeting
 
-GIVE_UP_AFTER = 2
-"""A cell that failed so often and never ran is left out of the blocks that follow."""
+DataKey = tuple[tuple[str, Value], ...]
+"""Names and values of the axes that name a packed set."""
 
 
 @dataclass(slots=True)
@@ -47,29 +39,24 @@ class ActiveRun:
     started_at: str
     screen: Screen
     journal: runs.Journal = field(init=False)
-    trials: list[dict[str, Any]] = field(default_factory=list)
-    """Rows of the trials that have ended."""
+    blocks: Blocks = field(init=False)
+    """Its trials so far, and those to come."""
     datasets: list[Dataset] = field(default_factory=list)
     runtime: dict[str, Any] = field(default_factory=dict)
     """What PyTorch and the driver report of themselves."""
-    packed: dict[tuple[tuple[str, Value], ...], str] = field(default_factory=dict)
+    packed: dict[DataKey, str] = field(default_factory=dict)
     """Data axes of a set to its folder."""
     noise: dict[str, dict[str, Any]] = field(default_factory=dict)
     """``before`` and ``after`` to the load of the machine then."""
-    contrasts: ContrastTracker = field(init=False)
-    claims: ClaimTracker = field(init=False)
-    searches: Searches | None = field(init=False)
-    """What chooses the trials of a tuned sweep."""
     meeting: Meeting | None = None
     """Where the nodes of a cluster meet that run every trial together; their blocks hold all cells, in one order."""
-    durations: Durations = field(init=False)
     origin_ns: int = 0
     """When its blocks began, monotonic clock; earlier by what a resumed run had used."""
     began: tuple[float, float] = (0.0, 0.0)
     """CPU of this process and the clock when the blocks began here, in seconds."""
     dated: tuple[datetime, float] = field(init=False)
     """A date, and the clock then that nobody sets; later dates are counted from there."""
-    unpacked: dict[tuple[tuple[str, Value], ...], str] = field(default_factory=dict)
+    unpacked: dict[DataKey, str] = field(default_factory=dict)
     """Data axes of a set that could not be packed, and why."""
     still_s: float = 0.0
     """How long the sweep was stopped: the budget does not count it."""
@@ -77,19 +64,13 @@ class ActiveRun:
     gpu: GpuProbe | None = field(default_factory=GpuProbe.open)
 
     def __post_init__(self) -> None:
-        plan = self.local.plan
         begun = datetime.fromisoformat(self.started_at)
         self.dated = max(begun, datetime.now(UTC)), time.clock_gettime(time.CLOCK_BOOTTIME)
-        self.searches = Searches(plan, self.seed) if self.local.options.tune else None
-        compared = {} if self.searches else plan.compared
-        ceilings = {cell: stages for cell, stages in plan.ceilings_of.items() if cell in compared}
-        self.contrasts = ContrastTracker(plan.rule, compared, ceilings)
-        self.claims = ClaimTracker(plan.rule, plan.claims)
         self.journal = runs.Journal(self.folder)
         if (node_part := self.local.node_part) and node_part.meets_at:
             self.meeting = Meeting(node_part.meets_at, node_part.membership.node, node_part.membership.nodes)
-        # What one node measured must not change what it runs: the others run the same.
-        self.durations = Durations(plan, None if self.meeting else self.claims)
+        tune = self.local.options.tune
+        self.blocks = Blocks(self.local.plan, self.seed, tune=tune, together=self.meeting is not None)
 
     @property
     def run_id(self) -> str:
@@ -98,13 +79,10 @@ class ActiveRun:
 
     def add(self, trial: dict[str, Any]) -> None:
         """Add a trial that has ended."""
-        self.trials.append(trial)
+        self.blocks.add(trial)
         ended = datetime.fromisoformat(trial["started_at"]) + timedelta(microseconds=trial["trial_wall_ns"] / 1e3)
         if (behind := ended - self.now()) > timedelta(0):
             self.dated = self.dated[0] + behind, self.dated[1]
-        self.claims.add(trial)
-        if trial["outcome"] == "ok" and (rate := trial.get("samples_per_s")):
-            self.contrasts.logs.add(trial["cell_id"], trial["block"], rate)
 
     def now(self) -> datetime:
         """Tell the date, which never goes back, though somebody may set the machine's clock meanwhile."""
@@ -113,7 +91,7 @@ class ActiveRun:
 
     def begin_blocks(self) -> None:
         """Start the clock of the blocks."""
-        self.origin_ns = time.perf_counter_ns() - sum(trial["trial_wall_ns"] for trial in self.trials)
+        self.origin_ns = time.perf_counter_ns() - sum(trial["trial_wall_ns"] for trial in self.blocks.trials)
         self.began = (time.process_time(), time.perf_counter())
 
     def elapsed_s(self) -> float:
@@ -127,34 +105,6 @@ class ActiveRun:
         if self.gpu:
             self.gpu.close()
 
-    def given_up(self, before: int | None = None) -> set[str]:
-        """Cells that only ever failed, in the blocks before one if one is given."""
-        trials = [trial for trial in self.trials if before is None or trial["block"] < before]
-        ended_well = {trial["cell_id"] for trial in trials if trial["outcome"] == "ok"}
-        tries = Counter(trial["cell_id"] for trial in trials)
-        return {cell for cell, count in tries.items() if cell not in ended_well and count >= GIVE_UP_AFTER}
-
-    def order(self, block: int) -> list[PlannedCell]:
-        """The block's trials in their order, the control cell after every so many.
-
-        Random, with the sides of a claim's effect close to each other (``plan.stopping``).
-        """
-        if self.searches or self.meeting:
-            return self.live(block)
-        gone = self.given_up(block)
-        open_claims = self.claims.open(block, gone)
-        live = {cell.cell_id: cell for cell in self._affordable(block, gone)}
-        effects = [effect.weights for claim in open_claims for effect in claim.effects if effect.metric]
-        arranged = side_by_side(list(live), effects, random.Random(f"{self.seed}:{block}:direction"))
-        control = replace(self.local.plan.control, role="control")
-        every = math.inf if control.cell_id in gone else self.local.plan.matrix.protocol.control_every
-        order: list[PlannedCell] = []
-        for count, cell in enumerate(arranged, start=1):
-            order.append(live[cell])
-            if count % every == 0:
-                order.append(control)
-        return order
-
     def plan_digest(self) -> str:
         """Digest what all nodes that run trials together must plan alike."""
         cells, protocol = self.local.plan.all_cells, self.local.plan.matrix.protocol
@@ -163,60 +113,20 @@ class ActiveRun:
 
     def node_order(self, block: int) -> list[PlannedCell]:
         """The trials of a block that run on this node, too."""
-        order, meeting = self.order(block), self.meeting and replace(self.meeting, block=block)
+        order, meeting = self.blocks.order(block), self.meeting and replace(self.meeting, block=block)
         return [cell for cell in order if not meeting or meeting.turn < int(cell.axes.get("nodes", 1))]
 
-    def live(self, block: int) -> list[PlannedCell]:
-        """The cells that a question still wants in a block, in its random order."""
-        if self.searches:
-            return self.searches.order(block, self.trials)
-        cells = sorted(self.local.plan.all_cells, key=lambda cell: cell.cell_id)
-        random.Random(f"{self.seed}:{block}").shuffle(cells)
-        expected = self.expected(block)
-        return [cell for cell in cells if expected.get(cell.cell_id, 0) > block]
-
-    def answered(self, block: int) -> bool:
-        """Whether every question whose cells ran was answered as well as the protocol wants, before a block."""
-        if self.searches:
-            return self.searches.settled
-        gone = self.given_up(block)
-        claims = [claim for claim in self.claims.claims if gone.isdisjoint(claim.deciding)]
-        certain = all(self.claims.certainty(claim, block) >= 1 for claim in claims)
-        return certain and not any(self.contrasts.expected(block, gone).values())
-
-    def _affordable(self, block: int, gone: set[str]) -> list[PlannedCell]:
-        """The live cells for which the budget has room."""
-        live, budget_s = self.live(block), self.local.plan.matrix.budget_s
-        if budget_s is None or block == 0:
-            return live
-        before = [trial for trial in self.trials if trial["block"] < block]
-        costs = self.durations.trials_s(live, block, before)
-        compared = {cell for cell, blocks in self.contrasts.expected(block, gone).items() if blocks > block}
-        paid = affordable(self.claims, block, gone, compared, costs, remaining_s(budget_s, before, block))
-        return [cell for cell in live if cell.cell_id in paid]
-
-    def expected(self, block: int) -> dict[str, int]:
-        """Predict with how many blocks each cell will be done, from what was measured before a block."""
-        if self.meeting:
-            return dict.fromkeys((cell.cell_id for cell in self.local.plan.all_cells), self.local.plan.rule.most)
-        gone = self.given_up(block)
-        checks = {cell.cell_id: FACT_TRIALS for cell in self.local.plan.unclaimed_checks if cell.cell_id not in gone}
-        expected = checks | self.claims.expected(block, gone)
-        for cell, blocks in self.contrasts.expected(block, gone).items():
-            expected[cell] = max(blocks, expected.get(cell, 0))
-        return expected
-
-    def data_key(self, cell: PlannedCell) -> tuple[tuple[str, Value], ...]:
+    def data_key(self, cell: PlannedCell) -> DataKey:
         """Key of the packed set that a cell reads."""
         return tuple(self.local.plan.data_axes(cell).items())
 
     def block_s(self, block: int, order: Sequence[PlannedCell]) -> float:
         """Predict how long trials of a block take, and what comes between them: the trials of other nodes, too."""
-        costs = self.durations.trials_s(order, block, self.trials)
-        blocks = len({trial["block"] for trial in self.trials})
+        costs = self.blocks.trials_s(order, block, self.blocks.trials)
+        blocks = len({trial["block"] for trial in self.blocks.trials})
         between_s = TEMPLATE_S
         if blocks and self.origin_ns:
-            between_s = max(0.0, (self.elapsed_s() - wall_s(self.trials)) / blocks)
+            between_s = max(0.0, (self.elapsed_s() - wall_s(self.blocks.trials)) / blocks)
         return between_s + sum(costs[cell.cell_id] for cell in order)
 
     def following(self, block: int, order: Sequence[PlannedCell]) -> tuple[int, float]:
@@ -224,12 +134,12 @@ class ActiveRun:
 
         Cells that will have stopped are left out; nothing runs past the budget.
         """
-        plan, expected = self.local.plan, self.expected(block)
+        plan, expected = self.local.plan, self.blocks.expected(block)
         blocks, later_s, left_s = block + 1, 0.0, math.inf
         this_s = self.block_s(block, order)
         if plan.matrix.budget_s is not None:
             left_s = plan.matrix.budget_s - self.elapsed_s() - this_s
-        if self.searches:  # how many blocks a search takes is open: as many as the budget has room for, at most
+        if self.blocks.searches:  # how many blocks a search takes is open: as many as the budget has room for, at most
             more = int(max(0.0, left_s) / this_s) if math.isfinite(left_s) else 0
             return blocks + more, more * this_s
         while live := [cell for cell in plan.all_cells if expected.get(cell.cell_id, 0) > blocks]:
@@ -267,7 +177,7 @@ class ActiveRun:
             "packed": self.packed.get(self.data_key(cell)),
             "seed": seed,
             "warmup_s": plan.matrix.protocol.warmup_s,
-            "window_s": self.durations.window_s(cell, block),
+            "window_s": self.blocks.window_s(cell, block),
             "min_steps": plan.matrix.protocol.min_steps,
             "meeting": asdict(meeting) if meeting else None,
         }

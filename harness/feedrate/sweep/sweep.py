@@ -63,7 +63,7 @@ def run(local: LocalPlan, screen: Screen) -> runs.StoredRun | None:
             reason = "interrupted"
         except BaseException:
             active.close()
-            if not active.trials:
+            if not active.blocks.trials:
                 runs.discard(active.folder)
             raise
         stored = _finish(active, reason)
@@ -73,11 +73,7 @@ def run(local: LocalPlan, screen: Screen) -> runs.StoredRun | None:
 
 
 def require_a_block(local: LocalPlan) -> None:
-    """Refuse a budget without room for a block; call it before anything that takes long.
-
-    Raises:
-        InputError: not one block fits, and ``--yes`` was not given.
-    """
+    """Refuse a budget without room for a block, unless ``--yes`` was given; call it before anything that takes long."""
     if local.plan.blocks == 0 and not (local.options.yes or local.options.tune):
         raise InputError(
             f"--budget: {words.show(local.plan.matrix.budget_s or 0)} is less than one repetition, which takes about "
@@ -97,14 +93,13 @@ def _open(local: LocalPlan, folder: Path, screen: Screen) -> ActiveRun:
         for entry in active.journal.entries():
             active.add(entry["trial"])
         if not local.options.fresh:
-            screen.say(
-                f"resuming run {path.name}: {len(active.trials)} measurements are there already (--fresh starts anew)"
-            )
+            count = len(active.blocks.trials)
+            screen.say(f"resuming run {path.name}: {count} measurements are there already (--fresh starts anew)")
             return active
         active.datasets = [Dataset(**fields) for fields in begun.get("datasets", ())]
         active.runtime = begun.get("runtime", {})
         _finish(active, "interrupted")
-        screen.say(f"Run {path.name} is closed with the {len(active.trials)} measurements that it had.")
+        screen.say(f"Run {path.name} is closed with the {len(active.blocks.trials)} measurements that it had.")
     now = datetime.now(UTC)
     seed = local.options.seed if local.options.seed is not None else secrets.randbits(32)
     started_at = now.isoformat(timespec="seconds")
@@ -131,7 +126,7 @@ def _look_before(active: ActiveRun) -> None:
 def _finish(active: ActiveRun, reason: str) -> runs.StoredRun | None:
     """Turn the journal into parquet; a run without a trial leaves nothing."""
     active.close()
-    if not active.trials:
+    if not active.blocks.trials:
         runs.discard(active.folder)
         return None
     return runs.write_run(
@@ -151,15 +146,12 @@ def _hand_in(stored: runs.StoredRun | None, local: LocalPlan, screen: Screen) ->
 
 
 def _measure(active: ActiveRun) -> str:
-    """Prepare data, then run blocks until every contrast is narrow enough and every claim certain.
-
-    Budget or protocol may end them before.
-    """
+    """Prepare data, then run blocks; the reason why they end."""
     budget = active.local.plan.matrix.budget_s
-    block = first = max((trial["block"] for trial in active.trials), default=0)
+    block = first = max((trial["block"] for trial in active.blocks.trials), default=0)
     served = 0
-    with Templates(active.screen.say) as templates:
-        while order := active.order(block):
+    with contextlib.closing(Templates(active.screen.say)) as templates:
+        while order := active.blocks.order(block):
             if active.meeting:
                 if not active.meeting.gate(block, plan=active.plan_digest()):
                     return "budget"
@@ -167,7 +159,7 @@ def _measure(active: ActiveRun) -> str:
                 return "budget"
             if block == first:
                 active.screen.say("Starting: importing torch takes a few seconds.")
-            if not active.searches or served >= SERVES:
+            if not active.blocks.searches or served >= SERVES:
                 templates.close()
                 served = 0
             if block == first:
@@ -177,13 +169,13 @@ def _measure(active: ActiveRun) -> str:
                 active.begin_blocks()
             _run_block(active, block, order, templates)
             block, served = block + 1, served + len(order)
-    return "budget" if active.live(block) else "target" if active.answered(block) else "blocks"
+    return "budget" if active.blocks.live(block) else "target" if active.blocks.answered(block) else "blocks"
 
 
 def _run_block(active: ActiveRun, block: int, order: list[PlannedCell], templates: Templates) -> None:
     """Run every trial of the block that the journal does not hold yet."""
     plan, machine_id = active.local.plan, active.local.machine.machine_id
-    done = {trial["position"] for trial in active.trials if trial["block"] == block}
+    done = {trial["position"] for trial in active.blocks.trials if trial["block"] == block}
     following = active.following(block, order)
     for position, cell in enumerate(order):
         if position in done:
@@ -208,9 +200,8 @@ def _run_block(active: ActiveRun, block: int, order: list[PlannedCell], template
         entry = observer.entry(answer, identity, cell.axes)
         active.add(entry["trial"])
         try:
-            if (
-                kept_in := active.local.options.archive
-            ):  # before the journal has it: a kill between the two loses nothing of the archive
+            # Before the journal has it: a kill between the two loses nothing of the archive.
+            if kept_in := active.local.options.archive:
                 record.keep(active, entry, kept_in)
         finally:
             active.journal.append(entry)
@@ -245,18 +236,12 @@ def _watched(
 
 
 def _failed(kind: str, message: str) -> Answer:
-    """Answer for a trial that did not run."""
     now = time.perf_counter_ns()
     return Answer("error", kind=kind, message=message, ordered_ns=now, over_ns=now)
 
 
 def _run_trial(
-    active: ActiveRun,
-    cell: PlannedCell,
-    block: int,
-    template: Template,
-    observer: Observer,
-    meeting: Meeting | None,
+    active: ActiveRun, cell: PlannedCell, block: int, template: Template, observer: Observer, meeting: Meeting | None
 ) -> Answer:
     """Run a trial, in a control group of its own and with another read-ahead of the disk where its cell says so."""
     axes = ("memory_limit_mib", "disk_mib_s", "read_ahead_kib")
@@ -268,7 +253,7 @@ def _run_trial(
         if ahead_kib:
             stack.enter_context(read_ahead.limit(data_root, ahead_kib))
         job = active.job("trial", cell, block, meeting) | {"groups": group.entries}
-        answer = template.run(json.dumps(job), timeout_s=active.durations.timeout_s(cell, block), watch=observer)
+        answer = template.run(json.dumps(job), timeout_s=active.blocks.timeout_s(cell, block), watch=observer)
         if limit_mib and answer.outcome != "ok" and group.killed():
             full = f"the kernel killed a process of the trial, whose memory is limited to {limit_mib} MiB"
             answer = replace(answer, outcome="oom", kind="MemoryLimit", message=full)

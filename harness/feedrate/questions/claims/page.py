@@ -246,7 +246,7 @@ def _tables(result: ClaimResult) -> Iterator[Markup]:
     elif len(cases) > 1:
         rows = [(str(row["case"]) or "–", row["evidence"], row["n"], row["verdict"]) for row in cases]
         yield table("What the checks saw", ("Where", "Seen", "Checks", "So it is"), rows, stack=True)
-    effects = {aside.label: aside.effect for aside in result.claim.asides}
+    effects = result.claim.asides
     beside = []
     for row in result.asides:
         if words.is_number(row["ratio"]):

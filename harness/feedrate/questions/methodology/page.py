@@ -46,7 +46,7 @@ from feedrate.schema.plugins import RESOURCES, traits
 from feedrate.share import findings, rules
 from feedrate.share.findings import Validated
 from feedrate.store.manifest import Protocol
-from feedrate.sweep import launcher, run
+from feedrate.sweep import blocks, launcher
 
 PATH, SHORT_PATH = "methodology.md", "method.md"
 _MODULES = (
@@ -65,6 +65,7 @@ _MODULES = (
         pipeline,
     ),
     *(
+        blocks,
         causes,
         launcher,
         loop,
@@ -74,7 +75,6 @@ _MODULES = (
         prediction,
         predictions,
         profiler,
-        run,
         schedule,
         search,
         simulations,
