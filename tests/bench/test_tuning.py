@@ -48,7 +48,7 @@ def test_a_workload_is_tuned_and_its_truth_measured(tmp_path: Path, monkeypatch:
     """The recommended settings, the present one and the fastest ones have a pace, and the better are told apart."""
     monkeypatch.setattr(tuning, "BUDGET_S", 15.0)
     costs = scripts.Costs("some", {"sample-ms": 2, "step-ms": 2, "workers": 1})
-    workload = tuning.tune(scripts.Planted(tmp_path), costs, None, blocks=1, seconds=(0.05, 0.05))
+    workload = tuning.tune(scripts.Planted(tmp_path), costs, blocks=1, seconds=(0.05, 0.05))
     assert {workload.present, workload.feedrate.setting} <= workload.steps_per_s.keys()
     assert workload.present == "num_workers=1"
     assert workload.paces[workload.feedrate.setting] > 1.3 * workload.paces[workload.present]

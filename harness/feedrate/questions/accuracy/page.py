@@ -131,10 +131,6 @@ _SPOKEN = {
     "calibration": "Calibration",
     "site": "This website",
     "store": "A store of very many runs",
-    "kills": "Faults: kills",
-    "mishaps": "Faults: mishaps",
-    "strikes": "Faults: scripts",
-    "soak": "Faults: soak",
 }
 """Section to its words."""
 
