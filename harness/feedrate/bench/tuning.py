@@ -75,8 +75,8 @@ def tune(
     present, recommended = (_setting(tuned[name]) for name in ("present", "recommended"))
     choices = settings(present, Asked(), Machine(len(usable_cores()), None, None), cuda=False)
     screened = _truth(planted, options, choices, 1, seconds[0])[:, 0]
-    named = {present, recommended, *(choices[at] for at in np.argsort(screened)[:BEST])}
-    measured = [setting for setting in choices if setting in named]
+    fastest = (choices[at] for at in np.argsort(screened)[:BEST])
+    measured = list(dict.fromkeys((present, recommended, *fastest)))
     logs = _truth(planted, options, measured, blocks, seconds[1])
     return TunedWorkload(
         costs=costs.label,
