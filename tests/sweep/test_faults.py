@@ -39,8 +39,6 @@ suites:
            batch_size: BATCHES}
 profiles: {quick: {}}
 """
-OFTEN = {"trial": 8, "worker": 8, "template": 1}
-"""How often each is killed, beside the parent once."""
 NO_ROOM = "(?i)no space|disk|full"
 BROKEN = """
 import ctypes, sys
@@ -183,16 +181,14 @@ def test_a_sweep_under_kills_loses_nothing(ground: Ground) -> None:
             ended |= ground.ended()
             assert ground.left() == []
             counts["parent"], process = 1, ground.begin()
-        (kind,) = draw.choices(list(OFTEN), list(OFTEN.values()))
-        victims = family(process)[kind]
-        if victims and not (kind == "template" and counts[kind]):
+        kind = draw.choice(("trial", "worker")) if counts["template"] else "template"
+        if victims := family(process)[kind]:
             with suppress(psutil.Error):
                 draw.choice(victims).kill()
                 counts[kind] += 1
     printed, _ = process.communicate()
     assert "Traceback (most recent call last)" not in printed
-    assert counts["parent"] == 1
-    assert counts.total() > 4
+    assert {"parent", "template"} < set(counts)
     assert ground.left() == []
     run = ground.require_whole(ended)
     assert process.returncode == (0 if "ok" in run.manifest.outcomes else 1), printed

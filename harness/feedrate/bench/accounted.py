@@ -81,7 +81,7 @@ def watch(
     loops = sum(took for row, took in rows.items() if row not in ONCE)
     truth = {row: clock["rows"]["waiting" if row in LOADING and row != "starting" else row] for row in plan}
     shared = {row: ("waiting", "receiving") if row in ("waiting", "receiving") else (row,) for row in plan}
-    said = {row: sum(rows.get(name, 0) for name in shared[row]) / loops for row in plan}
+    shares = {row: sum(rows.get(name, 0) for name in shared[row]) / loops for row in plan}
     prepared = dict.fromkeys(("waiting", "here"), sum(clock["hot"]) / sum(clock["prepared"]))
     spent = {row: clock["lines"][row] / truth[row] for row in plan.keys() & clock["lines"].keys()}
     return AccountedScript(
@@ -91,7 +91,7 @@ def watch(
         rest_share=abs(rows.get("rest", 0)) / report.account.wall_ns,
         largest=max((row for row in rows if row not in ONCE), key=rows.__getitem__),
         cause=report.cause.row,
-        rows={row: Told(said=said[row], truth=truth[row] / clock["rows"]["loops"]) for row in plan},
+        rows={row: Told(said=shares[row], truth=truth[row] / clock["rows"]["loops"]) for row in plan},
         lines={row: _line(report, row, (spent | prepared)[row]) for row in plan if row not in _FIXED},
     )
 

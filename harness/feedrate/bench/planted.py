@@ -56,8 +56,7 @@ rows: defaultdict[str, float] = defaultdict(float)
 lines: defaultdict[str, float] = defaultdict(float)
 cost: defaultdict[str, Callable[[], object]] = defaultdict(lambda: int)
 """Row to what spends its time: no function of Python, so that the line that calls it is seen."""
-
-kept: list[list[Any]] = []
+garbage: list[list[Any]] = []
 """What Python looks through for garbage."""
 
 
@@ -261,7 +260,7 @@ def train(options: argparse.Namespace) -> dict[str, list[float]]:
     weight = torch.nn.Parameter(torch.zeros(WEIGHTS))
     optimizer, loader = Optimizer([weight], lr=1e-6), planted_loader(options, options.workers)
     steps: dict[str, list[float]] = {"walls": [], "waits": [], "prepared": [], "hot": []}
-    kept.extend([] for _ in range(int(OBJECTS * options.plan.get("garbage", 0))))
+    garbage.extend([] for _ in range(int(OBJECTS * options.plan.get("garbage", 0))))
     with clock("loops", rows):
         for number in range(options.epochs):
             epoch(loader, weight, optimizer, steps)

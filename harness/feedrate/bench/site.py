@@ -18,6 +18,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -117,11 +118,7 @@ def judge_pages(costs: Sequence[PageCost], what: str) -> Iterator[Figure]:
 
 def browser_path() -> str | None:
     """Where Chromium is, if it and Playwright are installed."""
-    try:
-        import playwright.sync_api  # noqa: F401 - asked whether it is there
-    except ImportError:
-        return None
-    names = ("chromium", "chromium-browser", "google-chrome")
+    names = ("chromium", "chromium-browser", "google-chrome") if find_spec("playwright") else ()
     return next(filter(None, map(shutil.which, names)), None)
 
 
