@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -170,28 +169,28 @@ def ground(tmp_path: Path) -> Ground:
 def test_a_sweep_under_kills_loses_nothing(ground: Ground) -> None:
     """Parent, template, trials and workers are killed at random: no measurement that had ended is lost."""
     ground.plan("[memmap, lmdb]", "[0, 2]", "[4, 8]")
-    draw, counts, process = random.Random(8), Counter[str](), ground.begin()
-    ended: dict[str, float | None] = {}
+    draw, process, resumed, ended = random.Random(8), ground.begin(), False, dict[str, float | None]()
+    victims = ["trial", "worker", "template", "trial"]  # few: most measurements are to end well
     while process.poll() is None:
         time.sleep(draw.expovariate(5))
-        ended |= ground.ended()
-        if len(ended) > 2 and not counts["parent"]:
+        ended = ground.ended() | ended
+        if not resumed and len([speed for speed in ended.values() if speed]) >= 2:
             process.kill()
             process.communicate()
-            ended |= ground.ended()
+            ended = ground.ended() | ended
             assert ground.left() == []
-            counts["parent"], process = 1, ground.begin()
-        kind = draw.choice(("trial", "worker")) if counts["template"] else "template"
-        if victims := family(process)[kind]:
+            process, resumed = ground.begin(), True
+        elif victims and (living := family(process)[victims[-1]]):
             with suppress(psutil.Error):
-                draw.choice(victims).kill()
-                counts[kind] += 1
+                draw.choice(living).kill()
+                victims.pop()
     printed, _ = process.communicate()
+    assert process.returncode == 0, printed
     assert "Traceback (most recent call last)" not in printed
-    assert {"parent", "template"} < set(counts)
+    assert resumed
+    assert "template" not in victims
     assert ground.left() == []
-    run = ground.require_whole(ended)
-    assert process.returncode == (0 if "ok" in run.manifest.outcomes else 1), printed
+    ground.require_whole(ended)
 
 
 def on_disk(ground: Ground, name: str, size: str, script: str) -> list[str]:
