@@ -6,7 +6,10 @@ import json
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
+
+import psutil
 
 from feedrate.schema.plugins import ROOT
 
@@ -56,3 +59,16 @@ class Place:
         while len(self.journal()) < count:
             assert time.monotonic() < until, "no trial ended in time"
             time.sleep(0.05)
+
+
+def family(process: subprocess.Popen[str]) -> dict[str, list[psutil.Process]]:
+    """Processes below a sweep's parent by what they are."""
+    processes: dict[str, list[psutil.Process]] = {"template": [], "trial": [], "worker": []}
+    with suppress(psutil.Error):
+        for child in psutil.Process(process.pid).children():
+            if "feedrate.trial.template" in child.cmdline():
+                processes["template"].append(child)
+                for trial in child.children():
+                    processes["trial"].append(trial)
+                    processes["worker"] += trial.children()
+    return processes

@@ -18,7 +18,6 @@ from attaching import HARNESS, Place, ended, wait_for
 from feedrate.attach import profiler, records, report, terminal
 from feedrate.attach import run as running
 from feedrate.attach.run import HOOK
-from feedrate.bench import struck
 from feedrate.schema.errors import EnvironmentFault
 from feedrate.store import runs
 
@@ -147,6 +146,20 @@ def test_what_a_handler_raises_while_garbage_is_looked_for_is_raised(tmp_path: P
     assert np.diff(process.of(records.COLLECTED)[:, 1:3]).max() > 1_000_000, "the long one is among them"
 
 
+FUNCTIONS = """
+OUTSIDE = {"Collate.__call__", "Collate.__getattr__", "Indices.get", "Indices.__getattr__", "Loop.finish",
+           "Guard.__enter__", "Guard.__exit__", "WatchedIterator.__next__", "WatchedIterator.__getattr__"}
+def fail(*_, **__):
+    raise ZeroDivisionError("planted")
+def functions():
+    names = "_feedrate_hook", "_feedrate_step", "_feedrate_worker", "_feedrate_log"
+    owners = [sys.modules[name] for name in names if name in sys.modules]
+    owners += [each for owner in owners for each in vars(owner).values() if isinstance(each, type)]
+    return sorted({each.__qualname__: (owner, name) for owner in owners for name, each in vars(owner).items()
+                   if type(each).__name__ == "function" and each.__module__ in names
+                   and each.__qualname__ not in OUTSIDE}.items())
+"""
+"""The hook's functions. Those outside call the script's own, which may raise, or are the guard."""
 EACH_FUNCTION = f"""
 import gc
 import sys
@@ -168,7 +181,7 @@ def train():
             optimizer.step()
             taken.append(batch.tolist())
     return taken, weight.tolist()
-{struck.FUNCTIONS}
+{FUNCTIONS}
 right, count = train(), 0
 for name, where in functions():
     kept = getattr(*where)

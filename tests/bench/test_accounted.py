@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from feedrate.attach.account import ROWS
-from feedrate.bench import accounted
+from feedrate.bench import accounted, scripts
 from feedrate.store.bench_record import AccountedScript, Told
 
 EXACT = Told(said=0.5, truth=0.5)
@@ -55,8 +54,7 @@ def test_what_is_off_misses_its_target(off: dict[str, Any], missed: list[int]) -
 @pytest.mark.slow
 def test_a_planted_script_is_accounted_for(tmp_path: Path) -> None:
     """A real one with time in two rows: what feedrate says of both is what the script's own clock says."""
-    source = Path(shutil.copy(accounted.SOURCE, tmp_path))
-    found = accounted.watch(source, {"sampler": 6.0, "backward": 4.0}, computes=False, steps=150)
+    found = accounted.watch(scripts.Planted(tmp_path), {"sampler": 6.0, "backward": 4.0}, computes=False, steps=150)
     assert (found.largest, found.cause) == ("sampler", "sampler")
     assert found.rest_share < 0.01
     for told in found.rows.values():

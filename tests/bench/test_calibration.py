@@ -43,7 +43,7 @@ def test_without_a_calibration_run_its_command_is_said(tmp_path: Path) -> None:
     write(tmp_path, Fake(run_id="20260102T030405Z-mine", cores=2))
     write(tmp_path, Fake(run_id="20260103T030405Z-other", cores=4, suites=("calibration",)))
     mine, other = (run.manifest.machine.machine_id for run in runs.runs(tmp_path))
-    session = Session(Console(file=io.StringIO()), tmp_path, tmp_path, "cpu", mine, 1)
+    session = Session(Console(file=io.StringIO()), tmp_path, tmp_path, "cpu", mine)
     (figure,) = calibration.measure(session)
     assert figure.met is None
     assert "make sweep SUITE=calibration" in figure.measured

@@ -14,7 +14,7 @@ from feedrate.bench import runner
 from feedrate.bench.session import Figure, Session
 from feedrate.schema.errors import EnvironmentFault, FeedrateError, InputError, TrialError
 from feedrate.store import runs
-from feedrate.store.bench_record import FAULTS, SECTIONS, BenchRecord
+from feedrate.store.bench_record import SECTIONS, BenchRecord
 
 Measure = Callable[..., BenchRecord]
 
@@ -45,7 +45,6 @@ def test_sections_are_measured_in_their_order(measure: Measure, ran: list[str], 
     assert tuple(ran) == SECTIONS == record.sections == tuple(promise.section for promise in record.promises)
     assert runs.benches(tmp_path) == [record]
     assert measure("site, accuracy").sections == tuple(ran[len(SECTIONS) :]) == ("accuracy", "site")
-    assert measure("faults, site").sections == ("site", *FAULTS)
 
 
 @pytest.mark.parametrize(("error", "met"), [(TrialError, False), (EnvironmentFault, None)])

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from feedrate.attach.space import Setting
 from feedrate.bench import scripts, tuning
 from feedrate.store.bench_record import Advice, TunedWorkload
 
@@ -46,9 +47,11 @@ def test_good_settings_are_counted() -> None:
 @pytest.mark.slow
 def test_a_workload_is_tuned_and_its_truth_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The recommended settings, the present one and the fastest ones have a pace, and the better are told apart."""
-    monkeypatch.setattr(tuning, "BUDGET_S", 15.0)
+    monkeypatch.setattr(tuning, "BUDGET_S", 20.0)
+    choices = [Setting(0), *(Setting(workers, 2) for workers in (1, 2, 4, 8))]
+    monkeypatch.setattr(tuning, "settings", lambda *_, **__: choices)  # the truth of all takes a minute
     costs = scripts.Costs("some", {"sample-ms": 2, "step-ms": 2, "workers": 1})
-    workload = tuning.tune(scripts.Planted(tmp_path), costs, None, blocks=1, seconds=(0.05, 0.05))
+    workload = tuning.tune(scripts.Planted(tmp_path), costs, blocks=1, seconds=(0.05, 0.05))
     assert {workload.present, workload.feedrate.setting} <= workload.steps_per_s.keys()
     assert workload.present == "num_workers=1"
     assert workload.paces[workload.feedrate.setting] > 1.3 * workload.paces[workload.present]

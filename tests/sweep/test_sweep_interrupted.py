@@ -24,9 +24,8 @@ import pyarrow.parquet as pq
 import pytest
 import skimage.data
 from PIL import Image
-from sweeping import Place, printed_by
+from sweeping import Place, family, printed_by
 
-from feedrate.bench.ground import family, send
 from feedrate.schema.plugins import ROOT
 from feedrate.share import rules, submission
 from feedrate.store import runs
@@ -36,10 +35,10 @@ pytestmark = pytest.mark.slow
 
 MATRIX = """
 version: 1
-protocol: {warmup_s: 0.05, window_s: 0.2, min_steps: 2, blocks: [1, 1000], ci_target_pct: 0.001, timeout_s: 30}
+protocol: {warmup_s: 0.05, window_s: 0.2, min_steps: 2, blocks: [1, 1000], ci_target_pct: 0.001, timeout_s: 10}
 suites:
-  loader: {mode: load, workload: folder, patch_size: 16, n_samples: 64, storage_format: [png, lmdb], batch_size: 8,
-           num_workers: [0, 1]}
+  loader: {mode: load, workload: folder, patch_size: 16, n_samples: 64, storage_format: [png, lmdb],
+           batch_size: [2, 4, 8, 16], num_workers: [0, 1]}
 profiles: {quick: {}}
 """
 MINE = "secret-project-of-zelda"
@@ -97,13 +96,16 @@ def unpacked(archive: Path, folder: Path) -> runs.StoredRun:
 
 def interrupted_in_trouble(place: Place, process: subprocess.Popen[str], trials: int) -> str:
     """All processes stand still for 3 s, packed samples are destroyed, and Ctrl-C ends the sweep."""
-    place.wait_for_trials(trials)
     while not family(process)["trial"]:
         time.sleep(0.005)
     standing = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
-    send(signal.SIGSTOP, standing)
+    for member in standing:
+        with contextlib.suppress(psutil.Error):
+            member.suspend()
     time.sleep(3)
-    send(signal.SIGCONT, standing)
+    for member in standing:
+        with contextlib.suppress(psutil.Error):
+            member.resume()
     for path in place.data.glob("folder-*/**/*"):
         if path.suffix in (".png", ".mdb"):
             path.write_bytes(b"not what it was")
@@ -134,7 +136,10 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
     archived.append(unpacked(archive, folder / "second"))
     Image.new("RGB", (64, 64), "blue").save(photographs / "coffee.png")
     printed["refused"] = printed_by(*place.command(*words), status=2)
-    printed["fresh"] = interrupted_in_trouble(place, place.start("--fresh", *words), len(resumed) + 1)
+    fresh = place.start("--fresh", *words)
+    place.wait_for_trials(len(resumed) + 1)
+    printed["second"] = printed_by(*place.command(*words), status=2)
+    printed["fresh"] = interrupted_in_trouble(place, fresh, len(place.journal()))
     return Story(place, killed, resumed, archived, printed)
 
 
@@ -190,6 +195,11 @@ def test_ctrl_c_keeps_what_had_ended_and_damage_is_rows(story: Story) -> None:
     assert "× error: DataError" in story.printed["fresh"]
     assert re.search("stood still for [3-5] s", story.printed["fresh"])
     assert not re.search("^Traceback", story.printed["fresh"], re.MULTILINE)
+
+
+def test_a_second_sweep_of_the_machine_is_refused(story: Story) -> None:
+    """While one runs, another is told so, and disturbs it not."""
+    assert "another sweep is running here" in " ".join(story.printed["second"].split())
 
 
 def own_names(folder: Path) -> set[str]:

@@ -1,8 +1,8 @@
 """Do intervals hold the truth on this machine? Planted costs are read back, and effects told apart.
 
-Equal cells and planted effects say how often intervals hold the truth on this machine. A calibration run takes longer
-than a bench: it is a sweep of its own (``make sweep SUITE=calibration``), and the newest one's records are read here.
-How often intervals, verdicts and choices of the best are right where the truth is known is simulated by tests.
+A calibration run takes longer than a bench: it is a sweep of its own (``make sweep SUITE=calibration``), and the newest
+one's records are read here. How often intervals, verdicts and choices of the best are right where the truth is known is
+simulated by tests.
 """
 
 from __future__ import annotations

@@ -2,47 +2,71 @@
 
 What it writes at its end (one object of JSON) is what feedrate's report is held against: the seconds of each step and
 those of them that it waited for its batch; the seconds that preparing each batch took, collation included, and those of
-them in the hot line. To compute is to hash so many times as ``--per-ms`` says take a millisecond.
+them in the hot line; and the seconds of the loops, of rows of feedrate's account, and of the one line of each that
+costs time, which ends with ``# ROW``. To compute is to hash so many times as ``--per-ms`` says take a millisecond.
 
-With ``--turns`` it trains for so many epochs. In every other one feedrate is away: its hook is taken out of PyTorch,
-and the processes that watch this one are stopped. The order within each two is random.
+``--plan`` maps rows to milliseconds, of a step or of an epoch; rows that wait, prepare and go forward have options of
+their own. With ``--turns`` it trains for so many epochs. In every other one feedrate is away: its hook is taken out of
+PyTorch, and the processes that watch this one are stopped. The order within each two is random.
 
-``make`` gives loader and step to ``feedrate tune``, ``get_workload`` to loadtune; ``FEEDRATE_PLANTED`` holds the
-options then. With ``--settings`` it measures what a step truly takes with each of them, in blocks of random order: a
-window opens once the prefetched stock is consumed and closes on a round of the workers. It writes a list a setting, of
-seconds a step.
+``make`` gives loader and step to ``feedrate tune``; ``FEEDRATE_PLANTED`` holds the options then. With ``--settings`` it
+measures what a step truly takes with each of them, in blocks of random order: a window opens once the prefetched stock
+is consumed and closes on a round of the workers. It writes a list a setting, of seconds a step.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import inspect
+import io
 import json
 import os
 import random
 import shlex
 import signal
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from hashlib import pbkdf2_hmac
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import psutil
 import torch
 from torch.optim import optimizer as optimizers
-from torch.utils.data import DataLoader, Dataset, IterableDataset, _utils, dataloader, default_collate, get_worker_info
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, _utils, dataloader, default_collate
 
 HOT_SHARE = 0.75
 """Of a sample's planted cost, the part that its hot line takes."""
 WEIGHTS = 16
 WARM_STEPS, LEAST_STEPS = 5, 12
 """Before and in a window."""
+TENSORS = 10
+"""Of a batch, for each millisecond of receiving: a fixed cost, whatever their size."""
+OBJECTS, COLLECTED = 1000, 8
+"""For each millisecond of garbage collection; how often Python looks for it, an epoch."""
+EVALUATED = 2
+"""Batches of an evaluation."""
 sleep: Callable[[float], object] = time.sleep
 compute = partial(pbkdf2_hmac, "sha256", b"", b"")
+rows: defaultdict[str, float] = defaultdict(float)
+lines: defaultdict[str, float] = defaultdict(float)
+cost: defaultdict[str, Callable[[], object]] = defaultdict(lambda: int)
+"""Row to what spends its time: no function of Python, so that the line that calls it is seen."""
+garbage: list[list[Any]] = []
+"""What Python looks through for garbage."""
+
+
+@contextmanager
+def clock(row: str, *clocks: defaultdict[str, float]) -> Iterator[None]:
+    """Add what passes to a row's seconds."""
+    begun = time.perf_counter()
+    yield
+    for seconds in clocks:
+        seconds[row] += time.perf_counter() - begun
 
 
 class Samples(Dataset[torch.Tensor]):
@@ -68,10 +92,15 @@ class Samples(Dataset[torch.Tensor]):
         self.hot += time.perf_counter() - begun
         return torch.full((self.options.floats,), float(index))
 
-    def collate(self, samples: list[torch.Tensor]) -> tuple[Any, float, float]:
-        """Put samples together to a batch; beside it the seconds that it took, and those of them in the hot line."""
+    def collate(self, samples: list[torch.Tensor]) -> tuple[list[torch.Tensor], float, float]:
+        """Put samples together, with small tensors, which take long to receive.
+
+        Behind them the seconds that preparing the batch took, and those in the hot line: workers cannot add to the
+        clock of the training process.
+        """
         compute(1 + int(self.options.collate_ms * self.options.per_ms))
-        batch, begun, hot = default_collate(samples), self.begun, self.hot
+        small = (torch.zeros(8) for _ in range(int(TENSORS * self.options.plan.get("receiving", 0))))
+        batch, begun, hot = [default_collate(samples), *small], self.begun, self.hot
         self.begun, self.hot = 0.0, 0.0
         return batch, time.perf_counter() - begun, hot
 
@@ -83,9 +112,49 @@ class Stream(IterableDataset[torch.Tensor]):
         self.samples = samples
 
     def __iter__(self) -> Iterator[torch.Tensor]:
-        worker = get_worker_info()
+        worker = torch.utils.data.get_worker_info()
         first, step = (worker.id, worker.num_workers) if worker else (0, 1)
         return map(self.samples.__getitem__, range(first, len(self.samples), step))
+
+
+class Indices(Sampler[int]):
+    """Indices that take time to draw, in the training process."""
+
+    def __init__(self, samples: Samples) -> None:
+        self.samples = samples
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __iter__(self) -> Iterator[int]:
+        for index in range(len(self)):
+            with clock("sampler", rows, lines):
+                cost["sampler"]()  # sampler
+            yield index
+
+
+class Optimizer(torch.optim.SGD):
+    """An optimizer that costs what is planted."""
+
+    def step(self, closure: Any = None) -> Any:
+        """Step as ever."""
+        with clock("optimizer", lines):
+            cost["optimizer"]()  # optimizer
+        return super().step(closure)
+
+
+class Disk(io.BytesIO):
+    """A file that is slow to write: once a checkpoint."""
+
+    slow = True
+
+    def write(self, data: Any) -> int:
+        """Keep it."""
+        if self.slow:
+            self.slow = False
+            with clock("checkpoint", lines):
+                cost["checkpoint"]()  # checkpoint
+        return super().write(data)
 
 
 HOOKED: tuple[tuple[Any, tuple[str, ...]], ...] = (
@@ -128,55 +197,105 @@ def alone() -> Iterator[None]:
 
 
 def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
-    """Read the options: what is planted, and what is to be done."""
+    """Read the options, and plant what they say."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--workers", type=int, default=0)
+    numbers: dict[str, float] = {"workers": 0, "batch": 8, "steps": 250, "epochs": 1, "turns": 0, "blocks": 1}
+    numbers |= {"sample-ms": 1.0, "collate-ms": 0.0, "step-ms": 5.0, "per-ms": 4000, "floats": 16, "seconds": 1.0}
+    for name, default in numbers.items():
+        parser.add_argument(f"--{name}", type=type(default), default=default)
     parser.add_argument("--method", default=None)
     parser.add_argument("--kind", choices=("map", "iterable"), default="map")
     parser.add_argument("--shape", choices=("constant", "heavy"), default="constant")
     parser.add_argument("--computes", type=float, default=0.0, help="share of a sample's cost that is no sleep")
-    parser.add_argument("--sample-ms", type=float, default=1.0)
-    parser.add_argument("--collate-ms", type=float, default=0.0, help="computing, a batch")
-    parser.add_argument("--step-ms", type=float, default=5.0)
-    parser.add_argument("--step-computes", action="store_true")
-    parser.add_argument("--per-ms", type=int, default=4000, help="hashes a millisecond")
-    parser.add_argument("--floats", type=int, default=16, help="of a sample")
-    parser.add_argument("--batch", type=int, default=8)
-    parser.add_argument("--steps", type=int, default=250)
-    parser.add_argument("--turns", type=int, default=0)
+    parser.add_argument("--step-computes", action="store_true", help="the step, and what --plan plants")
+    parser.add_argument("--plan", type=json.loads, default={})
     parser.add_argument("--settings", type=json.loads, help="pairs of workers and prefetch factor")
-    parser.add_argument("--blocks", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=1.0, help="of a window")
     parser.add_argument("--out", type=Path, default="/dev/stdout")
-    return parser.parse_args(words)
+    options = parser.parse_args(words)
+    parts = {"sampler": options.batch, "evaluation": EVALUATED}
+    for row, planted in (options.plan | {"forward": options.step_ms}).items():
+        ms = planted / parts.get(row, 1)
+        cost[row] = partial(compute, int(ms * options.per_ms)) if options.step_computes else partial(sleep, ms / 1000)
+    return options
 
 
-def train(loader: DataLoader[Any], step: Callable[[], object]) -> dict[str, list[float]]:
-    """Train for an epoch, and give the seconds of each step by the script's own clock."""
-    weight = torch.nn.Parameter(torch.zeros(WEIGHTS))
-    optimizer = torch.optim.SGD([weight], lr=1e-6)
-    clock: dict[str, list[float]] = {"walls": [], "waits": [], "prepared": [], "hot": []}
-    asked = time.perf_counter()
+def backward(gradient: torch.Tensor) -> torch.Tensor:
+    """What happens as a gradient is handed on."""
+    with clock("backward", lines):
+        cost["backward"]()  # backward
+    return gradient
+
+
+def epoch(loader: DataLoader[Any], weight: torch.Tensor, optimizer: Optimizer, steps: dict[str, list[float]]) -> None:
+    """Train for an epoch, and add the seconds of each step by the script's own clock."""
+    asked, drawn, row = time.perf_counter(), rows["sampler"], "starting"
     for batch, prepared, hot in loader:
         got = time.perf_counter()
+        # The sampler runs within the loader; the first batch of workers is their start.
+        rows[row] += got - asked - (rows["sampler"] - drawn)
+        drawn, row = rows["sampler"], "waiting"
         optimizer.zero_grad()
-        loss = (batch[:, :WEIGHTS] @ weight).sum()
-        step()  # as a forward pass: behind the gradients it would be what lies between steps
-        loss.backward()
-        optimizer.step()
-        del batch  # else it goes while the next one comes, and its memory is given back in that wait
+        with clock("forward", rows):
+            loss = (batch[0][:, :WEIGHTS] @ weight).sum()
+            loss.register_hook(backward)
+            with clock("forward", lines):
+                cost["forward"]()  # forward
+        with clock("backward", rows):
+            loss.backward()
+        with clock("optimizer", rows):
+            optimizer.step()
+        with clock("between_steps", rows):
+            with clock("between_steps", lines):
+                cost["between_steps"]()  # between_steps
+            del batch  # else it goes while the next one comes, and its memory is given back in that wait
         done = time.perf_counter()
-        for seconds, name in zip((done - asked, got - asked, prepared, hot), clock, strict=True):
-            clock[name].append(seconds)
+        for seconds, name in zip((done - asked, got - asked, prepared, hot), steps, strict=True):
+            steps[name].append(seconds)
         asked = done
-    return clock
+    rows["starting"] += time.perf_counter() - asked
 
 
-def planted_step(options: argparse.Namespace) -> Callable[[], object]:
-    """What a step does beside training."""
-    if options.step_computes:
-        return partial(compute, int(options.step_ms * options.per_ms))
-    return partial(sleep, options.step_ms / 1000)
+def train(options: argparse.Namespace) -> dict[str, list[float]]:
+    """Train for some epochs, and give the seconds of each step by the script's own clock."""
+    weight = torch.nn.Parameter(torch.zeros(WEIGHTS))
+    optimizer, loader = Optimizer([weight], lr=1e-6), planted_loader(options, options.workers)
+    steps: dict[str, list[float]] = {"walls": [], "waits": [], "prepared": [], "hot": []}
+    garbage.extend([] for _ in range(int(OBJECTS * options.plan.get("garbage", 0))))
+    with clock("loops", rows):
+        for number in range(options.epochs):
+            epoch(loader, weight, optimizer, steps)
+            between_epochs(options, weight, last=number == options.epochs - 1)
+    return steps
+
+
+def between_epochs(options: argparse.Namespace, weight: torch.Tensor, *, last: bool) -> None:
+    """Spend what is planted once an epoch; what follows the last loop is no part of the training."""
+    if "evaluation" in options.plan:
+        with clock("evaluation", rows):
+            evaluate(weight)
+    if "checkpoint" in options.plan:
+        with clock("checkpoint", rows):
+            torch.save(weight, Disk())
+    if "garbage" in options.plan and not last:
+        with clock("garbage", rows):
+            for _ in range(COLLECTED):
+                gc.collect()
+    if "between_epochs" in options.plan and not last:
+        with clock("between_epochs", rows, lines):
+            cost["between_epochs"]()  # between_epochs
+
+
+def evaluate(weight: torch.Tensor) -> None:
+    """Look at some batches."""
+    for values in DataLoader([torch.zeros(WEIGHTS)] * EVALUATED):  # type: ignore[arg-type]
+        _ = values @ weight
+        with clock("evaluation", lines):
+            cost["evaluation"]()  # evaluation
+
+
+def start(_: int) -> None:
+    """What a worker does as it starts."""
+    cost["starting"]()
 
 
 def planted_loader(options: argparse.Namespace, workers: int, prefetch: int | None = 2, **more: Any) -> DataLoader[Any]:
@@ -185,9 +304,11 @@ def planted_loader(options: argparse.Namespace, workers: int, prefetch: int | No
     return DataLoader(
         samples if options.kind == "map" else Stream(samples),
         batch_size=options.batch,
+        sampler=Indices(samples) if "sampler" in options.plan else None,
         num_workers=workers,
         prefetch_factor=prefetch if workers else None,
         multiprocessing_context=options.method if workers else None,
+        worker_init_fn=start if "starting" in options.plan else None,
         collate_fn=samples.collate,
         **more,
     )
@@ -196,43 +317,25 @@ def planted_loader(options: argparse.Namespace, workers: int, prefetch: int | No
 def make() -> tuple[DataLoader[Any], Callable[[Any], object]]:
     """What ``feedrate tune`` takes."""
     options = parsed(shlex.split(os.environ["FEEDRATE_PLANTED"]))
-    step = planted_step(options)
-    return planted_loader(options, options.workers, shuffle=True), lambda _: step()
-
-
-def get_workload() -> Any:
-    """What loadtune takes: it makes the loader itself."""
-    options = parsed(shlex.split(os.environ["FEEDRATE_PLANTED"]))
-    samples, step = Samples(options), planted_step(options)
-    return import_module("loadtune").Workload(
-        name="planted",
-        make_dataset=lambda: samples,
-        make_model=lambda: torch.nn.Linear(1, 1),
-        make_optimizer=lambda model: torch.optim.SGD(model.parameters(), lr=1e-6),
-        train_step=lambda *_: step() or 0.0,
-        default_batch_size=options.batch,
-        collate_fn=samples.collate,
-    )
+    return planted_loader(options, options.workers, shuffle=True), lambda _: cost["forward"]()
 
 
 def window(options: argparse.Namespace, workers: int, prefetch: int | None) -> float:
     """Seconds that a step takes with some settings."""
     batches, turn = iter(planted_loader(options, workers, prefetch, shuffle=True)), max(1, workers)
-    step = planted_step(options)
     for _ in range(max(WARM_STEPS, workers * ((prefetch or 0) + 1))):
         next(batches)
-        step()
+        cost["forward"]()
     begun, steps = time.perf_counter(), 0
     while steps % turn or steps < LEAST_STEPS or time.perf_counter() - begun < options.seconds:
         next(batches)
-        step()
+        cost["forward"]()
         steps += 1
     return (time.perf_counter() - begun) / steps
 
 
 def truth(options: argparse.Namespace) -> list[list[float]]:
     """What a step takes with each of the settings that are asked for, block by block."""
-    torch.set_num_threads(1)
     taken: list[list[float]] = [[] for _ in options.settings]
     for block in range(options.blocks):
         for at in random.Random(block).sample(range(len(taken)), len(taken)):
@@ -242,26 +345,28 @@ def truth(options: argparse.Namespace) -> list[list[float]]:
 
 def turns(options: argparse.Namespace) -> list[dict[str, list[float]]]:
     """Train with feedrate and without: seconds of the steps of each two epochs."""
-    step, walls = planted_step(options), []
+    pairs = []
     for _ in range(options.turns // 2):
         pair = {}
         for way in random.sample(("with", "without"), 2):
             with nullcontext() if way == "with" else alone():
-                pair[way] = train(planted_loader(options, options.workers), step)["walls"]
-        walls.append(pair)
-    return walls
+                pair[way] = train(options)["walls"]
+        pairs.append(pair)
+    return pairs
 
 
 def main() -> None:
     """Do what the options say, and write what the script's own clock says."""
     options = parsed()
-    if options.settings:
-        seconds: object = truth(options)
-    elif options.turns:
-        seconds = turns(options)
+    if options.settings or options.plan:
+        torch.set_num_threads(1)
+    if "receiving" in options.plan:  # else each tensor of a batch holds a file open
+        torch.multiprocessing.set_sharing_strategy("file_system")  # type: ignore[no-untyped-call]
+    if options.settings or options.turns:
+        written: object = truth(options) if options.settings else turns(options)
     else:
-        seconds = train(planted_loader(options, options.workers), planted_step(options))
-    options.out.write_text(json.dumps(seconds) + "\n", encoding="utf-8")
+        written = {**train(options), "rows": rows, "lines": lines}
+    options.out.write_text(json.dumps(written) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,7 @@
 """How accurate is what ``feedrate run`` says of a training script, and what does it cost the script?
 
-Accuracy: planted scripts (``planted``) with a clock of their own. They cover what a loader can be: samples
-that sleep, compute or do both; of constant or heavy-tailed costs; map-style and iterable; from no workers to more than
-there are cores, forked or spawned; a step that sleeps or computes. Pace and wait are held against the script's clock
-over the same steps (the script's last ones, as feedrate leaves a warm-up out), the hot line against its share of
+Accuracy: planted scripts (``planted``) that cover what a loader can be. Pace and wait are held against the script's
+clock over the same steps (its last ones, as feedrate leaves a warm-up out), the hot line against its share of
 preparing, and the pace that is predicted for other numbers of workers against the script that runs with them. Ranges of
 predictions are those that scripts of all other kinds make (``attach.predictions``).
 
@@ -35,11 +33,10 @@ from rich.progress import track
 from feedrate.attach.predictions import CONFIDENCE, advised
 from feedrate.attach.report import Report
 from feedrate.attach.run import run
-from feedrate.bench.session import Figure, Session, judge_ratio, run_planted
+from feedrate.bench.session import Figure, Session, judge_count, judge_errors, judge_ratio, run_planted
 from feedrate.schema.errors import TrialError
 from feedrate.store.bench_record import WatchedScript, predictions
 
-SOURCE = Path(__file__).with_name("planted.py")
 HOT_LINE = "# the hot line"
 WORKERS, SPAWNED = (0, 1, 2, 4, 8), (1, 2, 8)
 OFTEN = 0.95
@@ -97,38 +94,30 @@ def hashes_per_ms() -> int:
     return round(10 / min(timeit.repeat(compute, timer=time.thread_time, number=1, repeat=20)))
 
 
-def words_of(**options: object) -> list[str]:
-    """Options of a planted script as they are typed; what is True is a flag."""
-    given = {"per-ms": hashes_per_ms(), **options}
-    return list(chain.from_iterable((f"--{k}", *([] if v is True else [str(v)])) for k, v in given.items()))
-
-
-def watched(command: Sequence[str]) -> Report:
-    """Run a planted script below feedrate, and give the report; one that was interrupted interrupts the bench."""
-    ended = run(command)
-    if ended.returncode in (-signal.SIGINT, -signal.SIGTERM):
-        raise KeyboardInterrupt
-    if ended.returncode:
-        raise TrialError(f"bench: a planted script ended with status {ended.returncode}")
-    return ended.report
-
-
 class Planted:
     """The planted script, copied to where nothing shadows the standard library."""
 
     def __init__(self, folder: Path) -> None:
-        self.script = Path(shutil.copy(SOURCE, folder))
+        self.script = Path(shutil.copy(Path(__file__).with_name("planted.py"), folder))
         self._out = folder / "planted.json"
-        lines = self.script.read_text(encoding="utf-8").splitlines()
-        self.hot_line = next(number for number, line in enumerate(lines, 1) if line.endswith(HOT_LINE))
 
     def options(self, **options: object) -> list[str]:
-        """Options of the script; what is True is a flag."""
-        return words_of(out=self._out, **options)
+        """Options of the script as they are typed; what is True is a flag."""
+        given = {"out": self._out, "per-ms": hashes_per_ms(), **options}
+        return list(chain.from_iterable((f"--{k}", *([] if v is True else [str(v)])) for k, v in given.items()))
 
     def command(self, **options: object) -> list[str]:
         """How the script is started."""
         return [sys.executable, "-W", "ignore", str(self.script), *self.options(**options)]
+
+    def watched(self, **options: object) -> tuple[Report, Any]:
+        """Run the script below feedrate: the report, and what the script wrote. An interrupt of it is one of ours."""
+        ended = run(self.command(**options))
+        if ended.returncode in (-signal.SIGINT, -signal.SIGTERM):
+            raise KeyboardInterrupt
+        if ended.returncode:
+            raise TrialError(f"bench: a planted script ended with status {ended.returncode}")
+        return ended.report, self.written()
 
     def turns(self, costs: Costs, no_lines: bool) -> list[dict[str, list[float]]]:
         """Run a script below ``feedrate run``, which it keeps away in every other epoch: seconds of their steps."""
@@ -150,10 +139,8 @@ def measure(session: Session) -> Iterator[Figure]:
     for costs, workers, method in track(scripts, "", console=session.console, transient=True):
         session.scripts.append(watch(planted, costs, workers, method))
     by_label = {costs.label: costs for costs in COSTS}
-    missing = {
-        (advice.script.costs, advice.num_workers) for advice in advised(session.scripts) if advice.measured is None
-    }
-    for label, workers in sorted(missing):
+    unmeasured = [advice for advice in advised(session.scripts) if advice.measured is None]
+    for label, workers in sorted({(advice.script.costs, advice.num_workers) for advice in unmeasured}):
         session.scripts.append(watch(planted, by_label[label], workers, "fork"))
     yield from judge_accuracy(session.scripts)
     session.console.print("Scripts: with feedrate and without, in turns ...")
@@ -166,13 +153,14 @@ def watch(planted: Planted, costs: Costs, workers: int, method: str, **options: 
     """Run a planted script below feedrate, and put what both say side by side."""
     started = {"method": method} if workers else {}
     steps = STEPS[max(count for count in STEPS if count <= workers)]
-    given = {**costs.options, "workers": workers, "steps": steps, **started, **options}
-    report = watched(planted.command(**given))
-    clock, pacing = {name: np.array(seconds) for name, seconds in planted.written().items()}, report.pacing
+    report, written = planted.watched(**{**costs.options, "workers": workers, "steps": steps, **started, **options})
+    clock = {name: np.array(written[name]) for name in ("walls", "waits", "prepared", "hot")}
+    pacing = report.pacing
     if pacing is None:
         raise TrialError(f"bench: feedrate run measured nothing of {costs.label}: {'; '.join(report.notes)}")
     last = {name: float(seconds[-pacing.steps :].sum()) for name, seconds in clock.items()}
-    lines, others = report.preparing, report.predictions.others if report.predictions else ()
+    hot = [line for line in report.preparing if line.code.endswith(HOT_LINE)]
+    others = report.predictions.others if report.predictions else ()
     return WatchedScript(
         costs=costs.label,
         num_workers=workers,
@@ -182,8 +170,8 @@ def watch(planted: Planted, costs: Costs, workers: int, method: str, **options: 
         script_steps_per_s=pacing.steps / last["walls"],
         wait_share=pacing.wait_share.value,
         script_wait_share=last["waits"] / last["walls"],
-        hot_first=bool(lines) and lines[0].line == planted.hot_line,
-        hot_share=sum(line.share for line in lines if line.line == planted.hot_line),
+        hot_first=bool(hot) and hot[0] is report.preparing[0],
+        hot_share=sum(line.share for line in hot),
         script_hot_share=float(clock["hot"].sum() / clock["prepared"].sum()),
         predicted={other.num_workers: other.modelled for other in others},
         cause=report.cause.row if report.cause else "",
@@ -194,24 +182,14 @@ def judge_accuracy(scripts: Sequence[WatchedScript]) -> Iterator[Figure]:
     """Judge how many scripts are off by more than they may be: in pace, wait, hot line and prediction."""
     waits = [100 * (script.wait_share - script.script_wait_share) for script in scripts]
     hot = [100 * (script.hot_share - script.script_hot_share) for script in scripts]
-    for what, errors, most, unit, least in (
-        ("pace of a script against its own clock", [script.pace_error_pct for script in scripts], 1, "%", 1),
-        ("share of its time that it waits for data", waits, 2, "points", 1),
-        ("its hot line's share of preparing", hot, 5, "points", OFTEN),
-        (
-            "pace with another number of workers, predicted from one run",
-            [pace.error_pct for pace in predictions(scripts)],
-            *(10, "%", 0.8),
-        ),
-    ):
-        within = [abs(error) <= most for error in errors]
-        spread = f"error: median {np.median(errors):+.2f}, worst {max(errors, key=abs):+.2f} {unit}"
-        target = f"within {most} {unit}" + ("" if least == 1 else f" in {100 * least:g} % of cases")
-        yield Figure(what, target, f"{sum(within)} of {len(within)} ({spread})", float(np.mean(within)) >= least)
+    paces = [script.pace_error_pct for script in scripts]
+    predicted = [pace.error_pct for pace in predictions(scripts)]
+    yield judge_errors("pace of a script against its own clock", 1, "%", 1, paces)
+    yield judge_errors("share of its time that it waits for data", 2, "points", 1, waits)
+    yield judge_errors("its hot line's share of preparing", 5, "points", OFTEN, hot)
+    yield judge_errors("pace with another number of workers, predicted from one run", 10, "%", 0.8, predicted)
     first = [script.hot_first for script in scripts]
-    often = float(np.mean(first)) >= OFTEN
-    what, target = "the planted hot line is the first that is named", f"in {100 * OFTEN:g} % of the scripts"
-    yield Figure(what, target, f"{sum(first)} of {len(first)}", often)
+    yield judge_count("the planted hot line is the first that is named", OFTEN, "the scripts", first)
     yield judge_recommended(scripts)
 
 
@@ -220,19 +198,18 @@ def judge_recommended(scripts: Sequence[WatchedScript]) -> Figure:
     ran = [(advice, advice.measured) for advice in advised(scripts) if advice.measured]
     inside = [advice.kept for advice, _ in ran]
     ratios = [advice.pace.value / measured for advice, measured in ran] or [math.nan]
-    return Figure(
-        "pace with the recommended number of workers, inside the range that scripts of all other kinds make",
-        f"in {100 * INSIDE:g} % of {LEAST_ADVISED} scripts or more",
-        f"{sum(inside)} of {len(inside)} (predicted ÷ measured: median {np.median(ratios):.2f}, "
-        f"{min(ratios):.2f}–{max(ratios):.2f}; stated: {100 * CONFIDENCE:g} %)",
-        len(inside) >= LEAST_ADVISED and float(np.mean(inside)) >= INSIDE,
+    note = (
+        f" (predicted ÷ measured: median {np.median(ratios):.2f}, {min(ratios):.2f}–{max(ratios):.2f}; "
+        f"stated: {100 * CONFIDENCE:g} %)"
     )
+    what = "pace with the recommended number of workers, inside the range that scripts of all other kinds make"
+    figure = judge_count(what, INSIDE, f"{LEAST_ADVISED} scripts or more", inside, note)
+    return figure._replace(met=figure.met and len(inside) >= LEAST_ADVISED)
 
 
 def judge_cost(script: str, most: float, turns: Sequence[Mapping[str, Sequence[float]]]) -> Figure:
     """Judge paired ratios of step times with feedrate to those without, each over nine tenths of an epoch."""
     means = [{way: float(np.mean(walls[len(walls) // 10 :])) for way, walls in turn.items()} for turn in turns[WARM:]]
     ratios = [turn["with"] / turn["without"] for turn in means]
-    return judge_ratio(
-        f"step time of a script with {script} ÷ without", most, ratios, f"pairs of {len(turns[0]['with']):,} steps"
-    )
+    what, counted = f"step time of a script with {script} ÷ without", f"pairs of {len(turns[0]['with']):,} steps"
+    return judge_ratio(what, most, ratios, counted)

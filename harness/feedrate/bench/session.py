@@ -27,8 +27,6 @@ from feedrate.schema.words import plural
 from feedrate.store.bench_record import AccountedScript, TunedWorkload, WatchedScript, WitnessedTrial
 from feedrate.sweep.launcher import Template, Watch
 
-_TIMEOUT_S = 120.0
-
 
 class Figure(NamedTuple):
     """One figure that feedrate promises of itself: a ``Promise`` that does not know its section yet."""
@@ -57,6 +55,19 @@ def judge_ratio(what: str, most: float, ratios: Sequence[float], counted: str) -
     return Figure(what, f"95 % interval below {most:g}", measured, bool(hi < most))
 
 
+def judge_count(what: str, least: float, nouns: str, right: Sequence[bool], note: str = "") -> Figure:
+    """Ask a share of some cases to be right: ``46 of 47``, and the note."""
+    target = f"in {100 * least:g} % of {nouns}"
+    return Figure(what, target, f"{sum(right)} of {len(right)}{note}", sum(right) >= least * len(right))
+
+
+def judge_errors(what: str, most: float, unit: str, least: float, errors: Sequence[float]) -> Figure:
+    """Ask a share of some errors to be within a bound: ``70 of 72 (error: median -0.10, worst +1.20 %)``."""
+    note = f" (error: median {np.median(errors):+.2f}, worst {max(errors, key=abs):+.2f} {unit})"
+    figure = judge_count(what, least, "cases", [abs(error) <= most for error in errors], note)
+    return figure._replace(target=f"within {most:g} {unit}" + ("" if least == 1 else f" {figure.target}"))
+
+
 def cell(device: str, **axes: Value) -> dict[str, Value]:
     """Make a cell of the axes that apply; what is not named stands at its default."""
     return applicable({axis.name: axis.default for axis in AXES} | axes, device)[0]
@@ -64,7 +75,7 @@ def cell(device: str, **axes: Value) -> dict[str, Value]:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A bench that is under way."""
+    """A bench that is under way; its sections add what stands behind their figures to the lists."""
 
     console: Console
     folder: Path
@@ -74,23 +85,17 @@ class Session:
     device: str
     """cpu or cuda."""
     machine_id: str
-    kills: int
-    """Of sweeps' processes; the numbers of other faults follow it."""
     witnessed: list[WitnessedTrial] = field(default_factory=list)
-    """Trials beside an external clock; the section accuracy adds them."""
     scripts: list[WatchedScript] = field(default_factory=list)
-    """Scripts that keep a clock of their own; the section scripts adds them."""
     accounted: list[AccountedScript] = field(default_factory=list)
-    """Scripts with time planted in their rows; the section account adds them."""
     tuned: list[TunedWorkload] = field(default_factory=list)
-    """Workloads that were tuned; the section tuning adds them."""
 
     def ask(
         self, template: Template, kind: str, cell: Mapping[str, Value], watch: Watch = lambda *_: None, **more: Any
     ) -> dict[str, Any]:
         """Have a forked child do a job and return its result."""
         job = {"kind": kind, "device": self.device, "cell": dict(cell), "data_root": str(self.folder / "data"), **more}
-        answer = template.run(json.dumps(job), timeout_s=_TIMEOUT_S, watch=watch)
+        answer = template.run(json.dumps(job), timeout_s=120, watch=watch)
         if answer.outcome != "ok":
             raise TrialError(f"bench: a trial ended with {answer.outcome}: {answer.kind}: {answer.message}")
         return answer.result

@@ -1,7 +1,7 @@
 """What the website of all runs costs: to build it, and to read it on a slow phone.
 
-The build is the command that people type, the start of Python included. Home, claims and suites are pages of pictures,
-which must be light and quick; Explore is a tool, of which it counts how long a change takes.
+The build is the command that people type, the start of Python included. Of its pages home, claims and suites are
+opened, which must be light and quick.
 
 Chromium runs without a window on this machine, the main thread of its pages slowed down as on a phone; the network is
 this machine's own and costs nothing, so the times are those of parsing, laying out and running scripts. Bytes are those
@@ -18,6 +18,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,11 +33,9 @@ if TYPE_CHECKING:
 
 BUILD_S, PEAK_GB = 20, 2
 BEFORE_KB, AFTER_KB = 150, 500
-PAINT_MS, BLOCKED_MS, CHANGE_MS = 1000, 300, 200
+PAINT_MS, BLOCKED_MS = 1000, 300
 SLOWER, LOADS = 4, 5
 """By how much the main thread of a page is slowed down, and slow loads of a page, each with an empty cache."""
-CHANGES = 10
-"""How often a filter of Explore is changed."""
 MISSING = "needs Chromium; type: sudo apt-get install chromium"
 _PAGES = ("index.html", "claims.html", "suites/*.html")
 """What a reader opens first; pages that are not there are not asked about."""
@@ -45,19 +44,8 @@ _WIDE, _PHONE = 1280, 360
 _FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 _COMPRESSED = (".png", ".jpg", ".gz", ".woff2", ".pdf", ".parquet")
 _QUIET_MS, _MOST_MS = 500, 30_000
-"""A page rests when it has neither worked nor asked for anything for so long; one that never does is left."""
-_REST = """async ([quiet, most]) => {
-  let [calm, answers] = [performance.now(), 0];
-  while (performance.now() - calm < quiet && performance.now() < most) {
-    const begun = performance.now();
-    await new Promise((go) => setTimeout(go, 20));  // late where the main thread was busy
-    const now = performance.now();
-    const there = performance.getEntriesByType("resource").length;
-    if (now - begun > 70 || there !== answers) calm = now;
-    answers = there;
-  }
-  return performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? null;
-}"""
+"""A page rests when it has asked for nothing for so long; one that never does has failed."""
+_PAINT = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null"
 
 
 class PageCost(NamedTuple):
@@ -88,8 +76,6 @@ def measure(session: Session) -> Iterator[Figure]:
         session.console.print(f"Opening its pages on a CPU slowed to 1/{SLOWER} ...")
         with Chromium.started(executable, site) as browser:
             yield from judge_pages([browser.cost(path) for path in paths], what)
-            change = f"Explore, from changing a filter to the new picture: {what}"
-            yield judge_median(change, CHANGE_MS, browser.filter_explore(), "ms", "change")
 
 
 def build_site(results: Path, out: Path) -> Ended:
@@ -115,7 +101,7 @@ def judge_pages(costs: Sequence[PageCost], what: str) -> Iterator[Figure]:
         ("before", BEFORE_KB, {cost.path: cost.before_bytes / 1000 for cost in costs}),
         ("after", AFTER_KB, {cost.path: cost.after_bytes / 1000 for cost in costs}),
     ):
-        path = max(kb, key=lambda path: kb[path])
+        path = max(kb, key=kb.__getitem__)
         measured = f"{kb[path]:.0f} kB ({path}; lightest {min(kb.values()):.0f} kB, n = {pages})"
         heaviest = f"heaviest page {when} a chart is touched, compressed: {what}"
         yield Figure(heaviest, f"≤ {most_kb} kB", measured, kb[path] <= most_kb)
@@ -124,7 +110,7 @@ def judge_pages(costs: Sequence[PageCost], what: str) -> Iterator[Figure]:
         ("blocking time (of tasks, beyond 50 ms), worst", BLOCKED_MS, {cost.path: cost.blocks_ms for cost in costs}),
     ):
         medians = {path: statistics.median(loads) for path, loads in loads_ms.items()}
-        path = max(medians, key=lambda path: medians[path])
+        path = max(medians, key=medians.__getitem__)
         note = f" of {path}; best page {min(medians.values()):.0f} ms, {pages}"
         slowed = f"{name} page on a CPU slowed to 1/{SLOWER}: {what}"
         yield judge_median(slowed, most_ms, loads_ms[path], "ms", "load", note)
@@ -132,11 +118,7 @@ def judge_pages(costs: Sequence[PageCost], what: str) -> Iterator[Figure]:
 
 def browser_path() -> str | None:
     """Where Chromium is, if it and Playwright are installed."""
-    try:
-        import playwright.sync_api  # noqa: F401 - asked whether it is there
-    except ImportError:
-        return None
-    names = ("chromium", "chromium-browser", "google-chrome")
+    names = ("chromium", "chromium-browser", "google-chrome") if find_spec("playwright") else ()
     return next(filter(None, map(shutil.which, names)), None)
 
 
@@ -169,33 +151,15 @@ class Chromium:
         slow = [self._load_slowly(path) for _ in range(loads)]
         return PageCost(path, before, after, tuple(ms for ms, _ in slow), tuple(ms for _, ms in slow))
 
-    def filter_explore(self) -> list[float]:
-        """Take the settings of a storage format away from Explore and back: milliseconds until each change is drawn."""
-        with self._opened("explore.html", _WIDE) as page:
-            page.goto(f"{self._origin}explore.html")
-            page.locator("#fr-explore .fr-explore-chart svg").first.wait_for()
-            everything = page.locator("details.fr-explore-filters fieldset button:enabled")
-            for _ in range(everything.count()):  # each is disabled by its click
-                everything.first.dispatch_event("click")
-            for _ in range(CHANGES):
-                page.wait_for_timeout(_QUIET_MS)
-                page.locator("input[name=storage_format]").first.dispatch_event("click")
-            page.wait_for_timeout(_QUIET_MS)
-            took: list[float] = page.evaluate("performance.getEntriesByName('fr-explore').map(one => one.duration)")
-        if len(took) < CHANGES:
-            raise FeedrateError(f"bench: Explore drew {len(took)} of {CHANGES} changes")
-        return took[-CHANGES:]
-
     @contextmanager
     def _opened(self, path: str, width: int) -> Iterator[Page]:
         """An empty page with a cache of its own; what fails in it is reported with the page's name."""
         from playwright.sync_api import Error
 
         try:
-            context = self._browser.new_context(viewport={"width": width, "height": 800})
-            context.set_default_timeout(_MOST_MS)
-            yield context.new_page()
-            context.close()
+            with self._browser.new_context(viewport={"width": width, "height": 800}) as context:
+                context.set_default_timeout(_MOST_MS)
+                yield context.new_page()
         except Error as error:
             raise FeedrateError(f"bench: {path} failed in the browser: {_first_line(error)}") from error
 
@@ -222,8 +186,9 @@ class Chromium:
         with self._opened(path, _PHONE) as page:
             page.context.new_cdp_session(page).send("Emulation.setCPUThrottlingRate", {"rate": SLOWER})
             self._browser.start_tracing(page=page, categories=["toplevel", "loading"])
-            page.goto(self._origin + path, wait_until="load")
-            paint = page.evaluate(_REST, [_QUIET_MS, _MOST_MS])
+            page.goto(self._origin + path, wait_until="networkidle")
+            page.wait_for_timeout(_QUIET_MS)
+            paint = page.evaluate(_PAINT)  # answered once the main thread is free
             events = json.loads(self._browser.stop_tracing())["traceEvents"]
         if paint is None:
             raise FeedrateError(f"bench: {path} paints nothing")

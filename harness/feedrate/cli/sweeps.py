@@ -96,19 +96,17 @@ def bench(
         str,
         typer.Argument(
             metavar="SECTIONS",
-            help="By commas: speed, accuracy, scripts, account, tuning, calibration, site, and "
-            "faults (kills, mishaps, strikes, soak). All take 2 hours.",
+            help="By commas: speed, accuracy, scripts, account, tuning, calibration, site. All take 1.5 hours.",
         ),
     ] = "",
     results: Results = RESULTS,
-    kills: Annotated[int, typer.Option(help="Of sweeps; other faults follow the number.")] = 200,
 ) -> None:
     """Measure what feedrate promises of itself. Figures go to results/MACHINE/bench/."""
     from feedrate.bench import runner
 
     end_like_ctrl_c(signal.SIGTERM)
     console = rich_console()
-    runner.show(runner.measure(console, only, results, kills), console)
+    runner.show(runner.measure(console, only, results), console)
 
 
 @of_data.command()

@@ -13,9 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from feedrate.machine.identity import Machine, Software
 from feedrate.schema.axes import Value
 
-FAULTS = ("kills", "mishaps", "strikes", "soak")
-"""Sections that ``faults`` stands for."""
-SECTIONS = ("speed", "accuracy", "scripts", "account", "tuning", "calibration", "site", *FAULTS)
+SECTIONS = ("speed", "accuracy", "scripts", "account", "tuning", "calibration", "site")
 """What can be measured alone, in the order in which it is; records of earlier versions have others."""
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]

@@ -131,10 +131,6 @@ _SPOKEN = {
     "calibration": "Calibration",
     "site": "This website",
     "store": "A store of very many runs",
-    "kills": "Faults: kills",
-    "mishaps": "Faults: mishaps",
-    "strikes": "Faults: scripts",
-    "soak": "Faults: soak",
 }
 """Section to its words."""
 
@@ -146,13 +142,8 @@ def page(benches: Sequence[BenchRecord]) -> Page:
     machines = []
     for machine_id, newest in _machines(benches).items():
         mark = markup.slug(machine_id)
-        sections: dict[str, Any] = {
-            "errors": None,
-            "scripts": None,
-            "accounted": None,
-            "tuned": None,
-            "promises": _promises(newest),
-        }
+        sections: dict[str, Any] = dict.fromkeys(("errors", "scripts", "accounted", "tuned"))
+        sections["promises"] = _promises(newest)
         if (bench := newest.get("accuracy")) and bench.witnessed:
             errors = summary(frame(bench.witnessed))
             placed = place(draw(errors), f"accuracy-{mark}", PATH, _from(bench))
@@ -317,12 +308,10 @@ def _tuned(bench: BenchRecord, benches: Sequence[BenchRecord]) -> Iterator[tuple
 
     Below the trials stand those of the machine's record before.
     """
-    older = [
-        one
-        for one in sorted(benches, key=lambda one: one.started_at)
-        if one.machine.machine_id == bench.machine.machine_id and one.started_at < bench.started_at
-    ]
-    before = {workload.costs: workload.trials for one in older for workload in one.tuned}
+    machine_id, by_time = bench.machine.machine_id, sorted(benches, key=lambda record: record.started_at)
+    older = [record for record in by_time if record.machine.machine_id == machine_id]
+    older = older[: older.index(bench)]
+    before = {workload.costs: workload.trials for record in older for workload in record.tuned}
     for workload in bench.tuned:
         paces = workload.paces
         best = max(paces, key=paces.__getitem__)
