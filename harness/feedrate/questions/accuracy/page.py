@@ -35,7 +35,7 @@ from feedrate.store.bench_record import (
     predictions,
 )
 
-TITLE = "Error of each estimator"
+FIGURE = "Error of each estimator"
 QUESTION = "How far is each way of stating throughput from an external clock?"
 LABELS = {estimator.name: estimator.label for estimator in ESTIMATORS}
 _COLUMNS = {
@@ -70,13 +70,13 @@ def draw(summary: pd.DataFrame) -> Figure:
     )
     n, cells = max(row["n"] for row in rows), max(row["cells"] for row in rows)
     subtitle = f"{n} measurements of {cells} planted settings"
-    panel = _plot(rows).panel(TITLE, subtitle, _message(rows))
+    panel = _plot(rows).panel(FIGURE, subtitle, _message(rows))
     shown = [{title: row[name] for name, title in _COLUMNS.items()} for row in rows]
     notes = (
         "The scale is linear within ±1 %, which is shaded, and logarithmic beyond.",
         "Lines go from the lowest to the highest error of any measurement.",
     )
-    return Figure(TITLE, QUESTION, (panel,), _KEYS, tuple(shown), notes)
+    return Figure(FIGURE, QUESTION, (panel,), _KEYS, tuple(shown), notes)
 
 
 def _plot(rows: Sequence[Row]) -> Plot:
