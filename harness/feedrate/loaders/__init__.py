@@ -47,9 +47,9 @@ __all__ = [
     "Batch",
     "Batches",
     "Collate",
-    "Copy",
     "Fields",
     "LoadOptions",
+    "Loader",
     "Pooled",
     "StampedCollate",
     "StampedDataset",
@@ -64,6 +64,8 @@ Transform = Callable[[Sample], Fields]
 """Makes of one sample what a collation takes: tensors, or for ``collate = fast`` the arrays themselves."""
 Collate = Callable[[list[Fields]], Any]
 """Makes the tensors of a batch, one a field, out of its samples."""
+Prepare = Callable[[list[int]], "Batch"]
+"""Makes the batch of some samples."""
 STAMPS = struct.Struct("<6qi")
 """Of one batch: nanoseconds of read, decode, transform, collate; when its first sample was asked for and when it was
 whole, both by ``perf_counter_ns``, which is one clock for all processes; the worker that prepared it, or ``NOBODY``."""
@@ -83,6 +85,11 @@ class LoadOptions:
     persistent_workers: bool = False
     patch_size: int = 64
     """Of images, where the loader crops them by itself."""
+
+    def of_processes(self) -> dict[str, Any]:
+        """The arguments that PyTorch's DataLoader takes, and those of others that are built on it."""
+        names = ("num_workers", "pin_memory", *(["prefetch_factor"] if self.num_workers else []))
+        return {name: getattr(self, name) for name in names}
 
 
 class Batch(NamedTuple):
@@ -177,19 +184,17 @@ class StampedStream(Stamped, IterableDataset[Fields]):
         """Make samples of the records that such a loader reads in a pass; to wait for one counts as reading it."""
         self._stream.begin(self._passes)
         self._passes += 1
+        return self._timed(map(self._stream.visited, records))
+
+    def __iter__(self) -> Iterator[Fields]:
+        return self._timed(self._records())
+
+    def _timed(self, records: Iterator[Any]) -> Iterator[Fields]:
         while True:
             begun = time.perf_counter_ns()
             if (record := next(records, None)) is None:
                 return
-            yield self._fields(self._stream.visited(record), begun)
-
-    def __iter__(self) -> Iterator[Fields]:
-        records = self._records()
-        while True:
-            begun = time.perf_counter_ns()
-            if (raw := next(records, None)) is None:
-                return
-            yield self._fields(raw, begun)
+            yield self._fields(record, begun)
 
     def _records(self) -> Iterator[Any]:
         info = get_worker_info()
@@ -238,49 +243,57 @@ class StampedCollate:
         return Batch(fields, stamps)
 
 
+@dataclass
+class Loader(ABC):
+    """What most loaders are: each iteration builds what delivers the batches, and ends it."""
+
+    dataset: Any
+    collate: StampedCollate
+    batches: Iterable[list[int]]
+    options: LoadOptions
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[Batch]: ...
+
+
 _OPENING = threading.Lock()
 """Held for a copy's first batch, in which files are opened: LMDB refuses to open one twice at a time."""
 
 
-class Copy:
-    """A dataset and its collation for one thread at a time, with handles and an account of their own."""
+def copies(loader: Loader) -> list[Prepare]:
+    """Make for each worker that is a thread a function that prepares batches, with handles and an account of its own.
 
-    def __init__(self, dataset: Dataset[Fields], collate: StampedCollate, worker: int, pin_memory: bool) -> None:
-        self._dataset, self._collate = deepcopy((dataset, collate))
-        self._collate.worker = worker
-        self._pin_memory = pin_memory
-        self._opening: AbstractContextManager[Any] = _OPENING
-
-    def prepare(self, indices: list[int]) -> Batch:
-        """Make the batch of some samples; the thread itself fills page-locked memory."""
-        with self._opening:
-            batch = self._collate([self._dataset[index] for index in indices])
-        self._opening = nullcontext()  # it is open, in later epochs too
-        return batch.pinned() if self._pin_memory else batch
+    The thread itself fills page-locked memory.
+    """
+    return [_copy(loader, worker) for worker in range(loader.options.num_workers)]
 
 
-def copies(dataset: Dataset[Fields], collate: StampedCollate, options: LoadOptions) -> list[Copy]:
-    """Copy a dataset and its collation for each worker that is a thread."""
-    return [Copy(dataset, collate, worker, options.pin_memory) for worker in range(options.num_workers)]
+def _copy(loader: Loader, worker: int) -> Prepare:
+    dataset, collate = deepcopy((loader.dataset, loader.collate))
+    collate.worker = worker
+    opening: AbstractContextManager[Any] = _OPENING
+
+    def prepare(indices: list[int]) -> Batch:
+        nonlocal opening
+        with opening:
+            batch = collate([dataset[index] for index in indices])
+        opening = nullcontext()  # it is open, in later epochs too
+        return batch.pinned() if loader.options.pin_memory else batch
+
+    return prepare
 
 
-class Pooled(ABC):
+@dataclass
+class Pooled(Loader):
     """A loader whose threads are another library's: a thread takes a copy for a batch and gives it back.
 
     So files stay open over epochs, whatever threads come and go.
     """
 
-    def __init__(
-        self, dataset: Dataset[Fields], collate: StampedCollate, batches: Iterable[list[int]], options: LoadOptions
-    ) -> None:
-        self.batches = batches
-        self.options = options
-        self._idle: SimpleQueue[Copy] = SimpleQueue()
-        for copy in copies(dataset, collate, options):
-            self._idle.put(copy)
-
-    @abstractmethod
-    def __iter__(self) -> Iterator[Batch]: ...
+    def __post_init__(self) -> None:
+        self._idle: SimpleQueue[Prepare] = SimpleQueue()
+        for prepare in copies(self):
+            self._idle.put(prepare)
 
     @property
     def ahead(self) -> int:
@@ -291,11 +304,11 @@ class Pooled(ABC):
         """Make the batch of some samples, with one thread of computation, as PyTorch's worker processes do."""
         if get_num_threads() > 1:
             set_num_threads(1)
-        copy = self._idle.get()
+        prepare = self._idle.get()
         try:
-            return copy.prepare(indices)
+            return prepare(indices)
         finally:
-            self._idle.put(copy)
+            self._idle.put(prepare)
 
 
 @dataclass(frozen=True, slots=True)

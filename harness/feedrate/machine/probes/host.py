@@ -22,9 +22,10 @@ import re
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from feedrate.machine import identity
 from feedrate.machine.probes import procfs
@@ -80,10 +81,8 @@ class TrialCounters:
     descendant seen so far."""
 
 
-class HostProbe:
+class HostProbe(AbstractContextManager["HostProbe"]):
     """Watches the machine and one trial at a time from the trial's parent. Close it, or use it in a ``with``."""
-
-    __slots__ = ("_files", "_quotas", "_ticks", "_trial", "cpus")
 
     def __init__(self, proc: Path = Path("/proc"), groups: Iterable[Path] | None = None) -> None:
         """Open the machine's files; a file that cannot be opened makes its columns None."""
@@ -97,9 +96,6 @@ class HostProbe:
         """Cores whose time ``ticks`` sums; None where they are not listed."""
         self._ticks: Ticks | None = None
         self._trial: _Trial | None = None
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
