@@ -27,7 +27,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Generic, TypeAlias, TypeVar, overload
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,7 +48,6 @@ __all__ = [
 ]
 __all__ += ["_images", "decoders", "memmap", "turboloader"]  # the underscore says that a file is no plug-in
 
-Handle = TypeVar("Handle")
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -116,27 +115,67 @@ class ReadOptions:
     """HDF5: single writer, multiple readers."""
 
 
+DEFAULTS = ReadOptions()
+
+
 class Packed(ABC):
     """What ``pack`` wrote, opened.
 
-    It is created in the training process and used in its workers: it must hold no open handle when it is created,
-    forked or pickled, and opens what it needs at its first read in each process.
+    It is created in the training process and used in its workers: it holds no open handle when it is created, forked or
+    pickled, and opens what it needs at its first read in each process.
     """
 
-    def __init__(self, root: Path) -> None:
+    file = ""
+    """In which all samples lie, where it is one."""
+    failures: tuple[type[Exception], ...] = (OSError, ValueError)
+    """What opening and reading raise where files are damaged."""
+    _handle: Any = None
+    _pid = -1
+
+    def __init__(self, root: Path, options: ReadOptions = DEFAULTS) -> None:
         self.root = root
+        self.options = options
         self.manifest = Manifest.load(root)
 
     def __len__(self) -> int:
         return self.manifest.count
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name not in ("_handle", "_pid")}
+
+    def open_files(self) -> Any:
+        """Open what lies below ``root``; any of ``failures`` where that cannot be used."""
+        raise NotImplementedError
+
+    def opened(self) -> Any:
+        """Give what ``open_files`` opened in this process.
+
+        What was inherited by a fork is dropped unused. It closes when its owner is dropped, as handles do.
+        """
+        if self._pid != os.getpid():
+            self._handle = None  # before the next is opened: some libraries refuse to open a file twice
+            try:
+                self._handle = self.open_files()
+            except self.failures as error:
+                raise self.damage(error) from error
+            self._pid = os.getpid()
+        return self._handle
+
+    def path(self, index: int, field: int) -> Path:  # noqa: ARG002 - most containers are one file
+        """Name the file in which a field of a sample lies, for errors."""
+        return self.root / self.file
+
+    def damage(self, problem: str | Exception, index: int | None = None, path: Path | None = None) -> DataError:
+        """Make the error for a file, or one sample of it, that cannot be used."""
+        text = getattr(problem, "strerror", None) or (problem if isinstance(problem, str) else f"damaged ({problem})")
+        named = getattr(problem, "filename", None)
+        path = path or (Path(named) if named else self.path(index or 0, 0))
+        sample = "" if index is None else f"sample {index}: "
+        return DataError(f"{path}: {sample}{text}; delete {self.root} and run again")
+
     @abstractmethod
     def decode(self, raw: Any) -> Sample:
-        """Turn what was read into arrays that the caller owns and may write to.
-
-        Raises:
-            DataError: the bytes are damaged.
-        """
+        """Turn what was read into arrays that the caller owns and may write to; a DataError where it is damaged."""
 
 
 class Stream(Packed):
@@ -156,31 +195,23 @@ class Stream(Packed):
 
     @abstractmethod
     def records(self, shard: int) -> Iterator[Any]:
-        """Read one shard from its beginning to its end; what comes is for ``decode`` alone.
+        """Read one shard from its beginning to its end, for ``decode`` alone.
 
-        Raises:
-            DataError: the shard is missing, truncated, damaged, or does not hold what was packed.
+        A DataError where it is missing, truncated, damaged, or does not hold what was packed.
         """
 
 
-class Reader(Packed, Sequence[Sample]):
+class Reader(Packed):
     """Random access to packed samples, in two timed stages."""
 
     @abstractmethod
     def read(self, index: int) -> Any:
-        """Bring sample ``index`` from storage into memory that the caller owns; what comes is for ``decode`` alone.
+        """Bring sample ``index`` from storage into memory that the caller owns, for ``decode`` alone.
 
-        Raises:
-            DataError: it is missing, truncated or damaged.
+        A DataError where it is missing, truncated or damaged.
         """
 
-    @overload
-    def __getitem__(self, index: int) -> Sample: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Sample]: ...
-    def __getitem__(self, index: int | slice) -> Sample | Sequence[Sample]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
+    def __getitem__(self, index: int) -> Sample:
         if not 0 <= index < len(self):
             raise IndexError(f"{self.root}: sample {index} of {len(self)}")
         return self.decode(self.read(index))
@@ -192,19 +223,24 @@ class PixelReader(Reader):
     Such formats hold the same bytes and differ in their container alone. Nothing is left to decode.
     """
 
-    def __init__(self, root: Path) -> None:
-        super().__init__(root)
+    def __init__(self, root: Path, options: ReadOptions = DEFAULTS) -> None:
+        super().__init__(root, options)
         shapes = self.manifest.shapes
         self.size = 0 if FILE in shapes else sum(map(math.prod, shapes))
         """Bytes of a sample; 0 where it holds a file."""
 
     @abstractmethod
-    def read_into(self, index: int, buffer: Buffer) -> None:
-        """Copy every byte of sample ``index`` from storage into the caller's memory, ``size`` bytes.
+    def copy(self, index: int, buffer: Buffer) -> None:
+        """Copy every byte of sample ``index`` into ``size`` bytes; any of ``failures`` where that cannot be done."""
 
-        Raises:
-            DataError: the sample is missing, truncated, damaged or of another length than the buffer.
-        """
+    def read_into(self, index: int, buffer: Buffer) -> None:
+        """Copy every byte of sample ``index`` from storage into the caller's memory, ``size`` bytes."""
+        try:
+            if len(buffer) != self.size:
+                raise ValueError(f"{self.size} bytes, expected {len(buffer)}")
+            self.copy(index, buffer)
+        except self.failures as error:
+            raise self.damage(error, index) from error
 
     def read(self, index: int) -> RawPixels:
         """Read sample ``index`` into new memory."""
@@ -215,6 +251,27 @@ class PixelReader(Reader):
     def decode(self, raw: RawPixels) -> Sample:
         """Cut pixels into fields, without a copy."""
         return cut(raw[1], self.manifest.shapes)
+
+
+class MappedReader(PixelReader):
+    """Samples that lie in a memory map."""
+
+    @abstractmethod
+    def view(self, index: int) -> memoryview:
+        """Find sample ``index``, whose bytes are to be copied at once."""
+
+    def copy(self, index: int, buffer: Buffer) -> None:
+        """Copy it out of the map; a ValueError where it has another size."""
+        buffer[:] = self.view(index)
+
+    def read(self, index: int) -> RawPixels:
+        """Read sample ``index`` into new memory, as much as it takes where it is a file."""
+        if self.size:
+            return super().read(index)
+        try:
+            return index, np.array(self.view(index), np.uint8)
+        except self.failures as error:
+            raise self.damage(error, index) from error
 
 
 def shapes_of(sample: Sample) -> tuple[tuple[int, ...], ...]:
@@ -268,38 +325,6 @@ def cut(pixels: NDArray[np.uint8], shapes: Sequence[tuple[int, ...]]) -> Sample:
     if start != len(pixels):
         raise ValueError(f"{len(pixels)} bytes, expected {start}")
     return tuple(fields)
-
-
-class PerProcess(Generic[Handle]):
-    """A handle that is opened at its first use in each process, and is left out of a pickle.
-
-    One that was inherited by a fork is dropped unused. It closes when its owner is dropped, as handles do.
-    """
-
-    def __init__(self, opener: Callable[..., Handle], *arguments: Any) -> None:
-        """Take what opens the handle, a function of a module, so that it can be pickled, and its arguments."""
-        self._opener = opener
-        self._arguments = arguments
-        self._pid = -1
-        self._handle: Handle | None = None
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return PerProcess, (self._opener, *self._arguments)
-
-    def __call__(self) -> Handle:
-        """Give the handle of this process."""
-        if self._handle is None or self._pid != os.getpid():
-            self._handle = None  # before the next is opened: some libraries refuse to open a file twice
-            self._handle = self._opener(*self._arguments)
-            self._pid = os.getpid()
-        return self._handle
-
-
-def damaged(path: Path, problem: str | Exception, root: Path, index: int | None = None) -> DataError:
-    """Make the error for a file, or one sample of it, that cannot be used; ``root`` is what the user is to delete."""
-    text = getattr(problem, "strerror", None) or problem
-    sample = "" if index is None else f"sample {index}: "
-    return DataError(f"{path}: {sample}{text}; delete {root} and run again")
 
 
 def map_on_all_cores(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:

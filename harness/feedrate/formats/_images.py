@@ -38,7 +38,6 @@ from feedrate.formats import (
     ReadOptions,
     Sample,
     Stream,
-    damaged,
     decoders,
     map_on_all_cores,
     peeked,
@@ -133,54 +132,60 @@ def _on_all_cores(work: Callable[[int, Sample], Result], samples: Iterable[Sampl
 class Encoded(Packed):
     """Packed image files. The decoder is imported at creation, before workers are forked, and never pickled."""
 
-    file: str
-    """In which all samples lie, where it is one."""
+    codec = PNG
 
-    def __init__(self, root: Path, options: ReadOptions, codec: Codec = PNG) -> None:
-        super().__init__(root)
-        self._decoder, self._codec = options.decoder, codec.name
-        self._kinds = codec.kinds(self.manifest.shapes)
-        if self._codec in self._kinds:
-            decoders.load(self._decoder, self._codec)
-
-    def path(self, index: int, field: int) -> Path:  # noqa: ARG002 - most containers are one file
-        """Name the file in which a field of a sample lies, for errors."""
-        return self.root / self.file
+    def __init__(self, root: Path, options: ReadOptions) -> None:
+        super().__init__(root, options)
+        self.kinds = self.codec.kinds(self.manifest.shapes)
+        if self.codec.name in self.kinds:
+            decoders.load(options.decoder, self.codec.name)
 
     def decode(self, raw: RawFiles) -> Sample:
         """Decode the files of one sample."""
         index, files = raw
         shapes = self.manifest.shapes
         if len(files) != len(shapes):
-            raise damaged(self.path(index, 0), f"{len(files)} fields, expected {len(shapes)}", self.root, index)
+            raise self.damage(f"{len(files)} fields, expected {len(shapes)}", index)
         return tuple(self._pixels(index, field, data) for field, data in enumerate(files))
 
     def _pixels(self, index: int, field: int, data: bytes) -> Image:
-        shape = self.manifest.shapes[field]
+        shape, codec = self.manifest.shapes[field], self.codec.name
         try:
-            if self._kinds[field] == self._codec:
-                return decoders.load(self._decoder, self._codec)(data, shape)
+            if self.kinds[field] == codec:
+                return decoders.load(self.options.decoder, codec)(data, shape)
             if shape != FILE and len(data) != math.prod(shape):
                 raise Undecodable(f"{len(data)} bytes, expected {math.prod(shape)}")
             return np.frombuffer(bytearray(data), np.uint8).reshape(shape)
         except Undecodable as problem:
-            text = f"{problem}; expected {self._codec} of shape {shape}"
-            raise damaged(self.path(index, field), text, self.root, index) from problem
+            text = f"{problem}; expected {codec} of shape {shape}"
+            raise self.damage(text, index, self.path(index, field)) from problem
 
 
-class FolderReader(Encoded, Reader):
-    """A folder of image files, one a field of a sample. It holds no handle: every read opens and closes its files."""
+class EncodedReader(Encoded, Reader):
+    """Random access to image files."""
 
-    def path(self, index: int, field: int) -> Path:
-        """Name the file of a field of a sample."""
-        return _path(self.root, index, field, self._kinds)
+    @abstractmethod
+    def files(self, index: int) -> Files:
+        """Read the files of sample ``index``; any of ``failures`` where they are missing or damaged."""
 
     def read(self, index: int) -> RawFiles:
         """Read the files of sample ``index``."""
         try:
-            return index, [self.path(index, field).read_bytes() for field in range(len(self.manifest.shapes))]
-        except OSError as error:
-            raise damaged(Path(error.filename), error, self.root, index) from error
+            return index, self.files(index)
+        except self.failures as error:
+            raise self.damage(error, index) from error
+
+
+class FolderReader(EncodedReader):
+    """A folder of image files, one a field of a sample. It holds no handle: every read opens and closes its files."""
+
+    def path(self, index: int, field: int) -> Path:
+        """Name the file of a field of a sample."""
+        return _path(self.root, index, field, self.kinds)
+
+    def files(self, index: int) -> Files:
+        """Read each field's file."""
+        return [self.path(index, field).read_bytes() for field in range(len(self.kinds))]
 
 
 def _path(root: Path, index: int, field: int, kinds: Sequence[str]) -> Path:
@@ -258,7 +263,6 @@ class ShardedStream(Encoded, Stream):
 
     def records(self, shard: int) -> Iterator[RawFiles]:
         """Read one shard, which must hold the samples that were packed into it."""
-        path = self.shard_path(shard)
         due = iter(range(shard, len(self), STREAM_SHARDS))
         try:
             for record in self.read_shard(shard):
@@ -268,7 +272,5 @@ class ShardedStream(Encoded, Stream):
                 yield record
             if (missing := next(due, None)) is not None:
                 raise ValueError(f"ends before sample {missing}")
-        except OSError as error:
-            raise damaged(path, error, self.root) from error
-        except ValueError as error:
-            raise damaged(path, f"damaged ({error})", self.root) from error
+        except (OSError, ValueError) as error:
+            raise self.damage(error, path=self.shard_path(shard)) from error

@@ -28,10 +28,8 @@ from pathlib import Path
 from weakref import WeakValueDictionary
 
 import lmdb
-import numpy as np
 
-from feedrate.formats import Buffer, PerProcess, PixelReader, RawPixels, ReadOptions, Sample, damaged, flat
-from feedrate.schema.errors import DataError
+from feedrate.formats import MappedReader, Packed, Sample, flat
 
 REQUIRES: dict[str, str] = {"lmdb": "lmdb", "numpy": "numpy"}
 VERSION: int = 1
@@ -101,7 +99,7 @@ class _Opened:
         size, needed = path.stat().st_size, (self.env.info()["last_pgno"] + 1) * self.env.stat()["psize"]
         if size < needed:
             self.env.close()
-            raise damaged(path, f"truncated, {size} bytes of {needed}", path.parent)
+            raise ValueError(f"truncated, {size} bytes of {needed}")
         self.transaction = self.env.begin(buffers=True)
 
 
@@ -109,63 +107,34 @@ _OPENED: WeakValueDictionary[tuple[int, int], _Opened] = WeakValueDictionary()
 """By device and inode, as LMDB itself tells files apart. Weak: readers own what is in here, and it closes with them."""
 
 
-def _open(root: Path, readahead: bool) -> _Opened:
-    path = root / _NAME
-    try:
+class Values(Packed):
+    """The values that ``pack_values`` wrote, by index; readers of a file share one environment a process."""
+
+    file = _NAME
+    failures = (OSError, ValueError, lmdb.Error)
+
+    def open_files(self) -> _Opened:
+        """Open the environment, unless another reader has."""
+        path = self.root / _NAME
         stat = path.stat()
-        opened = _OPENED.get((stat.st_dev, stat.st_ino))
-        if opened is not None and opened.pid == os.getpid():
-            return opened
-        if opened is not None:
-            opened.env.close()  # inherited by a fork; harmless to the parent, as there is no lock file
-        fresh = _OPENED[stat.st_dev, stat.st_ino] = _Opened(path, readahead)
+        shared = _OPENED.get((stat.st_dev, stat.st_ino))
+        if shared is not None and shared.pid == os.getpid():
+            return shared
+        if shared is not None:
+            shared.env.close()  # inherited by a fork; harmless to the parent, as there is no lock file
+        fresh = _OPENED[stat.st_dev, stat.st_ino] = _Opened(path, self.options.readahead)
         return fresh
-    except OSError as error:
-        raise damaged(path, error, root) from error
-    except lmdb.Error as error:
-        raise damaged(path, f"not a readable LMDB file ({error})", root) from error
 
-
-class Values:
-    """The values that ``pack_values`` wrote, by index."""
-
-    def __init__(self, root: Path, options: ReadOptions) -> None:
-        self._root = root
-        self.path = root / _NAME
-        self._environment = PerProcess(_open, root, options.readahead)
-
-    def value(self, index: int) -> memoryview:
+    def view(self, index: int) -> memoryview:
         """Look up the value of a sample: read-only bytes inside the map, to be copied at once."""
-        try:
-            value = self._environment().transaction.get(_key(index))
-        except lmdb.Error as error:
-            raise self.damage(index, str(error)) from error
+        value: memoryview | None = self.opened().transaction.get(_key(index))
         if value is None:
-            raise self.damage(index, "missing")
+            raise ValueError("missing")
         return value
 
-    def damage(self, index: int, problem: str) -> DataError:
-        """Make the error for a sample."""
-        return damaged(self.path, problem, self._root, index)
 
-
-class LmdbReader(PixelReader):
-    """Shares one environment a process."""
-
-    def __init__(self, root: Path, options: ReadOptions) -> None:
-        super().__init__(root)
-        self._values = Values(root, options)
-
-    def read(self, index: int) -> RawPixels:
-        """Read sample ``index`` into new memory, as much as it takes where it is a file."""
-        return super().read(index) if self.size else (index, np.array(self._values.value(index), np.uint8))
-
-    def read_into(self, index: int, buffer: Buffer) -> None:
-        """Copy the value of sample ``index`` out of the map."""
-        value = self._values.value(index)
-        if len(value) != len(buffer):
-            raise self._values.damage(index, f"{len(value)} bytes, expected {len(buffer)}")
-        buffer[:] = value
+class LmdbReader(Values, MappedReader):
+    """Values are pixels, or files."""
 
 
 open = LmdbReader

@@ -22,7 +22,7 @@ from pathlib import Path
 import lz4.frame
 import numpy as np
 
-from feedrate.formats import Reader, ReadOptions, Sample, cut, flat
+from feedrate.formats import Reader, Sample, cut, flat
 from feedrate.formats.lmdb import Values, pack_values
 
 REQUIRES: dict[str, str] = {"lmdb": "lmdb", "lz4": "lz4", "numpy": "numpy"}
@@ -35,16 +35,17 @@ def pack(samples: Iterable[Sample], root: Path) -> None:
     pack_values((lz4.frame.compress(flat(sample)) for sample in samples), root)
 
 
-class Lz4Reader(Reader):
-    """Shares one environment a process."""
+class Lz4Reader(Values, Reader):
+    """Values are compressed pixels."""
 
-    def __init__(self, root: Path, options: ReadOptions) -> None:
-        super().__init__(root)
-        self._values = Values(root, options)
+    failures = (*Values.failures, RuntimeError)
 
     def read(self, index: int) -> tuple[int, bytes]:
         """Copy the compressed pixels of sample ``index`` out of the map."""
-        return index, bytes(self._values.value(index))
+        try:
+            return index, bytes(self.view(index))
+        except self.failures as error:
+            raise self.damage(error, index) from error
 
     def decode(self, raw: tuple[int, bytes]) -> Sample:
         """Decompress a sample and cut it into its fields."""
@@ -52,8 +53,8 @@ class Lz4Reader(Reader):
         try:
             pixels = lz4.frame.decompress(value, return_bytearray=True)
             return cut(np.frombuffer(pixels, np.uint8), self.manifest.shapes)
-        except (RuntimeError, ValueError) as error:
-            raise self._values.damage(index, f"damaged ({error})") from error
+        except self.failures as error:
+            raise self.damage(error, index) from error
 
 
 open = Lz4Reader

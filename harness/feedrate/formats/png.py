@@ -19,4 +19,4 @@ VERSION: int = 1
 TRAITS: dict[str, object] = {"container": "files", "stores": "png", "knobs": ("decoder",)}
 
 pack = partial(write_files, codec=PNG)
-open = partial(FolderReader, codec=PNG)
+open = FolderReader

@@ -79,7 +79,7 @@ class TarStream(ShardedStream):
 
     def read_shard(self, shard: int) -> Iterator[RawFiles]:
         """Read the samples of a file."""
-        fields = _names(self._kinds)
+        fields = _names(self.kinds)
         with self.shard_path(shard).open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             if size % tarfile.RECORDSIZE or os.pread(file.fileno(), len(_END), max(0, size - len(_END))) != _END:

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import zarr
 
-from feedrate.formats import Buffer, PerProcess, PixelReader, ReadOptions, Sample, batches, damaged, flattened
+from feedrate.formats import Buffer, PixelReader, Sample, batches, flattened
 
 REQUIRES: dict[str, str] = {"zarr": "zarr>=3", "numpy": "numpy"}
 VERSION: int = 1
@@ -32,8 +32,6 @@ SHARD_BYTES = 1 << 24
 SHARD_SAMPLES = 256
 """Samples in a shard, at most."""
 _NAME = "pixels.zarr"
-_FAILURES = (OSError, ValueError, TypeError, LookupError, AttributeError, RuntimeError)
-"""What Zarr raises on folders that are damaged."""
 
 
 def _per_shard(size: int) -> int:
@@ -61,39 +59,29 @@ def pack(samples: Iterable[Sample], root: Path) -> None:
         end += count
 
 
-def _open_array(root: Path, count: int, size: int) -> Any:
-    path = root / _NAME / "zarr.json"
-    try:
-        array = zarr.open_array(root / _NAME, mode="r")
-        stored: tuple[object, ...] = (array.shape, array.shards, array.dtype)
-    except _FAILURES as error:
-        raise damaged(path, f"not readable ({error})", root) from error
-    expected = ((count, size), (_per_shard(size), size), np.uint8)
-    if stored != expected:
-        raise damaged(path, f"holds {stored}, expected {expected}", root)
-    return array
-
-
 class ZarrReader(PixelReader):
     """Holds an open array in each process."""
 
-    def __init__(self, root: Path, _options: ReadOptions) -> None:
-        super().__init__(root)
-        self._array = PerProcess(_open_array, root, len(self), self.size)
-        self._per_shard = _per_shard(self.size)
+    failures = (OSError, ValueError, TypeError, LookupError, AttributeError, RuntimeError)
 
-    def read_into(self, index: int, buffer: Buffer) -> None:
+    def path(self, index: int, field: int) -> Path:  # noqa: ARG002 - all fields lie in one
+        """Name the shard of a sample."""
+        return self.root / _NAME / "c" / str(index // _per_shard(self.size)) / "0"
+
+    def open_files(self) -> Any:
+        """Open the array, and compare it with what was packed."""
+        array = zarr.open_array(self.root / _NAME, mode="r")
+        stored: tuple[object, ...] = (array.shape, array.shards, array.dtype)
+        expected = ((len(self), self.size), (_per_shard(self.size), self.size), np.uint8)
+        if stored != expected:
+            raise ValueError(f"holds {stored}, expected {expected}")
+        return array
+
+    def copy(self, index: int, buffer: Buffer) -> None:
         """Let Zarr read sample ``index``, and copy what it gives."""
-        array = self._array()
-        path = self.root / _NAME / "c" / str(index // self._per_shard) / "0"
-        try:
-            path.stat()
-            pixels = array[index]
-            if len(pixels) != len(buffer):
-                raise ValueError(f"{len(pixels)} bytes, expected {len(buffer)}")
-        except _FAILURES as error:
-            raise damaged(path, error, self.root, index) from error
-        buffer[:] = pixels
+        array = self.opened()
+        self.path(index, 0).stat()
+        buffer[:] = array[index]
 
 
 open = ZarrReader
