@@ -201,7 +201,7 @@ class Stream(Packed):
         """
 
 
-class Reader(Packed):
+class Reader(Packed, Sequence[Sample]):
     """Random access to packed samples, in two timed stages."""
 
     @abstractmethod
@@ -211,7 +211,7 @@ class Reader(Packed):
         A DataError where it is missing, truncated or damaged.
         """
 
-    def __getitem__(self, index: int) -> Sample:
+    def __getitem__(self, index: int) -> Sample:  # type: ignore[override]
         if not 0 <= index < len(self):
             raise IndexError(f"{self.root}: sample {index} of {len(self)}")
         return self.decode(self.read(index))

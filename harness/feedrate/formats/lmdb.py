@@ -111,7 +111,7 @@ class Values(Packed):
     """The values that ``pack_values`` wrote, by index; readers of a file share one environment a process."""
 
     file = _NAME
-    failures = (OSError, ValueError, lmdb.Error)
+    failures: tuple[type[Exception], ...] = (OSError, ValueError, lmdb.Error)
 
     def open_files(self) -> _Opened:
         """Open the environment, unless another reader has."""

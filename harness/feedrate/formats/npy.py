@@ -66,10 +66,11 @@ class NpyReader(PixelReader):
     def copy(self, index: int, buffer: Buffer) -> None:
         """Read the file of sample ``index``."""
         expected = self.opened()
+        pixels = buffer.data if isinstance(buffer, np.ndarray) else buffer
         header, beyond = bytearray(len(expected)), bytearray(1)
         descriptor = os.open(f"{self.root}/{_name(index)}", os.O_RDONLY | os.O_CLOEXEC)
         try:
-            size = os.readv(descriptor, [header, memoryview(buffer), beyond])
+            size = os.readv(descriptor, [header, pixels, beyond])
         finally:
             os.close(descriptor)
         if size != len(header) + self.size or header != expected:
