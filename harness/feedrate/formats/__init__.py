@@ -195,10 +195,7 @@ class Stream(Packed):
 
     @abstractmethod
     def records(self, shard: int) -> Iterator[Any]:
-        """Read one shard from its beginning to its end, for ``decode`` alone.
-
-        A DataError where it is missing, truncated, damaged, or does not hold what was packed.
-        """
+        """Read one shard from its beginning to its end; a DataError where it does not hold what was packed."""
 
 
 class Reader(Packed, Sequence[Sample]):
@@ -206,10 +203,7 @@ class Reader(Packed, Sequence[Sample]):
 
     @abstractmethod
     def read(self, index: int) -> Any:
-        """Bring sample ``index`` from storage into memory that the caller owns, for ``decode`` alone.
-
-        A DataError where it is missing, truncated or damaged.
-        """
+        """Bring sample ``index`` from storage into memory that the caller owns; a DataError where it is damaged."""
 
     def __getitem__(self, index: int) -> Sample:  # type: ignore[override]
         if not 0 <= index < len(self):
@@ -218,10 +212,7 @@ class Reader(Packed, Sequence[Sample]):
 
 
 class PixelReader(Reader):
-    """Random access to samples that are stored as pixels, those of all fields one after the other.
-
-    Such formats hold the same bytes and differ in their container alone. Nothing is left to decode.
-    """
+    """Random access to samples that are stored as pixels, those of all fields one after the other, without a header."""
 
     def __init__(self, root: Path, options: ReadOptions = DEFAULTS) -> None:
         super().__init__(root, options)
@@ -292,10 +283,7 @@ def flat(sample: Sample) -> memoryview:
 
 
 def flattened(samples: Iterable[Sample]) -> tuple[int, Iterator[memoryview]]:
-    """Give the size of a sample in bytes and all samples as ``flat`` makes them.
-
-    An InputError where there are none, and so no size, with which some files begin.
-    """
+    """Give the size of a sample in bytes and all samples as ``flat`` makes them; an InputError where there are none."""
     values = map(flat, samples)
     first = next(values, None)
     if first is None:
@@ -328,11 +316,7 @@ def cut(pixels: NDArray[np.uint8], shapes: Sequence[tuple[int, ...]]) -> Sample:
 
 
 def map_on_all_cores(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-    """Apply a function that releases the GIL, such as a compressor, in a thread for each core this process may use.
-
-    Items are drawn in the calling thread, ``LOOK_AHEAD`` a core before their results are taken; results keep their
-    order.
-    """
+    """Apply a function that releases the GIL in a thread for each core that may be used; results keep their order."""
     cores = len(os.sched_getaffinity(0))
     waiting: deque[Future[Result]] = deque()
     pool = ThreadPoolExecutor(cores)

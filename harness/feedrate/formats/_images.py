@@ -217,12 +217,10 @@ def pack_shards(
     kind: str,
     shard: Callable[[Path, Sequence[str]], AbstractContextManager[Append]],
 ) -> None:
-    """Encode samples as PNG files and deal them out to a fixed number of shards.
+    """Encode samples as PNG files and deal them out to shards, which ``shard`` opens for writing, given path and kinds.
 
-    ``shard`` opens one for writing, given its path and what the fields of a sample are (``Codec.kinds``).
-
-    Sample i lies in shard i modulo ``STREAM_SHARDS``: shards are equally long whatever the number of samples, which
-    nobody knows when packing begins, and one that is missing, doubled or in the wrong place is noticed.
+    Sample i lies in shard i modulo ``STREAM_SHARDS``: nobody knows how many there are when packing begins, and a shard
+    that is missing, doubled or in the wrong place is noticed.
     """
     first, samples = peeked(samples)
     kinds = PNG.kinds(shapes_of(first))

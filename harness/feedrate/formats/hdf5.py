@@ -54,10 +54,7 @@ def pack_chunks(
     compress: Callable[[bytes], bytes] | None = None,
     **filters: Any,
 ) -> None:
-    """Write samples as pixels into ``root/pixels.h5``, so many a chunk; the last one is filled with zeros.
-
-    Chunks are compressed on all cores, and the data set says of its filters what is given.
-    """
+    """Write samples as pixels into ``root/pixels.h5``, so many a chunk; the last one is filled with zeros."""
     size, values = flattened(samples)
 
     def chunk(batch: tuple[int, bytes]) -> tuple[int, bytes]:

@@ -219,10 +219,7 @@ def _shuffled(records: Iterator[Any], size: int, random: np.random.Generator) ->
 
 
 class StampedCollate:
-    """Collates, by PyTorch's default unless given another collation, and closes the batch's account.
-
-    It shares the dataset's sums: both are handed to a worker together, by fork or in one pickle.
-    """
+    """Collates, by PyTorch's default unless told otherwise, and closes the account that it shares with the dataset."""
 
     def __init__(self, dataset: Stamped, collate: Collate = default_collate) -> None:
         self._dataset = dataset
@@ -261,10 +258,7 @@ _OPENING = threading.Lock()
 
 
 def copies(loader: Loader) -> list[Prepare]:
-    """Make for each worker that is a thread a function that prepares batches, with handles and an account of its own.
-
-    The thread itself fills page-locked memory.
-    """
+    """Make for each worker that is a thread what prepares its batches, with handles and an account of its own."""
     return [_copy(loader, worker) for worker in range(loader.options.num_workers)]
 
 
@@ -285,10 +279,7 @@ def _copy(loader: Loader, worker: int) -> Prepare:
 
 @dataclass
 class Pooled(Loader):
-    """A loader whose threads are another library's: a thread takes a copy for a batch and gives it back.
-
-    So files stay open over epochs, whatever threads come and go.
-    """
+    """A loader whose threads are another library's: one takes a copy for a batch, so that files stay open."""
 
     def __post_init__(self) -> None:
         self._idle: SimpleQueue[Prepare] = SimpleQueue()

@@ -38,10 +38,7 @@ def _installed_torch() -> Path | None:
 
 
 def unmeasured(root: Path = Path("/"), torch: Path | None = None) -> str | None:
-    """Say which accelerator PyTorch, by its folder, is built for and can reach, where feedrate does not measure it.
-
-    ``dev`` and ``sys`` lie below the root. None: PyTorch would compute on an NVIDIA GPU or a CPU.
-    """
+    """Say which accelerator PyTorch is built for and can reach, where feedrate does not measure it; None else."""
     torch = torch or _installed_torch()
     if torch is None or not (version := torch / "version.py").is_file():
         return None

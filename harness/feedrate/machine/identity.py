@@ -172,10 +172,7 @@ class Machine(BaseModel):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def machine_id(self) -> str:
-        """A readable slug and 8 hex digits of sha256 over the hardware facts, memory in whole GiB.
-
-        Nodes of a cluster, which may be alike, are machines of their own.
-        """
+        """A readable slug and 8 hex digits of sha256 over the hardware facts, memory in whole GiB."""
         words = ("cpu_model", "architecture", "gpu_name", "gpu_count")
         cores = ("cores_physical", "cores_logical", "cpu_quota_cores")
         facts = {name: getattr(self, name) for name in (*words, *cores)}
@@ -276,11 +273,7 @@ def _block_device(folder: Path, source: str) -> Path | None:
 
 
 def disk(folder: Path) -> Path | None:
-    """Find the block device that a folder lies on, below /sys; None where there is none.
-
-    Raises:
-        OSError: the folder cannot be looked at.
-    """
+    """Find the block device that a folder lies on, below /sys; None without one, an OSError without the folder."""
     return _block_device(folder, _mount(folder.resolve(strict=True))[1])
 
 
@@ -296,11 +289,7 @@ def _device_class(file_system: str, name: str, rotational: bool | None) -> str:
 
 
 def storage(folder: Path) -> Storage:
-    """Describe the storage that a folder lies on.
-
-    Raises:
-        InputError: the folder cannot be looked at.
-    """
+    """Describe the storage that a folder lies on; an InputError where it cannot be looked at."""
     try:
         file_system, source, options = _mount(folder.resolve(strict=True))
         device = _block_device(folder, source)
@@ -323,11 +312,7 @@ def storage(folder: Path) -> Storage:
 
 
 def describe(gpus: Sequence[tuple[str, int]] = (), data_root: Path | None = None) -> Machine:
-    """Find out what this machine is, with its GPUs (``probes.gpu.installed``) and the disk below a folder, if given.
-
-    Raises:
-        InputError: ``data_root`` does not exist.
-    """
+    """Find out what this machine is, with its GPUs (``probes.gpu.installed``) and the disk below a folder, if given."""
     threads = usable_cores()
     processors = _text("/proc/cpuinfo")
     virtual = bool(_text("/sys/hypervisor/type").strip() or re.search(r"(?m)^flags\s*:.*\bhypervisor\b", processors))

@@ -92,15 +92,9 @@ def missing(data_root: Path | None = None) -> str | None:
 
 @contextmanager
 def group(memory_mib: int = 0, disk_mib_s: int = 0, data_root: Path = Path()) -> Iterator[Group]:
-    """Limit memory, reads of the disk under a folder, or both; what was made goes when nothing lives in it any more.
+    """Limit memory (MiB, page cache included), reads of the disk under a folder (MiB/s), or both; 0 is no limit.
 
-    Args:
-        memory_mib: memory in MiB, page cache included; 0 for no limit.
-        disk_mib_s: MiB a second; 0 for no limit.
-        data_root: a folder on the disk that is limited.
-
-    Raises:
-        EnvironmentFault: this process may not make such a group, or the kernel tells of no disk.
+    What was made goes when nothing lives in it any more. An EnvironmentFault where this process may not make it.
     """
     limits = {"memory": str(memory_mib * MIB)} if memory_mib else {}
     if disk_mib_s:

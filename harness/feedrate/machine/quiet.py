@@ -55,13 +55,7 @@ class Quietness:
 
 
 def look(host: HostProbe, gpu: GpuProbe | None, seconds: float = 1.0) -> Quietness:
-    """Watch the machine for some seconds. Nothing of ours may run meanwhile, on the GPU neither.
-
-    The CPU's share has a resolution of 10 ms of one core.
-
-    Returns:
-        What was seen; numbers are named as in the trials table and in telemetry, but for ``cpu_pressure_pct`` (PSI).
-    """
+    """Watch the machine for some seconds, in which nothing of ours may run, on the GPU neither."""
     before, used = host.machine(), _used()
     time.sleep(seconds)
     after = host.machine()
@@ -112,13 +106,7 @@ def wait(
     seconds: float = 1.0,
     every_s: float = EVERY_S,
 ) -> Quietness:
-    """Look again and again until the machine is quiet, or until the limit; a look that has begun is finished.
-
-    When waiting begins, once a minute and when it ends, a line is said.
-
-    Returns:
-        The last look; the first, with nothing said, if the machine was quiet already.
-    """
+    """Look again and again until the machine is quiet, or until the limit, and say so; gives the last look."""
     began = time.monotonic()
     last_said, seen = began, look(host, gpu, seconds)
     if seen.quiet:

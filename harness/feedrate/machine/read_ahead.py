@@ -55,11 +55,7 @@ def restore(folder: Path) -> None:
 
 @contextmanager
 def limit(folder: Path, kib: int) -> Iterator[None]:
-    """Set the read-ahead of the disk under a folder, and set it back; nothing is written where it is so already.
-
-    Raises:
-        EnvironmentFault: it cannot be set, or another sweep has set it.
-    """
+    """Set the read-ahead of the disk under a folder, and set it back; an EnvironmentFault where that cannot be."""
     setting = _setting(folder)
     kept, before = _kept(setting), setting.read_text(encoding="ascii").strip()
     if kept.exists():

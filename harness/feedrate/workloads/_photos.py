@@ -85,10 +85,7 @@ def evenly(count: int, wanted: int) -> list[int]:
 def usable(
     names: Sequence[str], wanted: int, read: Callable[[int], Sample], notes: Notes
 ) -> Iterator[tuple[int, Sample]]:
-    """Read as many images as are wanted, spread evenly; others stand in for those that cannot be used.
-
-    ``read`` takes an image's number, and raises one of ``DAMAGE`` where it cannot be used, which is noted by its name.
-    """
+    """Read as many images as are wanted, spread evenly; others stand in where ``read`` raises ``DAMAGE``."""
     chosen = evenly(len(names), wanted)
     order = [*chosen, *sorted(set(range(len(names))) - set(chosen))]
 

@@ -57,11 +57,7 @@ class Undecodable(Exception):
 
 @cache
 def load(name: str, codec: str) -> Decode:
-    """Import a decoder, once a process; an InputError where it cannot be used for ``codec``.
-
-    What it gives is a function of a file and its shape (height, width, channels) that gives uint8 pixels of that shape,
-    writable and owning their memory, or raises ``Undecodable``.
-    """
+    """Import a decoder, once a process; an InputError where it cannot be used for ``codec``."""
     module = plugins.load("feedrate.formats.decoders", name)
     if codec not in module.CODECS:
         raise _unable(name, codec, module.CODECS)
@@ -83,12 +79,7 @@ def scales(name: str) -> tuple[int, ...]:
 
 @cache
 def load_for_files(name: str) -> DecodeFile:
-    """Import a decoder for files of others, of any size and kind, once a process.
-
-    What it gives is a function of a file, its height, width and a scale, 1 or one of the decoder's for a JPEG file. It
-    gives uint8 pixels, height ÷ scale × width ÷ scale × 3 (rounded up), or raises ``Undecodable``, or ``InputError``
-    where the decoder does not decode such files.
-    """
+    """Import a decoder for files of others; an InputError for a kind that it does not decode."""
     module = plugins.load("feedrate.formats.decoders", name)
 
     def decode(data: bytes, height: int, width: int, scale: int) -> Image:

@@ -33,10 +33,7 @@ PCIE_EVERY_NS = 1_000_000_000
 
 
 def load() -> ModuleType | None:
-    """Return ``pynvml``, initialised; None without a driver.
-
-    Importing pynvml takes 20 ms, asking the dynamic loader for NVML's library 0.2 ms: that is asked first.
-    """
+    """Return ``pynvml``, initialised; None without a driver, which the dynamic loader tells in 0.2 ms, an import in 20."""
     try:
         ctypes.CDLL("libnvidia-ml.so.1")
         import pynvml
@@ -139,11 +136,10 @@ class GpuProbe(AbstractContextManager["GpuProbe"]):
         self.close()
 
     def follow(self, uuid: str) -> bool:
-        """Watch the GPU that CUDA knows by a UUID, in whatever order NVML lists them; False where it lists none such.
+        """Watch the GPU that CUDA knows by a UUID, in whatever order NVML lists them; False where it has none such.
 
-        A MIG instance that is watched already stays so where CUDA tells the UUID of its GPU; where CUDA tells the
-        instance's, that is watched. A driver that names no UUIDs at all is not contradicted. The UUID has 36
-        characters, without NVML's prefix, as ``torch.cuda.get_device_properties(0).uuid``.
+        A MIG instance that is watched stays so where CUDA tells the UUID of its GPU. A driver that names no UUIDs is not
+        contradicted. The UUID has no prefix, as ``torch.cuda.get_device_properties(0).uuid``.
         """
         parent = self._device("DeviceHandleFromMigDeviceHandle")
         watched = (self._handle,) if parent is None else (self._handle, parent)
@@ -196,10 +192,7 @@ class GpuProbe(AbstractContextManager["GpuProbe"]):
         return None if question is None else self._ask(question, handle, *arguments)
 
     def sample(self) -> dict[str, float | int | None]:
-        """Look once: the telemetry columns of the GPU, those of ``NO_GPU``; None for each that is not supported.
-
-        PCIe traffic is None in samples less than a second after it was last asked for.
-        """
+        """Look once: the telemetry columns of the GPU; None for what is not supported, and PCIe within a second."""
         reasons = self._device("CurrentClocksEventReasons")
         if reasons is None:  # its name before driver 535
             reasons = self._device("CurrentClocksThrottleReasons")
@@ -226,10 +219,7 @@ class GpuProbe(AbstractContextManager["GpuProbe"]):
         return self._number("TotalEnergyConsumption", over=1000)
 
     def facts(self) -> dict[str, str | int | float | None]:
-        """Tell what the GPU is, without anything that identifies it; None for what is not supported.
-
-        PCIe generation and width are the most that GPU and slot allow together: an idle link falls back.
-        """
+        """Tell what the GPU is, and nothing that identifies it; of PCIe the most, as an idle link falls back."""
         return {
             "name": self._device("Name"),
             "memory_bytes": self._bytes("total"),
@@ -240,10 +230,7 @@ class GpuProbe(AbstractContextManager["GpuProbe"]):
         }
 
     def computing(self) -> frozenset[int] | None:
-        """List the processes that compute on the GPU, not those that draw; None when NVML does not say.
-
-        In a container the numbers may be the host's, or missing.
-        """
+        """List the processes that compute on the GPU, in a container by the host's numbers; None if NVML is silent."""
         computing = self._device("ComputeRunningProcesses")
         if computing is None:
             return None

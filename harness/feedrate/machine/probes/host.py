@@ -109,7 +109,7 @@ class HostProbe(AbstractContextManager["HostProbe"]):
     def sample(self, trial_pid: int | None) -> dict[str, float | int | None]:
         """Look once, at the machine and at the training process if there is one: the telemetry columns of the host.
 
-        CPU shares are those since the sample before: None in the first, and for a process that is gone.
+        CPU shares are those since the sample before.
         """
         before, self._ticks = self._ticks, self._read_ticks()
         shares = cpu_shares(before, self._ticks)
@@ -142,10 +142,7 @@ class HostProbe(AbstractContextManager["HostProbe"]):
         return float(load) if load else None
 
     def counters(self, trial_pid: int) -> TrialCounters:
-        """Read what ``difference`` needs, at the start and at the end of a window.
-
-        The counters of the trial are None when its process is gone.
-        """
+        """Read what ``difference`` needs; the counters of the trial are None when its process is gone."""
         trial = self._watch(trial_pid)
         trial.look_up(time.perf_counter_ns())
         pids = [trial_pid, *trial.workers]

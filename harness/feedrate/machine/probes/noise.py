@@ -49,10 +49,7 @@ class Rule:
 
 
 def _cores(row: Row) -> float:
-    """How many cores the machine's shares are shares of; 1 where that cannot be told.
-
-    What is busy is ours or foreign: their sum, in % of one core, is ``cpu_util_pct`` of all cores.
-    """
+    """How many cores shares are shares of, as busy is ours or foreign; 1 where that cannot be told."""
     share = row.get("cpu_util_pct")
     parts = [value for name in _BUSY if (value := row.get(name)) is not None]
     return max(1.0, float(sum(parts) / share)) if share and len(parts) == len(_BUSY) else 1.0
