@@ -1,18 +1,16 @@
 """Storage formats: samples ↔ bytes on disk. One file a format, found by its name, imported only when used.
 
-A format module has a docstring (what it is, its pitfalls), and
+A format module has a docstring (what it is, its pitfalls), ``REQUIRES`` (import name → what pip installs), ``VERSION``
+(raised when the bytes on disk change), ``TRAITS`` (``feedrate.schema.plugins.Traits``), and
 
-- ``REQUIRES: dict[str, str]``: third-party modules that it imports → the name that pip installs;
-- ``VERSION: int``: raised when the bytes on disk change;
-- ``TRAITS: dict[str, object]``: what it is and can do, as ``feedrate.schema.plugins.Traits`` explains;
-- ``pack(samples, root)``: writes an iterable of samples, all of the same shapes (one field may be a file of any size,
-  where ``TRAITS`` says that the format holds files), into the empty folder ``root`` and holds few of them at a time.
-  It raises ``InputError`` where the format cannot hold them (image files have 1, 3 or 4 channels) and ``OSError``
-  where the disk cannot take them;
+- ``pack(samples, root)``: writes samples, all of the same shapes (one field may be a file of any size, where ``TRAITS``
+  says so), into the empty folder ``root`` and holds few of them at a time. It raises ``InputError`` where the format
+  cannot hold them and ``OSError`` where the disk cannot take them;
 - ``open(root, options)``: a ``Reader`` over what was packed, or a ``Stream`` where samples can only be read in order.
   It raises ``DataError`` where there is no readable manifest and ``InputError`` where the decoder cannot be used.
 
-Packing is made atomic, counted, hashed and described (``manifest.json``) around ``pack`` by ``feedrate.trial.prepare``.
+Packing is made atomic, counted, hashed and described (``manifest.json``) around ``pack`` by ``feedrate.trial.prepare``,
+which also finds changed bytes of raw pixels: of those, no format here has a checksum.
 """
 
 from __future__ import annotations

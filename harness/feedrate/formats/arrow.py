@@ -5,12 +5,9 @@ The samples of a batch lie one after the other, as in a raw file: what Arrow cos
 Pitfalls:
 
 - a value that is taken out as a Python object is copied into ``bytes`` and once more into an array: here a batch's
-  buffer is looked up once, and a sample is one copy out of it;
-- a batch is parsed each time it is asked for: what was found is kept, a few hundred bytes for each batch of some MiB;
-- a plain binary column has offsets of 32 bits and ends at 2 GiB: a batch of it, which holds few samples here. Pixels
-  have one size, so there are none;
-- a file that is cut short has lost its footer and is refused at open, before a page fault can kill the process;
-- there is no checksum: a changed byte is another pixel, unless ``feedrate.trial.prepare`` finds it.
+  buffer is looked up and parsed once, and a sample is one copy out of it;
+- a plain binary column has offsets of 32 bits and ends at 2 GiB: a batch of it, which holds few samples here;
+- a file that is cut short has lost its footer and is refused at open, before a page fault can kill the process.
 """
 
 from __future__ import annotations

@@ -1,23 +1,21 @@
 """HDF5, uncompressed, one sample a chunk: what a random read of a well-made HDF5 file costs.
 
-Samples arrive without being counted first, so the data set must be able to grow, and that takes chunks; with one
-sample in each and no chunk cache, HDF5 reads a sample straight from the file into the caller's memory.
+Samples arrive without being counted first, so the data set must grow, and that takes chunks; with one sample in each
+and no chunk cache, HDF5 reads a sample straight from the file into the caller's memory.
 
 Pitfalls of the container, which ``hdf5_chunked`` shares:
 
 - h5py's indexing builds a selection, a type and an array at every read: 35 µs a sample, whatever its size. The
-  low-level call with a selection and a type that are kept takes 5, and fills the caller's memory;
-- that call trusts the selection and writes beyond a buffer that is too short: its length is checked first;
+  low-level call with a selection and a type that are kept takes 5. It writes beyond a buffer that is too short;
 - a chunk that does not fit into the chunk cache is read, and decompressed, anew for every sample in it;
 - HDF5 has one global lock: threads read one at a time;
-- HDF5 locks files also for reading, which fails on read-only and on many network disks: ``locking=False``, as nobody
-  writes once it is packed. All that open a file in one process must ask for the same locking and the same ``swmr``;
-- on a full disk the error comes as an OSError, or as a RuntimeError when the file is closed, with the system's number
-  in its text at best: it is given back as the OSError that it was;
-- ``swmr`` (single writer, multiple readers) needs a file of HDF5 1.10's layout, whose metadata have checksums; pixels
-  have none, and a changed byte is another pixel, unless ``feedrate.trial.prepare`` finds it;
-- opened with ``swmr``, metadata that make no sense are read again and again, as a writer might be about to finish them:
-  practically without end. A file that lost its end is such a case: its length is compared with its superblock first.
+- HDF5 locks files also for reading, which fails on many network disks: ``locking=False``, as nobody writes once it is
+  packed. All that open a file in one process must ask for the same locking and the same ``swmr``;
+- on a full disk the error is an OSError, or a RuntimeError when the file is closed, with the system's number in its
+  text at best;
+- ``swmr`` (single writer, multiple readers) needs a file of HDF5 1.10's layout, whose metadata have checksums. With it,
+  metadata that make no sense are read again practically without end, as a writer might be about to finish them: a
+  file's length is compared with its superblock first.
 """
 
 from __future__ import annotations

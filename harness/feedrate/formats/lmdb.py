@@ -1,19 +1,17 @@
 """LMDB with raw pixels: one memory-mapped file, one value a sample, all of its fields one after the other.
 
-A sample that is a file of its own is such a value, too. Of pixels nothing is left to decode: what differs from a folder
-of PNG files is that pixels, not compressed files, are stored (that is most of the effect), and that a read is a copy
-out of the page cache without a system call.
+Of pixels nothing is left to decode: what differs from a folder of PNG files is that pixels are stored (that is most of
+the effect), and that a read is a copy out of the page cache without a system call.
 
 Pitfalls of the container, which ``lmdb_lz4`` and ``lmdb_png`` share:
 
-- the environment must not cross a fork or be pickled, and LMDB refuses to open a file twice in one process: it is
-  opened at the first read in each process, and readers of the same file in one process share it;
+- LMDB refuses to open a file twice in one process, and an environment must not cross a fork: it is opened at the first
+  read in each process, and readers of the same file in one process share it, and the first one's ``readahead``;
 - the map's size is a ceiling chosen in advance: here it starts small and doubles when LMDB says that it is full;
 - ``readahead=False`` is common advice and 20 times slower for image-sized values on a cold cache: an axis, on by
-  default. It is advice about the whole map, so readers that share an environment have that of the first;
-- a file that is shorter than its map kills the process (SIGBUS) instead of raising: its length is checked at open;
-- LMDB believes what it reads: a damaged page may point beyond the file, and reading there kills the process as well.
-  Only the checksum that ``feedrate.trial.prepare`` compares tells;
+  default;
+- a file that is shorter than its map kills the process (SIGBUS): its length is checked at open. LMDB believes what it
+  reads: a damaged page may point beyond the file. Only the checksum that ``feedrate.trial.prepare`` compares tells;
 - the default table of readers needs a writable folder and costs a lock: ``lock=False``, as nobody writes any more;
 - a value takes whole pages of 4 KiB: a pair of 64-pixel patches takes a sixth more than its pixels.
 """

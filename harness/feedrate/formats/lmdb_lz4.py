@@ -4,14 +4,10 @@ The experiment behind this project used LMDB values of a pair of arrays that ``p
 lz4 compressed. Here the shapes stand once in the manifest, which saves the deserialisation of each sample.
 
 What it shows: lz4 saves 0 to 17 % of the bytes of photographs, as sensor noise does not compress, and takes time to
-decode. (A pair of super-resolution shrinks by more: its input, an enlarged image, is smooth.) It pays where pixels
-repeat, such as drawings or masks, and where the disk is slower than lz4.
+decode. It pays where pixels repeat, such as drawings or masks, and where the disk is slower than lz4.
 
-The pitfalls of the container are in ``feedrate.formats.lmdb``. Of lz4:
-
-- a damaged value may decode to other pixels, as a damaged value of ``lmdb`` is other pixels. A checksum of the content
-  would find that at every read, for half of what decoding costs: neither format has one, so that both do the same;
-- it decodes into memory of its own: reading straight into the caller's buffer would take another copy.
+The pitfalls of the container are in ``feedrate.formats.lmdb``. A checksum of the content would find damage at every
+read, for half of what decoding costs: ``lmdb`` has none either.
 """
 
 from __future__ import annotations

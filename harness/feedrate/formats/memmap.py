@@ -1,9 +1,6 @@
 """One raw file of pixels, sample after sample, read through a memory map: the least that a container can be.
 
-There is no index, no header and no checksum: sample i begins at byte i × size, and a changed byte is another pixel,
-unless ``feedrate.trial.prepare`` finds it.
-
-Pitfalls:
+There is no index and no header: sample i begins at byte i × size. Pitfalls:
 
 - a view of a map is no read: its pages are fetched in whatever stage first touches them, and a benchmark that stops its
   clock before shows the speed of nothing. Here every byte is copied into memory that the caller owns;

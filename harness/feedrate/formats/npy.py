@@ -1,16 +1,11 @@
 """A folder of NumPy's own files, one a sample, each with the pixels of all fields: pixels without a database.
 
-Unlike PNG files nothing is decoded; unlike one raw file every sample is opened, by name, which is most of what a small
-sample costs, and on a network disk of what any costs.
+Every sample is opened, by name, which is most of what a small sample costs, and on a network disk of what any costs.
 
-Pitfalls:
-
-- ``np.load`` parses the header, a Python dictionary as text, for every sample, and stops once for the header and once
-  for the pixels: all samples of a set have the same header, which is compared as bytes here, and one ``os.readv`` takes
-  it and the pixels straight into the caller's memory;
-- a ``.npy`` file holds one array: an ``.npz`` of several is a ZIP archive that is parsed at each read, so fields of
-  different shapes lie flat, one after the other, as in the other formats of pixels;
-- there is no checksum: a changed byte is another pixel, unless ``feedrate.trial.prepare`` finds it.
+Pitfalls: ``np.load`` parses the header, a Python dictionary as text, for every sample, and stops once for the header
+and once for the pixels: here one ``os.readv`` takes both, and the header, which all have alike, is compared as bytes.
+A ``.npy`` file holds one array: an ``.npz`` of several is a ZIP archive that is parsed at each read, so fields of
+different shapes lie flat, one after the other, as in the other formats of pixels.
 """
 
 from __future__ import annotations

@@ -5,16 +5,13 @@ MXNet's ``recordio.py``:
 
 - a record is one or more chunks, each ``0xced7230a``, a length (29 bits, below a flag of 3) and that many bytes,
   padded with zeros to a multiple of 4;
-- the magic number may not occur in the data at a multiple of 4, so that a reader dropped anywhere finds the next
-  record: a record that contains it is cut there, the number left out, and the chunks are flagged 1 (first), 2 (middle)
-  and 3 (last) instead of 0 (whole);
+- the magic number may not occur in the data at a multiple of 4: a record that contains it is cut there, the number left
+  out, and the chunks are flagged 1 (first), 2 (middle) and 3 (last) instead of 0 (whole);
 - the data begin with ``IRHeader``, as ``im2rec`` writes it: flag 0, label (here the index, as a float), id (the index)
   and id2, which MXNet leaves to its users: here the field.
 
 MXNet can read ``data.rec``, but not the index: its own is text, and 100,000 of its lines take longer than the 50 ms in
 which a set should open. Here ``data.idx`` is one little-endian uint64 a record, its begin, and one for the end.
-
-There is no checksum: damage in the frames is noticed by the magic number, lengths and ids, in the data by PNG's CRCs.
 """
 
 from __future__ import annotations

@@ -4,13 +4,11 @@ It shows the price of a library for arrays in the cloud: each read is a task on 
 
 Pitfalls:
 
-- without shards each chunk is a file of its own: 100,000 samples, 100,000 files. With them, each read also reads the
-  shard's index, 16 bytes a chunk, so a shard is kept to 256 of them;
+- without shards each chunk is a file of its own. With them, each read also reads the shard's index, 16 bytes a chunk,
+  so a shard is kept to 256 of them; it is written whole, as appending would write it again and again;
 - a shard that is missing, and a chunk of zeros when it was written, are read as zeros. Chunks of zeros are therefore
   written like all others, and a shard must be there before it is read: one system call in hundreds of microseconds;
-- appending sample by sample would write each shard again and again: shards are written whole;
-- the thread and its loop do not survive a fork; Zarr starts them anew in the child;
-- there is no checksum: a changed byte is another pixel, unless ``feedrate.trial.prepare`` finds it.
+- the thread and its loop do not survive a fork; Zarr starts them anew in the child.
 """
 
 from __future__ import annotations

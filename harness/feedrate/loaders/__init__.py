@@ -1,17 +1,14 @@
 """Loaders: packed samples → batches. One file a loader, found by its name, imported only when used.
 
-A loader module has a docstring (what it is, its pitfalls), and
-
-- ``REQUIRES: dict[str, str]``: third-party modules that it imports → the name that pip installs;
-- ``TRAITS: dict[str, object]``: what its workers are and which knobs it has (``feedrate.schema.plugins.LoaderTraits``);
-- ``build(dataset, collate, batches, options)``: an iterable of ``Batch``. ``dataset`` is indexed by sample, ``collate``
-  makes a ``Batch`` of a list of its items, ``batches`` yields the indices of each batch, possibly without end, and
-  ``options`` are ``LoadOptions``. Each iteration asks ``batches`` anew, and delivers them in their order. What a sample
-  raises is raised in the training process, in the turn of its batch, with its class. When an iterator is dropped, no
-  thread, process or memory of it stays. A loader other than ``torch`` gets one worker at least. Of streams, which
-  ``torch`` takes, it gets those that its trait ``streams`` names, without ``batches``: it reads the files by itself,
-  shuffles as it can, and hands what it read to ``dataset.one_pass``. One that decodes by itself (``decodes``) makes of
-  image files what the workload's crops are, and stamps that it does not know how long that took.
+A loader module has a docstring (what it is, its pitfalls), ``REQUIRES``, ``TRAITS``
+(``feedrate.schema.plugins.LoaderTraits``), and ``build(dataset, collate, batches, options)``: an iterable of ``Batch``,
+mostly a ``Loader``. ``dataset`` is indexed by sample, ``collate`` makes a ``Batch`` of a list of its items, ``batches``
+yields the indices of each batch, possibly without end. Each iteration asks ``batches`` anew, and delivers them in their
+order. What a sample raises is raised in the training process, in the turn of its batch, with its class. When an
+iterator is dropped, no thread, process or memory of it stays. A loader other than ``torch`` gets one worker at least.
+Of streams, which ``torch`` takes, it gets those that its trait ``streams`` names, without ``batches``: it reads the
+files by itself, shuffles as it can, and hands what it read to ``dataset.one_pass``. One that decodes by itself
+(``decodes``) makes of image files what the workload's crops are, and stamps that it does not know how long that took.
 
 A step timer sees only that a batch was late. The dataset therefore stamps read, decode and transform of every sample
 and the collate function the batch. The four sums, when the batch was begun and when it was whole, and who prepared it

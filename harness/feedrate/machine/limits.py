@@ -1,13 +1,10 @@
 """Control groups that limit one trial: its memory, and how fast it may read from the disk of the data.
 
 Memory: page cache counts. Pages that the trial reads are charged to its group and pushed out when the group is full, as
-on a machine that has no more memory. Disk: the kernel delays reads beyond a rate, as a slower disk does; what comes
-from the page cache is not delayed.
+on a machine that has no more memory. Disk: the kernel delays reads beyond a rate; page cache is not delayed.
 
-Version 2 (one tree: ``memory.max``, ``io.max``) and version 1 (a tree a controller: ``memory.limit_in_bytes``,
-``blkio.throttle.read_bps_device``) are known. In version 2 a group that holds processes has no limited children: the
-new one stands beside this process' own. Making one takes root, or a tree of the user's (``systemd-run --user --scope
-make …``).
+Version 2 (one tree) and version 1 (a tree a controller) are known. In version 2 a group that holds processes has no
+limited children: the new one stands beside this process' own. Making one takes root, or a tree of the user's.
 """
 
 from __future__ import annotations

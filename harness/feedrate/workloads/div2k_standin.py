@@ -1,16 +1,16 @@
 """Procedural images of DIV2K's geometry, for machines without its photographs: 2040 × 1356 pixels, RGB.
 
 An image is luma noise of amplitude 1/f^1.5 (mean 110, standard deviation 48), two chroma fields of amplitude 1/f^2 and
-a quarter of that deviation, and white noise of deviation 1. These numbers were chosen so that Pillow's PNG encoder, at
-compress level 3 (that of ``feedrate.formats.png``), gives what DIV2K's own files have, 12.6 bits a pixel, *and* picks
-the row filter that it picks for photographs (Paeth), which decides what decoding costs. Other recipes of the same bits
-a pixel decode nearly twice as fast, because the filters "average" and "up" win there.
+a quarter of that deviation, and white noise of deviation 1: with these numbers Pillow's PNG encoder, at compress level
+3 (that of ``feedrate.formats.png``), gives what DIV2K's own files have, 12.6 bits a pixel, *and* picks the row filter
+that it picks for photographs (Paeth), which decides what decoding costs. Other recipes of the same bits a pixel decode
+nearly twice as fast, because the filters "average" and "up" win there.
 
 What it does *not* show: photographs have edges, sky and foliage, so their patches differ far more in size and in
 decoding time than these do; nothing about the quality of super-resolution can be learnt from noise.
 
-Images are computed in float64 (FFT) and rounded. Two machines whose libraries differ in the last bit almost always
-round alike; where they do not, a note says so, the recorded ``data_hash`` differs, and results are not matched.
+Images are computed in float64 (FFT) and rounded: machines whose libraries differ in the last bit almost always round
+alike; where they do not, a note says so, the recorded ``data_hash`` differs, and results are not matched.
 """
 
 from __future__ import annotations

@@ -1,22 +1,19 @@
 """Decoders: image files → pixels. One file a library, found by its name, imported only when used.
 
-A decoder module has a docstring (what it is, what it does behind one's back), and
+A decoder module has a docstring (what it is, what it does behind one's back), ``REQUIRES``, and
 
-- ``REQUIRES: dict[str, str]``: third-party modules that it imports → the name that pip installs;
 - ``CODECS: tuple[str, ...]``: which of ``png``, ``jpeg`` and ``webp`` it decodes;
 - ``SCALES: tuple[int, ...]``: by which it can reduce a JPEG file while it decodes (DCT scaling), if at all;
 - ``DEVICE: str``, where a device decodes whole batches by ``decode_all(files, device)`` and there is nothing else;
 - ``FAILURES``: a tuple of what its library raises on damaged files;
-- ``decode(data, shape)``: the pixels of one file, whose shape is known: uint8, height × width × channels (1, 3 or 4:
-  grey, RGB, RGBA), writable and owning their memory. Grey pixels may lack their channel;
-- ``reduced(data, shape, scale)``, where there are ``SCALES``: the pixels of a JPEG file, whose whole shape is known,
-  reduced so many times; RGB, or grey in one channel.
+- ``decode(data, shape)``: the pixels of one file: uint8, height × width × channels (1, 3 or 4: grey, RGB, RGBA),
+  writable and owning their memory. Grey pixels may lack their channel;
+- ``reduced(data, shape, scale)``, where there are ``SCALES``: those of a JPEG file, reduced so many times; RGB or grey.
 
 No decoder may return pixels of a damaged PNG file, and none but OpenCV is safe on its own. Of all ways to flip one
 byte, Pillow turns one in a hundred into other pixels without a word; libspng, as pyspng's wheels build it, one in five;
 torchvision 0.29 *kills the process* (SIGSEGV) at nearly all. So ``load`` puts the same checks around all decoders: a
-file's CRCs cost 2 to 4 % of decoding it. A JPEG file carries no checksum: flipped bits among its pixels *cannot be
-noticed*.
+file's CRCs cost 2 to 4 % of decoding it. A JPEG file carries no checksum: flipped bits *cannot be noticed*.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ PCIE_EVERY_NS = 1_000_000_000
 
 
 def load() -> ModuleType | None:
-    """Return ``pynvml``, initialised; None without a driver, which the dynamic loader tells in 0.2 ms, an import in 20."""
+    """Return ``pynvml``, initialised; None without a driver, as the dynamic loader tells in 0.2 ms, an import in 20."""
     try:
         ctypes.CDLL("libnvidia-ml.so.1")
         import pynvml
@@ -136,7 +136,7 @@ class GpuProbe(AbstractContextManager["GpuProbe"]):
         self.close()
 
     def follow(self, uuid: str) -> bool:
-        """Watch the GPU that CUDA knows by a UUID, in whatever order NVML lists them; False where it has none such.
+        """Watch the GPU that CUDA knows by a UUID, in whatever order NVML lists them; False if it has none such.
 
         A MIG instance that is watched stays so where CUDA tells the UUID of its GPU. A driver that names no UUIDs is not
         contradicted. The UUID has no prefix, as ``torch.cuda.get_device_properties(0).uuid``.

@@ -1,16 +1,14 @@
 """The host as the parent of a trial sees it: cheap enough to look ten times a second.
 
 Processes are read through their CPU clocks (nanoseconds), the machine through files that stay open: reading one again
-takes some ten microseconds. In a container ``/proc`` shows the host, which is what disturbs a measurement. What cannot
-be read is None, never 0.
+takes some ten microseconds. In a container ``/proc`` shows the host, which is what disturbs a measurement.
 
-``/proc/stat`` counts in ticks of 10 ms: over a sample of 100 ms the machine's busy share has steps of 10 % of one core,
-over a window of 0.6 s one tick is 1.7 %, and what differs by less than a few per cent of a core is the same. Idle time
-is exact on kernels that stop the tick of an idle core (NO_HZ), and busy time is taken as a share of all time: that is
-nearer the truth than the sum of the busy columns, which a timer samples.
+``/proc/stat`` counts in ticks of 10 ms: over a window of 0.6 s one tick is 1.7 %, and what differs by less than a few
+per cent of a core is the same. Idle time is exact on kernels that stop the tick of an idle core (NO_HZ), and busy time
+is taken as a share of all time: that is nearer the truth than the sum of the busy columns, which a timer samples.
 
-Workers are all descendants of the training process; the list is looked up at most every ``REFRESH_NS``, so a worker
-that lives for less can be missed by ``sample``, and is in ``counters`` once it was waited for.
+Workers are all descendants of the training process, looked up at most every ``REFRESH_NS``: one that lives for less can
+be missed by ``sample``, and is in ``counters`` once it was waited for.
 
 Sources: proc(5), and the kernel's ``accounting/psi``, ``admin-guide/cgroup-v2`` and ``scheduler/sched-bwc``.
 """
