@@ -26,7 +26,7 @@ from feedrate.schema.redaction import scrub
 __all__ = ["Machine", "Software", "Storage", "describe", "disk", "environment", "scrub", "software", "storage"]
 
 _UNLIMITED = 1 << 60
-"""Control groups of version 1 write an absurd number of bytes where there is no limit."""
+"""What control groups of version 1 write is more where there is no limit."""
 _NOISE = re.compile(
     r"\((?:R|TM)\)|@.*|\bwith .*|\b\d+-core\b|\b\d+th gen\b"
     r"|\b(?:CPU|Processor|Intel|AMD|NVIDIA|GeForce|Tesla|Quadro)\b",
@@ -137,7 +137,6 @@ class Machine(BaseModel):
     cpu_model: str
     """As the processor calls itself."""
     architecture: str
-    """x86_64, aarch64 …"""
     cores_physical: int | None
     """Cores that this process may use, hardware threads of one core counted once."""
     cores_logical: int
@@ -145,7 +144,6 @@ class Machine(BaseModel):
     cpu_quota_cores: float | None
     """Cores' worth of time that the control group allows; None without a limit."""
     memory_bytes: int
-    """Memory that the kernel manages."""
     memory_limit_bytes: int | None
     """Memory that the control group allows; None without a limit."""
     gpu_name: str | None
@@ -157,9 +155,7 @@ class Machine(BaseModel):
     virtualised: bool | None
     """Whether a hypervisor says that it is there; None where it could not be told."""
     operating_system: str
-    """Linux, …"""
     kernel: str
-    """Release of the kernel."""
     distribution: str | None
     """Name and version, as the system calls itself."""
     storage: Storage | None = None

@@ -55,7 +55,7 @@ class Undecodable(Exception):
 @cache
 def load(name: str, codec: str) -> Decode:
     """Import a decoder, once a process; an InputError where it cannot be used for ``codec``."""
-    module = plugins.load("feedrate.formats.decoders", name)
+    module = plugins.load(__name__, name)
     if codec not in module.CODECS:
         raise _unable(name, codec, module.CODECS)
 
@@ -71,13 +71,13 @@ def load(name: str, codec: str) -> Decode:
 
 def scales(name: str) -> tuple[int, ...]:
     """By which a decoder can reduce a JPEG file while it decodes, read without importing it."""
-    return plugins.declared("feedrate.formats.decoders", name, "SCALES") or ()
+    return plugins.declared(__name__, name, "SCALES") or ()
 
 
 @cache
 def load_for_files(name: str) -> DecodeFile:
     """Import a decoder for files of others; an InputError for a kind that it does not decode."""
-    module = plugins.load("feedrate.formats.decoders", name)
+    module = plugins.load(__name__, name)
 
     def decode(data: bytes, height: int, width: int, scale: int) -> Image:
         codec = kind(data)

@@ -136,10 +136,10 @@ class GpuProbe(AbstractContextManager["GpuProbe"]):
         self.close()
 
     def follow(self, uuid: str) -> bool:
-        """Watch the GPU that CUDA knows by a UUID, in whatever order NVML lists them; False if it has none such.
+        """Watch the GPU that CUDA knows by a UUID, in whatever order NVML lists them; False if it has none.
 
-        A MIG instance that is watched stays so where CUDA tells the UUID of its GPU. A driver that names no UUIDs is not
-        contradicted. The UUID has no prefix, as ``torch.cuda.get_device_properties(0).uuid``.
+        A MIG instance that is watched stays so where CUDA tells the UUID of its GPU. A driver that names no UUIDs is
+        not contradicted. The UUID has no prefix, as ``torch.cuda.get_device_properties(0).uuid``.
         """
         parent = self._device("DeviceHandleFromMigDeviceHandle")
         watched = (self._handle,) if parent is None else (self._handle, parent)

@@ -105,9 +105,7 @@ DERIVED: dict[str, Derived] = {
         f"how many reasons NVML gave: {', '.join(SLOWED_BY.values())}",
     ),
     "halves_apart_pct": Derived(
-        ("steady",),
-        _halves_apart_pct,
-        "by how much the window's halves differ, 0 if steady; unknown if cold",
+        ("steady",), _halves_apart_pct, "by how much the window's halves differ, 0 if steady; unknown if cold"
     ),
 }
 

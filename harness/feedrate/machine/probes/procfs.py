@@ -177,11 +177,9 @@ def remove_segments(segments: Iterable[str], makers: Collection[int]) -> int:
 
 def free_shared_memory() -> int | None:
     """Bytes free under /dev/shm, or None where it is not mounted."""
-    try:
-        memory = os.statvfs(SHM)
-    except OSError:
-        return None
-    return memory.f_bavail * memory.f_frsize
+    with suppress(OSError):
+        return psutil.disk_usage(SHM).free
+    return None
 
 
 def shm_segments() -> set[str]:
