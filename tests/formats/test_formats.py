@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import pickle
 import subprocess
 import sys
 import time
@@ -66,16 +65,6 @@ def test_caller_owns_memory(storage: ModuleType, tmp_path: Path) -> None:
 def test_every_sample_once(name: str, tmp_path: Path) -> None:
     """With three workers an epoch holds every sample exactly once; of those that are read in any order, two formats."""
     assert sorted(one_pass(pack(name, tmp_path, make(50)), 3)) == list(range(50))
-
-
-def test_pickles(storage: ModuleType, tmp_path: Path) -> None:
-    """What was used can be sent to a process that was not forked, and carries no pixels."""
-    samples = make(20, lossy=of(storage).lossy)
-    opened = pack(storage, tmp_path, samples)
-    assert same(storage, everything(opened), samples)
-    sent = pickle.dumps(opened)
-    assert len(sent) < 2000
-    assert same(storage, everything(pickle.loads(sent)), samples)
 
 
 def test_survives_fork_after_use(few: ModuleType, tmp_path: Path) -> None:

@@ -46,22 +46,19 @@ class Group:
 
     def used(self) -> float:
         """Share of the memory that its processes and their page cache use; 0 where the kernel does not tell."""
-        for name in ("memory.current", "memory.usage_in_bytes"):  # version 2, version 1
-            if text := self._text(name):
-                return int(text) / self.memory_bytes
-        return 0.0
+        text = self._text("memory.current", "memory.usage_in_bytes")
+        return int(text) / self.memory_bytes if text else 0.0
 
     def killed(self) -> bool:
         """Whether the kernel killed one of its processes because it was full."""
-        for name in ("memory.events", "memory.oom_control"):  # version 2, version 1
-            if lines := self._text(name).splitlines():
-                return any(int(count) > 0 for word, count in map(str.split, lines) if word == "oom_kill")
-        return False
+        counts = map(str.split, self._text("memory.events", "memory.oom_control").splitlines())
+        return any(int(count) > 0 for word, count in counts if word == "oom_kill")
 
-    def _text(self, name: str) -> str:
-        for folder in self.folders:
+    def _text(self, *names: str) -> str:
+        """What a file says, which has one name in version 2 and another in version 1."""
+        for path in (folder / name for name in names for folder in self.folders):
             with suppress(OSError):
-                return (folder / name).read_text(encoding="ascii")
+                return path.read_text(encoding="ascii")
         return ""
 
 
