@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+from contextlib import suppress
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -34,8 +36,14 @@ def chunk(flag: int, data: bytes) -> bytes:
     ],
 )
 def test_frames_are_dmlc_cores(data: bytes, expected: bytes) -> None:
-    """Records lie in the file as ``RecordIOWriter::WriteRecord`` of dmlc-core writes them."""
+    """Records lie as dmlc-core's ``RecordIOWriter`` writes them; a cut or changed one is a ValueError, or other bytes."""
     assert frame(data) == expected
+    for kept in range(len(expected) - -len(data) % 4):
+        with pytest.raises(ValueError, match="truncated"):
+            unframe(expected[:kept], 0)
+    for place, bits in product(range(len(expected)), (1, 0x20, 0xFF)):
+        with suppress(ValueError):
+            unframe(flipped(expected, place, bits), 0)
 
 
 def test_file_is_mxnets(tmp_path: Path) -> None:
