@@ -41,7 +41,7 @@ def test_gives_back_what_was_packed(storage: ModuleType, tmp_path: Path, count: 
 
 def test_large_sample(few: ModuleType, tmp_path: Path) -> None:
     """A sample larger than any buffer, batch, shard or map that a format begins with is packed like others."""
-    count, side = (4, 2500) if of(few).container == "lmdb" else (1, 1600)  # LMDB's map grows beyond three of 19 MB
+    count, side = (4, 2500) if of(few).container == "lmdb" else (1, 1200)  # LMDB's map grows beyond three of 19 MB
     field = np.zeros((side, side, 3), np.uint8)
     field[::7, :, 1] = np.arange(side, dtype=np.uint8)
     samples = [(field, label) for (label,) in make(count, SHAPES[-1:])]
