@@ -26,7 +26,6 @@ from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
 from dataclasses import dataclass
 from itertools import chain, count, islice
-from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
@@ -159,6 +158,8 @@ class StampedStream(Stamped, IterableDataset[Fields]):
     def __init__(self, stream: Stream, transform: Transform, *, seed: int, buffer: int, endless: bool) -> None:
         super().__init__(stream, transform)
         self._stream = stream
+        self.root, self.shards = stream.root, stream.shards
+        """The folder of the shards, for loaders that read them by themselves, and how many they are."""
         self.seed = seed
         """Of every order that is drawn."""
         self.buffer = buffer
@@ -166,16 +167,6 @@ class StampedStream(Stamped, IterableDataset[Fields]):
         self.endless = endless
         """Whether pass follows pass."""
         self._passes = 0
-
-    @property
-    def shards(self) -> int:
-        """Files that workers divide among them."""
-        return self._stream.shards
-
-    @property
-    def root(self) -> Path:
-        """The folder of those files, for loaders that read them by themselves."""
-        return self._stream.root
 
     def one_pass(self, records: Iterator[Any]) -> Iterator[Fields]:
         """Make samples of the records that such a loader reads in a pass; to wait for one counts as reading it."""
@@ -199,7 +190,7 @@ class StampedStream(Stamped, IterableDataset[Fields]):
         random = np.random.default_rng((self.seed, worker))
         for epoch in count() if self.endless else (0,):
             self._stream.begin(epoch)
-            order = np.random.default_rng((self.seed, epoch)).permutation(self._stream.shards)[worker::workers]
+            order = np.random.default_rng((self.seed, epoch)).permutation(self.shards)[worker::workers]
             records = chain.from_iterable(self._stream.records(shard) for shard in order.tolist())
             yield from _shuffled(records, self.buffer, random) if self.buffer else records
 

@@ -20,7 +20,7 @@ from pathlib import Path
 import psutil
 from pydantic import BaseModel, ConfigDict, computed_field
 
-from feedrate.schema.errors import InputError
+from feedrate.schema.errors import EnvironmentFault, InputError
 from feedrate.schema.redaction import scrub
 
 __all__ = ["Machine", "Software", "Storage", "describe", "disk", "environment", "scrub", "software", "storage"]
@@ -268,9 +268,11 @@ def _block_device(folder: Path, source: str) -> Path | None:
     return None
 
 
-def disk(folder: Path) -> Path | None:
-    """Find the block device that a folder lies on, below /sys; None without one, an OSError without the folder."""
-    return _block_device(folder, _mount(folder.resolve(strict=True))[1])
+def disk(folder: Path) -> Path:
+    """Find the block device that a folder lies on, below /sys; an EnvironmentFault where it lies on none."""
+    if (device := _block_device(folder, _mount(folder.resolve(strict=True))[1])) is None:
+        raise EnvironmentFault("the data folder lies on no disk that the kernel tells of")
+    return device
 
 
 def _device_class(file_system: str, name: str, rotational: bool | None) -> str:

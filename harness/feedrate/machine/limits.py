@@ -92,7 +92,8 @@ def group(memory_mib: int = 0, disk_mib_s: int = 0, data_root: Path = Path()) ->
     """
     limits = {"memory": str(memory_mib * MIB)} if memory_mib else {}
     if disk_mib_s:
-        limits["io"] = f"{_disk_number(data_root)} {disk_mib_s * MIB}"
+        number = (identity.disk(data_root) / "dev").read_text(encoding="ascii").strip()  # major and minor
+        limits["io"] = f"{number} {disk_mib_s * MIB}"
     folders: dict[Path, Path] = {}
     try:
         for controller, limit in limits.items():
@@ -101,13 +102,6 @@ def group(memory_mib: int = 0, disk_mib_s: int = 0, data_root: Path = Path()) ->
     finally:
         for folder in folders.values():
             _remove(folder)
-
-
-def _disk_number(data_root: Path) -> str:
-    """Major and minor number of the disk under a folder."""
-    if (device := identity.disk(data_root)) is None:
-        raise EnvironmentFault("the data folder lies on no disk that the kernel tells of")
-    return (device / "dev").read_text(encoding="ascii").strip()
 
 
 def _limit(controller: str, limit: str, folders: dict[Path, Path]) -> None:

@@ -21,10 +21,8 @@ _KEPT = Path("/run")
 
 
 def _setting(folder: Path) -> Path:
-    """The file that holds the read-ahead of the disk under a folder, in KiB; an EnvironmentFault without one."""
-    if (device := identity.disk(folder)) is None:
-        raise EnvironmentFault("the data folder lies on no disk that the kernel tells of")
-    return device / "queue" / "read_ahead_kb"
+    """The file that holds the read-ahead of the disk under a folder, in KiB."""
+    return identity.disk(folder) / "queue" / "read_ahead_kb"
 
 
 def _kept(setting: Path) -> Path:
