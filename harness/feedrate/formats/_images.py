@@ -115,9 +115,9 @@ JPEG = Codec("jpeg", encode_jpeg, lambda shape: min(shape[:2]) >= LEAST_IMAGE an
 """A label is no image, and JPEG has no transparency."""
 
 
-def encode_all(samples: Iterable[Sample], codec: Codec) -> Iterator[Files]:
-    """Encode samples of the same shapes on all cores, in their order."""
-    return _on_all_cores(lambda _, sample: codec.files(sample), samples)
+def encode_all(samples: Iterable[Sample]) -> Iterator[Files]:
+    """Make PNG files of samples of the same shapes, on all cores, in their order."""
+    return _on_all_cores(lambda _, sample: PNG.files(sample), samples)
 
 
 def _on_all_cores(work: Callable[[int, Sample], Result], samples: Iterable[Sample]) -> Iterator[Result]:
@@ -226,7 +226,7 @@ def pack_shards(
     kinds = PNG.kinds(shapes_of(first))
     with ExitStack() as opened:
         shards: list[Append] = []
-        for index, files in enumerate(encode_all(samples, PNG)):
+        for index, files in enumerate(encode_all(samples)):
             if index < STREAM_SHARDS:
                 shards.append(opened.enter_context(shard(_shard_path(root, index, kind), kinds)))
             shards[index % STREAM_SHARDS](index, files)

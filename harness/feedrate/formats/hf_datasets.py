@@ -16,7 +16,7 @@ from datasets import Dataset, Features, Value
 from datasets.arrow_writer import ArrowWriter
 
 from feedrate.formats import Sample, peeked
-from feedrate.formats._images import PNG, EncodedReader, Files, encode_all
+from feedrate.formats._images import EncodedReader, Files, encode_all
 
 REQUIRES: dict[str, str] = {"datasets": "datasets", "PIL": "pillow", "numpy": "numpy"}
 VERSION: int = 1
@@ -38,7 +38,7 @@ def pack(samples: Iterable[Sample], root: Path) -> None:
     names = [f"field_{at}" for at in range(len(first))]
     features = Features(dict.fromkeys(names, Value("binary")))
     with ArrowWriter(path=str(root / _NAME), features=features, writer_batch_size=ROWS) as writer:
-        for files in encode_all(samples, PNG):
+        for files in encode_all(samples):
             writer.write(dict(zip(names, files, strict=True)))
         writer.finalize()
 

@@ -15,7 +15,7 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 
 from feedrate.formats import Sample
-from feedrate.formats._images import PNG, EncodedReader, Files, encode_all
+from feedrate.formats._images import EncodedReader, Files, encode_all
 from feedrate.formats.lmdb import Values, pack_values
 
 REQUIRES: dict[str, str] = {"lmdb": "lmdb", "PIL": "pillow", "numpy": "numpy"}
@@ -25,7 +25,7 @@ TRAITS: dict[str, object] = {"container": "lmdb", "stores": "png", "knobs": ("de
 
 def pack(samples: Iterable[Sample], root: Path) -> None:
     """Write samples as PNG files into ``root/data.mdb``."""
-    pack_values(map(_value, encode_all(samples, PNG)), root)
+    pack_values(map(_value, encode_all(samples)), root)
 
 
 def _value(files: Files) -> bytes:

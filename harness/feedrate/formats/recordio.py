@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 
 from feedrate.formats import Sample
-from feedrate.formats._images import PNG, EncodedReader, Files, encode_all
+from feedrate.formats._images import EncodedReader, Files, encode_all
 
 REQUIRES: dict[str, str] = {"PIL": "pillow", "numpy": "numpy"}
 VERSION: int = 1
@@ -82,7 +82,7 @@ def pack(samples: Iterable[Sample], root: Path) -> None:
     """Write samples as PNG files into ``root/data.rec``, and where they begin into ``root/data.idx``."""
     end = 0
     with (root / "data.rec").open("wb") as records, (root / "data.idx").open("wb") as begins:
-        for index, files in enumerate(encode_all(samples, PNG)):
+        for index, files in enumerate(encode_all(samples)):
             for field, data in enumerate(files):
                 begins.write(end.to_bytes(_OFFSET.itemsize, "little"))
                 end += records.write(frame(_IR_HEADER.pack(0, float(index), index, field) + data))
