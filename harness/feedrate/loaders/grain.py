@@ -2,8 +2,7 @@
 
 Workers are spawned, so each imports torch, and the data set is pickled. Batches come as NumPy arrays, which Grain
 passes through shared memory of its own: tensors, which PyTorch's reductions pass, are lost when an iterator closes. A
-process reads with no further threads (``ReadOptions(num_threads=0)``), so that as many workers compute as with other
-loaders.
+process reads with no further threads (``num_threads=0``), so that as many workers compute as with other loaders.
 https://google-grain.readthedocs.io/en/latest/tutorials/dataset_advanced_tutorial.html
 """
 
@@ -72,10 +71,7 @@ class _BatchSource:
 
 
 def _begin(training_pid: int, _worker: int, _workers: int) -> None:
-    """As in PyTorch's workers: one thread computes, and the process ends with its parent.
-
-    Names of shared memory hold the training process, so that what it leaves when it is killed can be told and removed.
-    """
+    """Compute in one thread, end with the parent, and name it in shared memory, so that what it leaves is removed."""
     shared_memory._make_filename = lambda: f"/psm_{training_pid}_{secrets.token_hex(6)}"  # type: ignore[attr-defined]
     die_with_parent(training_pid)
     torch.set_num_threads(1)
