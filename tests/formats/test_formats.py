@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import pickle
 import subprocess
 import sys
 import time
@@ -15,7 +14,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 import torch
-from contract import FORMATS, SHAPES, again, everything, in_child, make, of, one_pass, pack, same
+from contract import FEW, FORMATS, SHAPES, again, everything, in_child, make, of, one_pass, pack, same
 
 from feedrate.formats import Reader, Stream
 from feedrate.schema.plugins import traits
@@ -35,7 +34,6 @@ def test_gives_back_what_was_packed(storage: ModuleType, tmp_path: Path, count: 
     assert len(opened) == count
     assert same(storage, everything(opened), samples)
     if isinstance(opened, Reader):
-        assert same(storage, list(opened[10:20:3]), samples[10:20:3])
         for index in (count, -1):
             with pytest.raises(IndexError):
                 opened[index]
@@ -43,7 +41,7 @@ def test_gives_back_what_was_packed(storage: ModuleType, tmp_path: Path, count: 
 
 def test_large_sample(few: ModuleType, tmp_path: Path) -> None:
     """A sample larger than any buffer, batch, shard or map that a format begins with is packed like others."""
-    count, side = (4, 2500) if of(few).container == "lmdb" else (1, 1600)  # LMDB's map grows beyond three of 19 MB
+    count, side = (4, 2500) if of(few).container == "lmdb" else (1, 1200)  # LMDB's map grows beyond three of 19 MB
     field = np.zeros((side, side, 3), np.uint8)
     field[::7, :, 1] = np.arange(side, dtype=np.uint8)
     samples = [(field, label) for (label,) in make(count, SHAPES[-1:])]
@@ -63,20 +61,10 @@ def test_caller_owns_memory(storage: ModuleType, tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")
-def test_every_sample_once(few: ModuleType, tmp_path: Path) -> None:
-    """With more workers than shards, an epoch holds every sample exactly once."""
-    opened = pack(few, tmp_path, make(50))
-    assert sorted(one_pass(opened, 3)) == list(range(50))
-
-
-def test_pickles(storage: ModuleType, tmp_path: Path) -> None:
-    """What was used can be sent to a process that was not forked, and carries no pixels."""
-    samples = make(20, lossy=of(storage).lossy)
-    opened = pack(storage, tmp_path, samples)
-    assert same(storage, everything(opened), samples)
-    sent = pickle.dumps(opened)
-    assert len(sent) < 2000
-    assert same(storage, everything(pickle.loads(sent)), samples)
+@pytest.mark.parametrize("name", [name for name in FORMATS if name in FEW or traits(name).streamed])
+def test_every_sample_once(name: str, tmp_path: Path) -> None:
+    """With three workers an epoch holds every sample exactly once; of those that are read in any order, two formats."""
+    assert sorted(one_pass(pack(name, tmp_path, make(50)), 3)) == list(range(50))
 
 
 def test_survives_fork_after_use(few: ModuleType, tmp_path: Path) -> None:
@@ -131,10 +119,12 @@ MEMORY = """
 import importlib, os, sys
 from pathlib import Path
 import numpy as np
+from feedrate.formats import _images
 root, *names = sys.argv[1:]
 noise = np.random.default_rng(0).integers(0, 256, (96, 96, 3), np.uint8)
 formats = {name: importlib.import_module(f"feedrate.formats.{name}") for name in names}
 formats["litdata"].CHUNK_BYTES = 100_000  # each of 32 writers keeps a chunk in memory
+_images.COMPRESS_LEVEL = 0
 
 def peak_kb(name, count):
     folder = Path(root, f"{name}{count}")

@@ -110,7 +110,7 @@ def test_hdf5_swmr(tmp_path: Path, name: str, kept: float) -> None:
             list(reader)
         return
     assert all(map(equal, reader, samples))
-    assert reader._opened()._file.swmr_mode
+    assert h5py.Dataset(reader.opened()[0]).file.swmr_mode
 
 
 def test_hdf5_without_locks(tmp_path: Path) -> None:

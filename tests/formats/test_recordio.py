@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import struct
+from contextlib import suppress
+from itertools import product
 from pathlib import Path
 
 import pytest
 from contract import again, equal, flipped, make, pack
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from feedrate.formats import recordio
 from feedrate.formats._images import encode_png
@@ -16,10 +16,6 @@ from feedrate.formats.recordio import MAGIC, frame, unframe
 from feedrate.schema.errors import DataError
 
 SHAPES = ((12, 10, 3), (4, 4, 1))
-PAYLOADS = st.lists(
-    st.one_of(st.just(MAGIC), st.just(MAGIC[:3]), st.just(MAGIC[1:]), st.binary(max_size=9)), max_size=12
-).map(b"".join)
-"""Bytes full of magic numbers, at multiples of 4 and beside them."""
 
 
 def chunk(flag: int, data: bytes) -> bytes:
@@ -40,27 +36,14 @@ def chunk(flag: int, data: bytes) -> bytes:
     ],
 )
 def test_frames_are_dmlc_cores(data: bytes, expected: bytes) -> None:
-    """Records lie in the file as ``RecordIOWriter::WriteRecord`` of dmlc-core writes them."""
+    """Records lie as dmlc-core's ``RecordIOWriter`` writes them; a cut one is refused, a changed one never crashes."""
     assert frame(data) == expected
-
-
-@pytest.mark.slow
-@settings(max_examples=150)
-@given(st.one_of(st.binary(max_size=60), PAYLOADS.map(frame)), st.data())
-def test_damaged_frames(data: bytes, draw: st.DataObject) -> None:
-    """Whatever bytes are read as a record, the outcome is bytes or a ValueError; a truncated record is one."""
-    if data:
-        place = draw.draw(st.integers(0, len(data) - 1))
-        damaged = flipped(data, place, draw.draw(st.integers(1, 255)))
-        for anything in (data, damaged):
-            try:
-                got, end = unframe(anything, 0)
-            except ValueError:
-                continue
-            assert len(got) <= end
-    whole = frame(data)
-    with pytest.raises(ValueError, match="truncated"):
-        unframe(whole[: draw.draw(st.integers(0, len(whole) - -len(data) % 4 - 1))], 0)
+    for kept in range(len(expected) - -len(data) % 4):
+        with pytest.raises(ValueError, match="truncated"):
+            unframe(expected[:kept], 0)
+    for place, bits in product(range(len(expected)), (1, 0x20, 0xFF)):
+        with suppress(ValueError):
+            unframe(flipped(expected, place, bits), 0)
 
 
 def test_file_is_mxnets(tmp_path: Path) -> None:

@@ -219,7 +219,7 @@ def picture() -> bytes:
 
 
 PICTURE = picture()
-WARM, STEPS, SLOWER = 12, 120, 1.1
+WARM, STEPS, SLOWER = 12, 60, 1.1
 """Batches before the clock starts, batches that are timed, and what a loader may take beside its bare loop."""
 
 

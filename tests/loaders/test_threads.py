@@ -4,36 +4,28 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 
 from feedrate.loaders import STAMPS, Batch, LoadOptions
-from feedrate.loaders.threads import ThreadLoader, build
+from feedrate.loaders.threads import build
 from feedrate.trial import feed
 from feedrate.trial.job import Job
 
 
-def numbered(indices: list[int]) -> Batch:
-    """A batch that holds its samples' indices, and the thread that made it."""
-    return Batch((torch.tensor(indices),), threading.current_thread().name.encode())
-
-
-def delivered(found: Iterator[Batch]) -> list[list[int]]:
-    return [batch.fields[0].tolist() for batch in found]
-
-
 def test_no_more_than_the_stock_is_prepared_ahead() -> None:
-    """Before the first batch is taken: ``ahead`` batches a worker; with each that is taken one more."""
+    """Before the first batch is taken: ``prefetch_factor`` batches a worker; with each that is taken one more."""
     begun: list[int] = []
 
-    def noted(indices: list[int]) -> Batch:
-        begun.extend(indices)
-        return numbered(indices)
+    def collate(samples: list[int]) -> Batch:
+        begun.extend(samples)
+        return Batch((torch.tensor(samples),), b"")
 
-    batches = iter(ThreadLoader([noted] * 3, ([i] for i in range(1000)), 2))
+    options = LoadOptions(batch_size=1, num_workers=3, prefetch_factor=2)
+    batches = iter(build(range(1000), collate, ([index] for index in range(1000)), options))  # type: ignore[arg-type]
     for taken in range(1, 5):
         next(batches)
         until = time.monotonic() + 5
@@ -63,7 +55,7 @@ def test_pinning_is_done_by_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     assert first(pin=False).fields[0].tolist() == [0, 1]
     assert by == []
     assert first(pin=True).fields[0].tolist() == [1, 2]
-    assert by == ["loader worker 0"]
+    assert by == ["loader worker 0_0"]
 
 
 def test_a_batch_has_an_account_of_its_own(job: Callable[..., Job]) -> None:

@@ -32,24 +32,6 @@ def test_new_interpreters_give_the_same_batches_epoch_after_epoch(
     assert theirs == ours
 
 
-def test_a_trial_leaves_nothing_behind(runner: Runner) -> None:
-    """Neither workers nor their server nor the tracker of their semaphores; start-up is in its column."""
-    before = {process.pid for process in psutil.Process().children(recursive=True)}
-    family: set[int] = set()
-
-    def watch(event: str, pid: int, _: dict[str, Any]) -> None:
-        if event == "first_batch":
-            family.update(process.pid for process in psutil.Process(pid).children(recursive=True))
-
-    answer = runner.run(watch=watch, start_method="forkserver")
-    assert answer.outcome == "ok", answer.message
-    assert answer.left_processes == 0
-    assert len(family) == FAMILY["forkserver"]
-    assert not any(psutil.pid_exists(pid) for pid in family)
-    assert {process.pid for process in psutil.Process().children(recursive=True)} == before
-    assert answer.result["row"]["startup_ns"] > 1e9
-
-
 @pytest.mark.parametrize("method", ["fork", "forkserver"])
 def test_workers_are_gone_when_the_training_process_is_killed(runner: Runner, method: str) -> None:
     """By SIGKILL, at which it can do nothing itself: within four seconds no worker, server or tracker is left."""

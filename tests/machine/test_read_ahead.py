@@ -82,9 +82,10 @@ def test_where_it_cannot_be_set_it_says_why(setting: Path, monkeypatch: pytest.M
     setting.unlink()
     setting.mkdir()  # root may write any file, but no folder
     assert "cannot be set (Is a directory; run as root)" in (read_ahead.problem(setting) or "")
-    monkeypatch.setattr(identity, "disk", lambda folder: None)
-    assert "lies on no disk" in (read_ahead.problem(setting) or "")
-    with pytest.raises(EnvironmentFault, match="lies on no disk"), read_ahead.limit(setting, 128):
+    monkeypatch.undo()
+    monkeypatch.setattr(identity, "_block_device", lambda *_: None)
+    assert "lies on no disk" in (read_ahead.problem(setting.parent) or "")
+    with pytest.raises(EnvironmentFault, match="lies on no disk"), read_ahead.limit(setting.parent, 128):
         pass
 
 

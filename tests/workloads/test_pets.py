@@ -59,19 +59,6 @@ def test_samples(folder: Path) -> None:
         assert abs(int(image.mean()) - 40 * int(label[0, 0, 0])) <= 1
 
 
-def test_as_torchvision_decodes(folder: Path) -> None:
-    """Grey, CMYK and palette photographs, and other files under a JPEG's name, are RGB as its loader makes them."""
-    for place, mode in enumerate(("L", "CMYK", "P")):
-        picture = PILImage.new("RGB", (50, 40), (10, 200, 90)).convert(mode)
-        picture.save(folder / "images" / f"Breed_{place}.jpg", format="PNG" if mode == "P" else "JPEG")
-    got = source(folder, 30)
-    images = [image for image, _ in got.samples]
-    assert got.notes == []
-    assert all(image.shape == (24, 24, 3) for image in images)
-    assert np.ptp(images[0]) == 0  # grey: three equal channels
-    assert abs(int(images[2][..., 1].mean()) - 200) < 30
-
-
 def test_broken_photographs(folder: Path) -> None:
     """Those that cannot be read are skipped with a note that can be published without a name; others stand in."""
     (folder / "images" / "Breed_0.jpg").write_bytes(b"")

@@ -1,18 +1,16 @@
 """Storage formats: samples ↔ bytes on disk. One file a format, found by its name, imported only when used.
 
-A format module has a docstring (what it is, its pitfalls), and
+A format module has a docstring (what it is, its pitfalls), ``REQUIRES`` (import name → what pip installs), ``VERSION``
+(raised when the bytes on disk change), ``TRAITS`` (``feedrate.schema.plugins.Traits``), and
 
-- ``REQUIRES: dict[str, str]``: third-party modules that it imports → the name that pip installs;
-- ``VERSION: int``: raised when the bytes on disk change;
-- ``TRAITS: dict[str, object]``: what it is and can do, as ``feedrate.schema.plugins.Traits`` explains;
-- ``pack(samples, root)``: writes an iterable of samples, all of the same shapes (one field may be a file of any size,
-  where ``TRAITS`` says that the format holds files), into the empty folder ``root`` and holds few of them at a time.
-  It raises ``InputError`` where the format cannot hold them (image files have 1, 3 or 4 channels) and ``OSError``
-  where the disk cannot take them;
+- ``pack(samples, root)``: writes samples, all of the same shapes (one field may be a file of any size, where ``TRAITS``
+  says so), into the empty folder ``root`` and holds few of them at a time. It raises ``InputError`` where the format
+  cannot hold them and ``OSError`` where the disk cannot take them;
 - ``open(root, options)``: a ``Reader`` over what was packed, or a ``Stream`` where samples can only be read in order.
   It raises ``DataError`` where there is no readable manifest and ``InputError`` where the decoder cannot be used.
 
-Packing is made atomic, counted, hashed and described (``manifest.json``) around ``pack`` by ``feedrate.trial.prepare``.
+Packing is made atomic, counted, hashed and described (``manifest.json``) around ``pack`` by ``feedrate.trial.prepare``,
+which also finds changed bytes of raw pixels: of those, no format here has a checksum.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Generic, TypeAlias, TypeVar, overload
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,7 +46,6 @@ __all__ = [
 ]
 __all__ += ["_images", "decoders", "memmap", "turboloader"]  # the underscore says that a file is no plug-in
 
-Handle = TypeVar("Handle")
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -116,27 +113,67 @@ class ReadOptions:
     """HDF5: single writer, multiple readers."""
 
 
+DEFAULTS = ReadOptions()
+
+
 class Packed(ABC):
     """What ``pack`` wrote, opened.
 
-    It is created in the training process and used in its workers: it must hold no open handle when it is created,
-    forked or pickled, and opens what it needs at its first read in each process.
+    It is created in the training process and used in its workers: it holds no open handle when it is created, forked or
+    pickled, and opens what it needs at its first read in each process.
     """
 
-    def __init__(self, root: Path) -> None:
+    file = ""
+    """In which all samples lie, where it is one."""
+    failures: tuple[type[Exception], ...] = (OSError, ValueError)
+    """What opening and reading raise where files are damaged."""
+    _handle: Any = None
+    _pid = -1
+
+    def __init__(self, root: Path, options: ReadOptions = DEFAULTS) -> None:
         self.root = root
+        self.options = options
         self.manifest = Manifest.load(root)
 
     def __len__(self) -> int:
         return self.manifest.count
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name not in ("_handle", "_pid")}
+
+    def open_files(self) -> Any:
+        """Open what lies below ``root``; any of ``failures`` where that cannot be used."""
+        raise NotImplementedError
+
+    def opened(self) -> Any:
+        """Give what ``open_files`` opened in this process.
+
+        What was inherited by a fork is dropped unused. It closes when its owner is dropped, as handles do.
+        """
+        if self._pid != os.getpid():
+            self._handle = None  # before the next is opened: some libraries refuse to open a file twice
+            try:
+                self._handle = self.open_files()
+            except self.failures as error:
+                raise self.damage(error) from error
+            self._pid = os.getpid()
+        return self._handle
+
+    def path(self, index: int, field: int) -> Path:  # noqa: ARG002 - most containers are one file
+        """Name the file in which a field of a sample lies, for errors."""
+        return self.root / self.file
+
+    def damage(self, problem: str | Exception, index: int | None = None, path: Path | None = None) -> DataError:
+        """Make the error for a file, or one sample of it, that cannot be used."""
+        text = getattr(problem, "strerror", None) or (problem if isinstance(problem, str) else f"damaged ({problem})")
+        named = getattr(problem, "filename", None)
+        path = path or (Path(named) if named else self.path(index or 0, 0))
+        sample = "" if index is None else f"sample {index}: "
+        return DataError(f"{path}: {sample}{text}; delete {self.root} and run again")
+
     @abstractmethod
     def decode(self, raw: Any) -> Sample:
-        """Turn what was read into arrays that the caller owns and may write to.
-
-        Raises:
-            DataError: the bytes are damaged.
-        """
+        """Turn what was read into arrays that the caller owns and may write to; a DataError where it is damaged."""
 
 
 class Stream(Packed):
@@ -156,11 +193,7 @@ class Stream(Packed):
 
     @abstractmethod
     def records(self, shard: int) -> Iterator[Any]:
-        """Read one shard from its beginning to its end; what comes is for ``decode`` alone.
-
-        Raises:
-            DataError: the shard is missing, truncated, damaged, or does not hold what was packed.
-        """
+        """Read one shard from its beginning to its end; a DataError where it does not hold what was packed."""
 
 
 class Reader(Packed, Sequence[Sample]):
@@ -168,43 +201,35 @@ class Reader(Packed, Sequence[Sample]):
 
     @abstractmethod
     def read(self, index: int) -> Any:
-        """Bring sample ``index`` from storage into memory that the caller owns; what comes is for ``decode`` alone.
+        """Bring sample ``index`` from storage into memory that the caller owns; a DataError where it is damaged."""
 
-        Raises:
-            DataError: it is missing, truncated or damaged.
-        """
-
-    @overload
-    def __getitem__(self, index: int) -> Sample: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Sample]: ...
-    def __getitem__(self, index: int | slice) -> Sample | Sequence[Sample]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
+    def __getitem__(self, index: int) -> Sample:  # type: ignore[override]
         if not 0 <= index < len(self):
             raise IndexError(f"{self.root}: sample {index} of {len(self)}")
         return self.decode(self.read(index))
 
 
 class PixelReader(Reader):
-    """Random access to samples that are stored as pixels, those of all fields one after the other.
+    """Random access to samples that are stored as pixels, those of all fields one after the other, without a header."""
 
-    Such formats hold the same bytes and differ in their container alone. Nothing is left to decode.
-    """
-
-    def __init__(self, root: Path) -> None:
-        super().__init__(root)
+    def __init__(self, root: Path, options: ReadOptions = DEFAULTS) -> None:
+        super().__init__(root, options)
         shapes = self.manifest.shapes
         self.size = 0 if FILE in shapes else sum(map(math.prod, shapes))
         """Bytes of a sample; 0 where it holds a file."""
 
     @abstractmethod
-    def read_into(self, index: int, buffer: Buffer) -> None:
-        """Copy every byte of sample ``index`` from storage into the caller's memory, ``size`` bytes.
+    def copy(self, index: int, buffer: Buffer) -> None:
+        """Copy every byte of sample ``index`` into ``size`` bytes; any of ``failures`` where that cannot be done."""
 
-        Raises:
-            DataError: the sample is missing, truncated, damaged or of another length than the buffer.
-        """
+    def read_into(self, index: int, buffer: Buffer) -> None:
+        """Copy every byte of sample ``index`` from storage into the caller's memory, ``size`` bytes."""
+        try:
+            if len(buffer) != self.size:
+                raise ValueError(f"{self.size} bytes, expected {len(buffer)}")
+            self.copy(index, buffer)
+        except self.failures as error:
+            raise self.damage(error, index) from error
 
     def read(self, index: int) -> RawPixels:
         """Read sample ``index`` into new memory."""
@@ -215,6 +240,27 @@ class PixelReader(Reader):
     def decode(self, raw: RawPixels) -> Sample:
         """Cut pixels into fields, without a copy."""
         return cut(raw[1], self.manifest.shapes)
+
+
+class MappedReader(PixelReader):
+    """Samples that lie in a memory map."""
+
+    @abstractmethod
+    def view(self, index: int) -> memoryview:
+        """Find sample ``index``, whose bytes are to be copied at once."""
+
+    def copy(self, index: int, buffer: Buffer) -> None:
+        """Copy it out of the map; a ValueError where it has another size."""
+        buffer[:] = self.view(index)
+
+    def read(self, index: int) -> RawPixels:
+        """Read sample ``index`` into new memory, as much as it takes where it is a file."""
+        if self.size:
+            return super().read(index)
+        try:
+            return index, np.array(self.view(index), np.uint8)
+        except self.failures as error:
+            raise self.damage(error, index) from error
 
 
 def shapes_of(sample: Sample) -> tuple[tuple[int, ...], ...]:
@@ -235,10 +281,7 @@ def flat(sample: Sample) -> memoryview:
 
 
 def flattened(samples: Iterable[Sample]) -> tuple[int, Iterator[memoryview]]:
-    """Give the size of a sample in bytes and all samples as ``flat`` makes them.
-
-    An InputError where there are none, and so no size, with which some files begin.
-    """
+    """Give the size of a sample in bytes and all samples as ``flat`` makes them; an InputError where there are none."""
     values = map(flat, samples)
     first = next(values, None)
     if first is None:
@@ -270,44 +313,8 @@ def cut(pixels: NDArray[np.uint8], shapes: Sequence[tuple[int, ...]]) -> Sample:
     return tuple(fields)
 
 
-class PerProcess(Generic[Handle]):
-    """A handle that is opened at its first use in each process, and is left out of a pickle.
-
-    One that was inherited by a fork is dropped unused. It closes when its owner is dropped, as handles do.
-    """
-
-    def __init__(self, opener: Callable[..., Handle], *arguments: Any) -> None:
-        """Take what opens the handle, a function of a module, so that it can be pickled, and its arguments."""
-        self._opener = opener
-        self._arguments = arguments
-        self._pid = -1
-        self._handle: Handle | None = None
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return PerProcess, (self._opener, *self._arguments)
-
-    def __call__(self) -> Handle:
-        """Give the handle of this process."""
-        if self._handle is None or self._pid != os.getpid():
-            self._handle = None  # before the next is opened: some libraries refuse to open a file twice
-            self._handle = self._opener(*self._arguments)
-            self._pid = os.getpid()
-        return self._handle
-
-
-def damaged(path: Path, problem: str | Exception, root: Path, index: int | None = None) -> DataError:
-    """Make the error for a file, or one sample of it, that cannot be used; ``root`` is what the user is to delete."""
-    text = getattr(problem, "strerror", None) or problem
-    sample = "" if index is None else f"sample {index}: "
-    return DataError(f"{path}: {sample}{text}; delete {root} and run again")
-
-
 def map_on_all_cores(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-    """Apply a function that releases the GIL, such as a compressor, in a thread for each core this process may use.
-
-    Items are drawn in the calling thread, ``LOOK_AHEAD`` a core before their results are taken; results keep their
-    order.
-    """
+    """Apply a function that releases the GIL in a thread for each core that may be used; results keep their order."""
     cores = len(os.sched_getaffinity(0))
     waiting: deque[Future[Result]] = deque()
     pool = ThreadPoolExecutor(cores)

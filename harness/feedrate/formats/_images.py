@@ -38,7 +38,6 @@ from feedrate.formats import (
     ReadOptions,
     Sample,
     Stream,
-    damaged,
     decoders,
     map_on_all_cores,
     peeked,
@@ -116,9 +115,9 @@ JPEG = Codec("jpeg", encode_jpeg, lambda shape: min(shape[:2]) >= LEAST_IMAGE an
 """A label is no image, and JPEG has no transparency."""
 
 
-def encode_all(samples: Iterable[Sample], codec: Codec) -> Iterator[Files]:
-    """Encode samples of the same shapes on all cores, in their order."""
-    return _on_all_cores(lambda _, sample: codec.files(sample), samples)
+def encode_all(samples: Iterable[Sample]) -> Iterator[Files]:
+    """Make PNG files of samples of the same shapes, on all cores, in their order."""
+    return _on_all_cores(lambda _, sample: PNG.files(sample), samples)
 
 
 def _on_all_cores(work: Callable[[int, Sample], Result], samples: Iterable[Sample]) -> Iterator[Result]:
@@ -133,54 +132,60 @@ def _on_all_cores(work: Callable[[int, Sample], Result], samples: Iterable[Sampl
 class Encoded(Packed):
     """Packed image files. The decoder is imported at creation, before workers are forked, and never pickled."""
 
-    file: str
-    """In which all samples lie, where it is one."""
+    codec = PNG
 
-    def __init__(self, root: Path, options: ReadOptions, codec: Codec = PNG) -> None:
-        super().__init__(root)
-        self._decoder, self._codec = options.decoder, codec.name
-        self._kinds = codec.kinds(self.manifest.shapes)
-        if self._codec in self._kinds:
-            decoders.load(self._decoder, self._codec)
-
-    def path(self, index: int, field: int) -> Path:  # noqa: ARG002 - most containers are one file
-        """Name the file in which a field of a sample lies, for errors."""
-        return self.root / self.file
+    def __init__(self, root: Path, options: ReadOptions) -> None:
+        super().__init__(root, options)
+        self.kinds = self.codec.kinds(self.manifest.shapes)
+        if self.codec.name in self.kinds:
+            decoders.load(options.decoder, self.codec.name)
 
     def decode(self, raw: RawFiles) -> Sample:
         """Decode the files of one sample."""
         index, files = raw
         shapes = self.manifest.shapes
         if len(files) != len(shapes):
-            raise damaged(self.path(index, 0), f"{len(files)} fields, expected {len(shapes)}", self.root, index)
+            raise self.damage(f"{len(files)} fields, expected {len(shapes)}", index)
         return tuple(self._pixels(index, field, data) for field, data in enumerate(files))
 
     def _pixels(self, index: int, field: int, data: bytes) -> Image:
-        shape = self.manifest.shapes[field]
+        shape, codec = self.manifest.shapes[field], self.codec.name
         try:
-            if self._kinds[field] == self._codec:
-                return decoders.load(self._decoder, self._codec)(data, shape)
+            if self.kinds[field] == codec:
+                return decoders.load(self.options.decoder, codec)(data, shape)
             if shape != FILE and len(data) != math.prod(shape):
                 raise Undecodable(f"{len(data)} bytes, expected {math.prod(shape)}")
             return np.frombuffer(bytearray(data), np.uint8).reshape(shape)
         except Undecodable as problem:
-            text = f"{problem}; expected {self._codec} of shape {shape}"
-            raise damaged(self.path(index, field), text, self.root, index) from problem
+            text = f"{problem}; expected {codec} of shape {shape}"
+            raise self.damage(text, index, self.path(index, field)) from problem
 
 
-class FolderReader(Encoded, Reader):
-    """A folder of image files, one a field of a sample. It holds no handle: every read opens and closes its files."""
+class EncodedReader(Encoded, Reader):
+    """Random access to image files."""
 
-    def path(self, index: int, field: int) -> Path:
-        """Name the file of a field of a sample."""
-        return _path(self.root, index, field, self._kinds)
+    @abstractmethod
+    def files(self, index: int) -> Files:
+        """Read the files of sample ``index``; any of ``failures`` where they are missing or damaged."""
 
     def read(self, index: int) -> RawFiles:
         """Read the files of sample ``index``."""
         try:
-            return index, [self.path(index, field).read_bytes() for field in range(len(self.manifest.shapes))]
-        except OSError as error:
-            raise damaged(Path(error.filename), error, self.root, index) from error
+            return index, self.files(index)
+        except self.failures as error:
+            raise self.damage(error, index) from error
+
+
+class FolderReader(EncodedReader):
+    """A folder of image files, one a field of a sample. It holds no handle: every read opens and closes its files."""
+
+    def path(self, index: int, field: int) -> Path:
+        """Name the file of a field of a sample."""
+        return _path(self.root, index, field, self.kinds)
+
+    def files(self, index: int) -> Files:
+        """Read each field's file."""
+        return [self.path(index, field).read_bytes() for field in range(len(self.kinds))]
 
 
 def _path(root: Path, index: int, field: int, kinds: Sequence[str]) -> Path:
@@ -212,18 +217,16 @@ def pack_shards(
     kind: str,
     shard: Callable[[Path, Sequence[str]], AbstractContextManager[Append]],
 ) -> None:
-    """Encode samples as PNG files and deal them out to a fixed number of shards.
+    """Encode samples as PNG files and deal them out to shards, which ``shard`` opens for writing, given path and kinds.
 
-    ``shard`` opens one for writing, given its path and what the fields of a sample are (``Codec.kinds``).
-
-    Sample i lies in shard i modulo ``STREAM_SHARDS``: shards are equally long whatever the number of samples, which
-    nobody knows when packing begins, and one that is missing, doubled or in the wrong place is noticed.
+    Sample i lies in shard i modulo ``STREAM_SHARDS``: nobody knows how many there are when packing begins, and a shard
+    that is missing, doubled or in the wrong place is noticed.
     """
     first, samples = peeked(samples)
     kinds = PNG.kinds(shapes_of(first))
     with ExitStack() as opened:
         shards: list[Append] = []
-        for index, files in enumerate(encode_all(samples, PNG)):
+        for index, files in enumerate(encode_all(samples)):
             if index < STREAM_SHARDS:
                 shards.append(opened.enter_context(shard(_shard_path(root, index, kind), kinds)))
             shards[index % STREAM_SHARDS](index, files)
@@ -258,7 +261,6 @@ class ShardedStream(Encoded, Stream):
 
     def records(self, shard: int) -> Iterator[RawFiles]:
         """Read one shard, which must hold the samples that were packed into it."""
-        path = self.shard_path(shard)
         due = iter(range(shard, len(self), STREAM_SHARDS))
         try:
             for record in self.read_shard(shard):
@@ -268,7 +270,5 @@ class ShardedStream(Encoded, Stream):
                 yield record
             if (missing := next(due, None)) is not None:
                 raise ValueError(f"ends before sample {missing}")
-        except OSError as error:
-            raise damaged(path, error, self.root) from error
-        except ValueError as error:
-            raise damaged(path, f"damaged ({error})", self.root) from error
+        except (OSError, ValueError) as error:
+            raise self.damage(error, path=self.shard_path(shard)) from error

@@ -17,4 +17,4 @@ VERSION: int = 1
 TRAITS: dict[str, object] = {"container": "files", "stores": "files", "holds": ("files",)}
 
 pack = partial(write_files, codec=PNG)
-open = partial(FolderReader, codec=PNG)
+open = FolderReader

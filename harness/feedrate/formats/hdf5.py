@@ -1,23 +1,21 @@
 """HDF5, uncompressed, one sample a chunk: what a random read of a well-made HDF5 file costs.
 
-Samples arrive without being counted first, so the data set must be able to grow, and that takes chunks; with one
-sample in each and no chunk cache, HDF5 reads a sample straight from the file into the caller's memory.
+Samples arrive without being counted first, so the data set must grow, and that takes chunks; with one sample in each
+and no chunk cache, HDF5 reads a sample straight from the file into the caller's memory.
 
 Pitfalls of the container, which ``hdf5_chunked`` shares:
 
 - h5py's indexing builds a selection, a type and an array at every read: 35 µs a sample, whatever its size. The
-  low-level call with a selection and a type that are kept takes 5, and fills the caller's memory;
-- that call trusts the selection and writes beyond a buffer that is too short: its length is checked first;
+  low-level call with a selection and a type that are kept takes 5. It writes beyond a buffer that is too short;
 - a chunk that does not fit into the chunk cache is read, and decompressed, anew for every sample in it;
 - HDF5 has one global lock: threads read one at a time;
-- HDF5 locks files also for reading, which fails on read-only and on many network disks: ``locking=False``, as nobody
-  writes once it is packed. All that open a file in one process must ask for the same locking and the same ``swmr``;
-- on a full disk the error comes as an OSError, or as a RuntimeError when the file is closed, with the system's number
-  in its text at best: it is given back as the OSError that it was;
-- ``swmr`` (single writer, multiple readers) needs a file of HDF5 1.10's layout, whose metadata have checksums; pixels
-  have none, and a changed byte is another pixel, unless ``feedrate.trial.prepare`` finds it;
-- opened with ``swmr``, metadata that make no sense are read again and again, as a writer might be about to finish them:
-  practically without end. A file that lost its end is such a case: its length is compared with its superblock first.
+- HDF5 locks files also for reading, which fails on many network disks: ``locking=False``, as nobody writes once it is
+  packed. All that open a file in one process must ask for the same locking and the same ``swmr``;
+- on a full disk the error is an OSError, or a RuntimeError when the file is closed, with the system's number in its
+  text at best;
+- ``swmr`` (single writer, multiple readers) needs a file of HDF5 1.10's layout, whose metadata have checksums. With it,
+  metadata that make no sense are read again practically without end, as a writer might be about to finish them: a
+  file's length is compared with its superblock first.
 """
 
 from __future__ import annotations
@@ -32,17 +30,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from feedrate.formats import (
-    Buffer,
-    PerProcess,
-    PixelReader,
-    ReadOptions,
-    Sample,
-    batches,
-    damaged,
-    flattened,
-    map_on_all_cores,
-)
+from feedrate.formats import Buffer, PixelReader, ReadOptions, Sample, batches, flattened, map_on_all_cores
 
 REQUIRES: dict[str, str] = {"h5py": "h5py", "numpy": "numpy"}
 VERSION: int = 1
@@ -55,8 +43,6 @@ _END_OF_FILE = slice(28, 36)
 """Where a superblock of version 2 or 3 has it (HDF5 file format specification 3.0, section II.A)."""
 _GROW_CHUNKS = 1024
 """The data set is extended by so many chunks at a time: each extension rewrites its header."""
-FAILURES = (OSError, RuntimeError, ValueError, KeyError)
-"""What h5py raises on files that are damaged."""
 
 
 def pack_chunks(
@@ -66,10 +52,7 @@ def pack_chunks(
     compress: Callable[[bytes], bytes] | None = None,
     **filters: Any,
 ) -> None:
-    """Write samples as pixels into ``root/pixels.h5``, so many a chunk; the last one is filled with zeros.
-
-    Chunks are compressed on all cores, and the data set says of its filters what is given.
-    """
+    """Write samples as pixels into ``root/pixels.h5``, so many a chunk; the last one is filled with zeros."""
     size, values = flattened(samples)
 
     def chunk(batch: tuple[int, bytes]) -> tuple[int, bytes]:
@@ -100,56 +83,41 @@ def pack_chunks(
 pack = partial(pack_chunks, per_chunk=1)
 
 
-class _Opened:
-    def __init__(self, root: Path, count: int, size: int, swmr: bool, cache_bytes: int) -> None:
-        path = root / NAME
-        try:
-            check_length(path)
-            self._file = h5py.File(path, "r", swmr=swmr, locking=False, rdcc_nbytes=cache_bytes)
-            pixels = self._file["pixels"]
-            stored = (pixels.shape, pixels.dtype)
-        except FileNotFoundError as error:
-            raise damaged(path, error, root) from error
-        except FAILURES as error:
-            raise damaged(path, f"not readable ({error})", root) from error
-        if stored != ((count, size), np.uint8):
-            raise damaged(path, f"holds {stored[1]} {stored[0]}, expected uint8 {(count, size)}", root)
-        self._pixels = pixels.id
-        self._stored = pixels.id.get_space()
-        self._memory = h5py.h5s.create_simple((size,))
-        self._one = (1, size)
-
-    def read(self, index: int, pixels: np.ndarray[Any, Any]) -> None:
-        self._stored.select_hyperslab((index, 0), self._one)
-        self._pixels.read(self._memory, self._stored, pixels, h5py.h5t.NATIVE_UINT8)
-
-
-def check_length(path: Path) -> None:
-    """Compare a file's length with what its superblock says."""
-    with path.open("rb") as file:
-        head = file.read(_SUPERBLOCK_BYTES)
-        size = file.seek(0, os.SEEK_END)
-    expected = int.from_bytes(head[_END_OF_FILE], "little")
-    if len(head) < _SUPERBLOCK_BYTES or size < expected:
-        raise ValueError(f"truncated, {size} bytes of {max(expected, _SUPERBLOCK_BYTES)}")
-
-
 class Hdf5Reader(PixelReader):
     """Holds an open file in each process, whose chunk cache has room for ``cached_samples``."""
 
-    def __init__(self, root: Path, options: ReadOptions, cached_samples: int) -> None:
-        super().__init__(root)
-        self._opened = PerProcess(_Opened, root, len(self), self.size, options.swmr, cached_samples * self.size)
+    file = NAME
+    failures = (OSError, RuntimeError, ValueError, KeyError)
 
-    def read_into(self, index: int, buffer: Buffer) -> None:
+    def __init__(self, root: Path, options: ReadOptions, cached_samples: int = 0) -> None:
+        super().__init__(root, options)
+        self._cached_samples = cached_samples
+
+    def dataset(self, **options: Any) -> h5py.Dataset:
+        """Open the data set, and compare it, and the length that the superblock says, with what is there."""
+        path = self.root / NAME
+        with path.open("rb") as file:
+            head, size = file.read(_SUPERBLOCK_BYTES), file.seek(0, os.SEEK_END)
+        needed = max(int.from_bytes(head[_END_OF_FILE], "little"), _SUPERBLOCK_BYTES)
+        if size < needed:
+            raise ValueError(f"truncated, {size} bytes of {needed}")
+        pixels = h5py.File(path, "r", **options)["pixels"]
+        stored, expected = (pixels.shape, pixels.dtype), ((len(self), self.size), np.uint8)
+        if stored != expected:
+            raise ValueError(f"holds {stored[1]} {stored[0]}, expected uint8 {expected[0]}")
+        return pixels
+
+    def open_files(self) -> tuple[Any, ...]:
+        """Give the data set, the selection of a sample in it, which is moved, and that in the caller's memory."""
+        cache_bytes = self._cached_samples * self.size
+        pixels = self.dataset(swmr=self.options.swmr, locking=False, rdcc_nbytes=cache_bytes).id
+        return pixels, pixels.get_space(), h5py.h5s.create_simple((self.size,))
+
+    def copy(self, index: int, buffer: Buffer) -> None:
         """Let HDF5 read sample ``index``."""
-        opened = self._opened()
-        try:
-            if len(buffer) != self.size:
-                raise ValueError(f"{self.size} bytes, expected {len(buffer)}")
-            opened.read(index, np.asarray(buffer))
-        except FAILURES as error:
-            raise damaged(self.root / NAME, str(error), self.root, index) from error
+        pixels, stored, memory = self.opened()
+        stored.select_hyperslab((index, 0), (1, self.size))
+        pixels.read(memory, stored, np.asarray(buffer), h5py.h5t.NATIVE_UINT8)
 
 
-open = partial(Hdf5Reader, cached_samples=0)
+open = Hdf5Reader

@@ -1,14 +1,10 @@
 """HDF5 in chunks of 16 samples, compressed with gzip: how files are often packed, and what random access then costs.
 
-A chunk is the least that HDF5 can read: a sample at random costs the reading and decompressing of 16, and the other 15
-are thrown away, because a cache that would help holds the whole data set. Read in order, each chunk is decompressed
-once, in one process; with workers that take turns at batches smaller than a chunk, once for each of them.
-
-Sixteen is a choice, the same for every size of sample. The chunk cache has room for two chunks, so that reading in
-order does what it should: HDF5's own, 1 or 8 MiB by version, silently holds none when chunks are larger. Chunks are
-compressed with zlib at level 4, h5py's own; the last one is filled with zeros.
-
-The pitfalls of the container are in ``feedrate.formats.hdf5``.
+A chunk is the least that HDF5 can read: a sample at random costs the reading and decompressing of 16. Read in order,
+each chunk is decompressed once, in one process; with workers that take turns at batches smaller than a chunk, once for
+each of them. Sixteen is a choice. The chunk cache has room for two chunks: HDF5's own, 1 or 8 MiB by version, silently
+holds none when chunks are larger. Chunks are compressed with zlib at level 4, h5py's own; the last one is filled with
+zeros. The pitfalls of the container are in ``feedrate.formats.hdf5``.
 """
 
 from __future__ import annotations

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from datasets import Dataset, Features, Value
 from datasets.arrow_writer import ArrowWriter
 
-from feedrate.formats import PerProcess, Reader, ReadOptions, Sample, damaged, peeked
-from feedrate.formats._images import PNG, Encoded, RawFiles, encode_all
+from feedrate.formats import Sample, peeked
+from feedrate.formats._images import EncodedReader, Files, encode_all
 
 REQUIRES: dict[str, str] = {"datasets": "datasets", "PIL": "pillow", "numpy": "numpy"}
 VERSION: int = 1
@@ -39,38 +38,26 @@ def pack(samples: Iterable[Sample], root: Path) -> None:
     names = [f"field_{at}" for at in range(len(first))]
     features = Features(dict.fromkeys(names, Value("binary")))
     with ArrowWriter(path=str(root / _NAME), features=features, writer_batch_size=ROWS) as writer:
-        for files in encode_all(samples, PNG):
+        for files in encode_all(samples):
             writer.write(dict(zip(names, files, strict=True)))
         writer.finalize()
 
 
-def _opened(root: Path, count: int) -> Dataset:
-    path = root / _NAME
-    try:
-        rows = Dataset.from_file(str(path))
-    except (OSError, ValueError) as error:
-        raise damaged(path, error, root) from error
-    if len(rows) != count:
-        raise damaged(path, f"{len(rows)} rows, expected {count}", root)
-    return rows
-
-
-class DatasetReader(Encoded, Reader):
+class DatasetReader(EncodedReader):
     """Holds a mapped data set in each process."""
 
     file = _NAME
 
-    def __init__(self, root: Path, options: ReadOptions) -> None:
-        super().__init__(root, options)
-        self._rows = PerProcess(_opened, root, len(self))
+    def open_files(self) -> Dataset:
+        """Map the file."""
+        rows = Dataset.from_file(str(self.root / _NAME))
+        if len(rows) != len(self):
+            raise ValueError(f"{len(rows)} rows, expected {len(self)}")
+        return rows
 
-    def read(self, index: int) -> RawFiles:
+    def files(self, index: int) -> Files:
         """Copy the files of sample ``index`` out of the map."""
-        try:
-            row: dict[str, Any] = self._rows()[index]
-        except (OSError, ValueError) as error:
-            raise damaged(self.root / _NAME, error, self.root, index) from error
-        return index, list(row.values())
+        return list(self.opened()[index].values())
 
 
 open = DatasetReader

@@ -26,4 +26,12 @@ Photographs come back with 0.6 to 1.8, the stand-in with 1.3, random bytes, the 
 """
 
 pack = partial(write_files, codec=JPEG)
-open = partial(FolderReader, codec=JPEG)
+
+
+class JpegReader(FolderReader):
+    """Decodes JPEG files."""
+
+    codec = JPEG
+
+
+open = JpegReader

@@ -17,7 +17,7 @@ from pathlib import Path
 from litdata import StreamingDataset
 from litdata.streaming.writer import BinaryWriter
 
-from feedrate.formats import PerProcess, ReadOptions, Sample
+from feedrate.formats import Sample
 from feedrate.formats._images import Append, Files, RawFiles, ShardedStream, pack_shards
 from feedrate.schema.plugins import STREAM_SHARDS
 
@@ -67,9 +67,9 @@ def pack(samples: Iterable[Sample], root: Path) -> None:
 class ChunkStream(ShardedStream):
     """Takes the samples of a writer by their place among all."""
 
-    def __init__(self, root: Path, options: ReadOptions) -> None:
-        super().__init__(root, options)
-        self._rows = PerProcess(StreamingDataset, str(root))
+    def open_files(self) -> StreamingDataset:
+        """Open the index."""
+        return StreamingDataset(str(self.root))
 
     def shard_path(self, shard: int) -> Path:
         """Name a writer's first chunk."""
@@ -78,7 +78,7 @@ class ChunkStream(ShardedStream):
     def read_shard(self, shard: int) -> Iterator[RawFiles]:
         """Read what a writer wrote."""
         counts = [len(range(writer, len(self), STREAM_SHARDS)) for writer in range(shard + 1)]
-        rows = self._rows()
+        rows = self.opened()
         for position in range(sum(counts[:-1]), sum(counts)):
             index, *files = rows[position]
             yield index, [bytes(file) for file in files]

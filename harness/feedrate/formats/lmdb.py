@@ -1,19 +1,17 @@
 """LMDB with raw pixels: one memory-mapped file, one value a sample, all of its fields one after the other.
 
-A sample that is a file of its own is such a value, too. Of pixels nothing is left to decode: what differs from a folder
-of PNG files is that pixels, not compressed files, are stored (that is most of the effect), and that a read is a copy
-out of the page cache without a system call.
+Of pixels nothing is left to decode: what differs from a folder of PNG files is that pixels are stored (that is most of
+the effect), and that a read is a copy out of the page cache without a system call.
 
 Pitfalls of the container, which ``lmdb_lz4`` and ``lmdb_png`` share:
 
-- the environment must not cross a fork or be pickled, and LMDB refuses to open a file twice in one process: it is
-  opened at the first read in each process, and readers of the same file in one process share it;
+- LMDB refuses to open a file twice in one process, and an environment must not cross a fork: it is opened at the first
+  read in each process, and readers of the same file in one process share it, and the first one's ``readahead``;
 - the map's size is a ceiling chosen in advance: here it starts small and doubles when LMDB says that it is full;
 - ``readahead=False`` is common advice and 20 times slower for image-sized values on a cold cache: an axis, on by
-  default. It is advice about the whole map, so readers that share an environment have that of the first;
-- a file that is shorter than its map kills the process (SIGBUS) instead of raising: its length is checked at open;
-- LMDB believes what it reads: a damaged page may point beyond the file, and reading there kills the process as well.
-  Only the checksum that ``feedrate.trial.prepare`` compares tells;
+  default;
+- a file that is shorter than its map kills the process (SIGBUS): its length is checked at open. LMDB believes what it
+  reads: a damaged page may point beyond the file. Only the checksum that ``feedrate.trial.prepare`` compares tells;
 - the default table of readers needs a writable folder and costs a lock: ``lock=False``, as nobody writes any more;
 - a value takes whole pages of 4 KiB: a pair of 64-pixel patches takes a sixth more than its pixels.
 """
@@ -28,10 +26,8 @@ from pathlib import Path
 from weakref import WeakValueDictionary
 
 import lmdb
-import numpy as np
 
-from feedrate.formats import Buffer, PerProcess, PixelReader, RawPixels, ReadOptions, Sample, damaged, flat
-from feedrate.schema.errors import DataError
+from feedrate.formats import MappedReader, Packed, Sample, flat
 
 REQUIRES: dict[str, str] = {"lmdb": "lmdb", "numpy": "numpy"}
 VERSION: int = 1
@@ -101,7 +97,7 @@ class _Opened:
         size, needed = path.stat().st_size, (self.env.info()["last_pgno"] + 1) * self.env.stat()["psize"]
         if size < needed:
             self.env.close()
-            raise damaged(path, f"truncated, {size} bytes of {needed}", path.parent)
+            raise ValueError(f"truncated, {size} bytes of {needed}")
         self.transaction = self.env.begin(buffers=True)
 
 
@@ -109,63 +105,34 @@ _OPENED: WeakValueDictionary[tuple[int, int], _Opened] = WeakValueDictionary()
 """By device and inode, as LMDB itself tells files apart. Weak: readers own what is in here, and it closes with them."""
 
 
-def _open(root: Path, readahead: bool) -> _Opened:
-    path = root / _NAME
-    try:
+class Values(Packed):
+    """The values that ``pack_values`` wrote, by index; readers of a file share one environment a process."""
+
+    file = _NAME
+    failures: tuple[type[Exception], ...] = (OSError, ValueError, lmdb.Error)
+
+    def open_files(self) -> _Opened:
+        """Open the environment, unless another reader has."""
+        path = self.root / _NAME
         stat = path.stat()
-        opened = _OPENED.get((stat.st_dev, stat.st_ino))
-        if opened is not None and opened.pid == os.getpid():
-            return opened
-        if opened is not None:
-            opened.env.close()  # inherited by a fork; harmless to the parent, as there is no lock file
-        fresh = _OPENED[stat.st_dev, stat.st_ino] = _Opened(path, readahead)
+        shared = _OPENED.get((stat.st_dev, stat.st_ino))
+        if shared is not None and shared.pid == os.getpid():
+            return shared
+        if shared is not None:
+            shared.env.close()  # inherited by a fork; harmless to the parent, as there is no lock file
+        fresh = _OPENED[stat.st_dev, stat.st_ino] = _Opened(path, self.options.readahead)
         return fresh
-    except OSError as error:
-        raise damaged(path, error, root) from error
-    except lmdb.Error as error:
-        raise damaged(path, f"not a readable LMDB file ({error})", root) from error
 
-
-class Values:
-    """The values that ``pack_values`` wrote, by index."""
-
-    def __init__(self, root: Path, options: ReadOptions) -> None:
-        self._root = root
-        self.path = root / _NAME
-        self._environment = PerProcess(_open, root, options.readahead)
-
-    def value(self, index: int) -> memoryview:
+    def view(self, index: int) -> memoryview:
         """Look up the value of a sample: read-only bytes inside the map, to be copied at once."""
-        try:
-            value = self._environment().transaction.get(_key(index))
-        except lmdb.Error as error:
-            raise self.damage(index, str(error)) from error
+        value: memoryview | None = self.opened().transaction.get(_key(index))
         if value is None:
-            raise self.damage(index, "missing")
+            raise ValueError("missing")
         return value
 
-    def damage(self, index: int, problem: str) -> DataError:
-        """Make the error for a sample."""
-        return damaged(self.path, problem, self._root, index)
 
-
-class LmdbReader(PixelReader):
-    """Shares one environment a process."""
-
-    def __init__(self, root: Path, options: ReadOptions) -> None:
-        super().__init__(root)
-        self._values = Values(root, options)
-
-    def read(self, index: int) -> RawPixels:
-        """Read sample ``index`` into new memory, as much as it takes where it is a file."""
-        return super().read(index) if self.size else (index, np.array(self._values.value(index), np.uint8))
-
-    def read_into(self, index: int, buffer: Buffer) -> None:
-        """Copy the value of sample ``index`` out of the map."""
-        value = self._values.value(index)
-        if len(value) != len(buffer):
-            raise self._values.damage(index, f"{len(value)} bytes, expected {len(buffer)}")
-        buffer[:] = value
+class LmdbReader(Values, MappedReader):
+    """Values are pixels, or files."""
 
 
 open = LmdbReader

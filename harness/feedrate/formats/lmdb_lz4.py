@@ -4,14 +4,10 @@ The experiment behind this project used LMDB values of a pair of arrays that ``p
 lz4 compressed. Here the shapes stand once in the manifest, which saves the deserialisation of each sample.
 
 What it shows: lz4 saves 0 to 17 % of the bytes of photographs, as sensor noise does not compress, and takes time to
-decode. (A pair of super-resolution shrinks by more: its input, an enlarged image, is smooth.) It pays where pixels
-repeat, such as drawings or masks, and where the disk is slower than lz4.
+decode. It pays where pixels repeat, such as drawings or masks, and where the disk is slower than lz4.
 
-The pitfalls of the container are in ``feedrate.formats.lmdb``. Of lz4:
-
-- a damaged value may decode to other pixels, as a damaged value of ``lmdb`` is other pixels. A checksum of the content
-  would find that at every read, for half of what decoding costs: neither format has one, so that both do the same;
-- it decodes into memory of its own: reading straight into the caller's buffer would take another copy.
+The pitfalls of the container are in ``feedrate.formats.lmdb``. A checksum of the content would find damage at every
+read, for half of what decoding costs: ``lmdb`` has none either.
 """
 
 from __future__ import annotations
@@ -22,7 +18,7 @@ from pathlib import Path
 import lz4.frame
 import numpy as np
 
-from feedrate.formats import Reader, ReadOptions, Sample, cut, flat
+from feedrate.formats import Reader, Sample, cut, flat
 from feedrate.formats.lmdb import Values, pack_values
 
 REQUIRES: dict[str, str] = {"lmdb": "lmdb", "lz4": "lz4", "numpy": "numpy"}
@@ -35,16 +31,17 @@ def pack(samples: Iterable[Sample], root: Path) -> None:
     pack_values((lz4.frame.compress(flat(sample)) for sample in samples), root)
 
 
-class Lz4Reader(Reader):
-    """Shares one environment a process."""
+class Lz4Reader(Values, Reader):
+    """Values are compressed pixels."""
 
-    def __init__(self, root: Path, options: ReadOptions) -> None:
-        super().__init__(root)
-        self._values = Values(root, options)
+    failures = (*Values.failures, RuntimeError)
 
     def read(self, index: int) -> tuple[int, bytes]:
         """Copy the compressed pixels of sample ``index`` out of the map."""
-        return index, bytes(self._values.value(index))
+        try:
+            return index, bytes(self.view(index))
+        except self.failures as error:
+            raise self.damage(error, index) from error
 
     def decode(self, raw: tuple[int, bytes]) -> Sample:
         """Decompress a sample and cut it into its fields."""
@@ -52,8 +49,8 @@ class Lz4Reader(Reader):
         try:
             pixels = lz4.frame.decompress(value, return_bytearray=True)
             return cut(np.frombuffer(pixels, np.uint8), self.manifest.shapes)
-        except (RuntimeError, ValueError) as error:
-            raise self._values.damage(index, f"damaged ({error})") from error
+        except self.failures as error:
+            raise self.damage(error, index) from error
 
 
 open = Lz4Reader

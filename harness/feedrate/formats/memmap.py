@@ -1,9 +1,6 @@
 """One raw file of pixels, sample after sample, read through a memory map: the least that a container can be.
 
-There is no index, no header and no checksum: sample i begins at byte i × size, and a changed byte is another pixel,
-unless ``feedrate.trial.prepare`` finds it.
-
-Pitfalls:
+There is no index and no header: sample i begins at byte i × size. Pitfalls:
 
 - a view of a map is no read: its pages are fetched in whatever stage first touches them, and a benchmark that stops its
   clock before shows the speed of nothing. Here every byte is copied into memory that the caller owns;
@@ -19,7 +16,7 @@ import mmap
 from collections.abc import Iterable
 from pathlib import Path
 
-from feedrate.formats import Buffer, PerProcess, PixelReader, ReadOptions, Sample, damaged, flat
+from feedrate.formats import MappedReader, Sample, flat
 
 REQUIRES: dict[str, str] = {"numpy": "numpy"}
 VERSION: int = 1
@@ -34,34 +31,23 @@ def pack(samples: Iterable[Sample], root: Path) -> None:
             file.write(flat(sample))
 
 
-def _map(root: Path, expected: int) -> memoryview:
-    """A view that keeps the map alive, which needs no open file."""
-    path = root / _NAME
-    try:
-        with path.open("rb") as file:
-            size = file.seek(0, 2)
-            if size != expected:
-                raise damaged(path, f"{size} bytes, expected {expected}", root)
-            return memoryview(mmap.mmap(file.fileno(), expected, access=mmap.ACCESS_READ))
-    except OSError as error:
-        raise damaged(path, error, root) from error
-
-
-class MemmapReader(PixelReader):
+class MemmapReader(MappedReader):
     """Holds a map in each process, and no open file."""
 
-    def __init__(self, root: Path, _options: ReadOptions) -> None:
-        super().__init__(root)
-        self._mapped = PerProcess(_map, root, self.size * len(self))
+    file = _NAME
 
-    def read_into(self, index: int, buffer: Buffer) -> None:
-        """Copy sample ``index`` out of the map."""
-        size = self.size
-        start = index * size
-        pixels = self._mapped()[start : start + size]
-        if len(pixels) != len(buffer):
-            raise damaged(self.root / _NAME, f"{len(pixels)} bytes, expected {len(buffer)}", self.root, index)
-        buffer[:] = pixels
+    def open_files(self) -> memoryview:
+        """Map the file; the view keeps the map alive."""
+        expected = self.size * len(self)
+        with (self.root / _NAME).open("rb") as file:
+            if (size := file.seek(0, 2)) != expected:
+                raise ValueError(f"{size} bytes, expected {expected}")
+            return memoryview(mmap.mmap(file.fileno(), expected, access=mmap.ACCESS_READ))
+
+    def view(self, index: int) -> memoryview:
+        """Find sample ``index``."""
+        pixels: memoryview = self.opened()[index * self.size : (index + 1) * self.size]
+        return pixels
 
 
 open = MemmapReader

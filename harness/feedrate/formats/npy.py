@@ -1,16 +1,11 @@
 """A folder of NumPy's own files, one a sample, each with the pixels of all fields: pixels without a database.
 
-Unlike PNG files nothing is decoded; unlike one raw file every sample is opened, by name, which is most of what a small
-sample costs, and on a network disk of what any costs.
+Every sample is opened, by name, which is most of what a small sample costs, and on a network disk of what any costs.
 
-Pitfalls:
-
-- ``np.load`` parses the header, a Python dictionary as text, for every sample, and stops once for the header and once
-  for the pixels: all samples of a set have the same header, which is compared as bytes here, and one ``os.readv`` takes
-  it and the pixels straight into the caller's memory;
-- a ``.npy`` file holds one array: an ``.npz`` of several is a ZIP archive that is parsed at each read, so fields of
-  different shapes lie flat, one after the other, as in the other formats of pixels;
-- there is no checksum: a changed byte is another pixel, unless ``feedrate.trial.prepare`` finds it.
+Pitfalls: ``np.load`` parses the header, a Python dictionary as text, for every sample, and stops once for the header
+and once for the pixels: here one ``os.readv`` takes both, and the header, which all have alike, is compared as bytes.
+A ``.npy`` file holds one array: an ``.npz`` of several is a ZIP archive that is parsed at each read, so fields of
+different shapes lie flat, one after the other, as in the other formats of pixels.
 """
 
 from __future__ import annotations
@@ -22,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from feedrate.formats import Buffer, PixelReader, ReadOptions, Sample, damaged, flat
+from feedrate.formats import Buffer, PixelReader, Sample, flat
 
 REQUIRES: dict[str, str] = {"numpy": "numpy"}
 VERSION: int = 1
@@ -55,25 +50,26 @@ def pack(samples: Iterable[Sample], root: Path) -> None:
 class NpyReader(PixelReader):
     """Every read opens and closes its file."""
 
-    def __init__(self, root: Path, _options: ReadOptions) -> None:
-        super().__init__(root)
-        self._folder = os.fspath(root)
-        self._header = _header(self.size)
+    def path(self, index: int, field: int) -> Path:  # noqa: ARG002 - all fields lie in one
+        """Name the file of a sample."""
+        return self.root / _name(index)
 
-    def read_into(self, index: int, buffer: Buffer) -> None:
+    def open_files(self) -> bytes:
+        """Make the header that every file has."""
+        return _header(self.size)
+
+    def copy(self, index: int, buffer: Buffer) -> None:
         """Read the file of sample ``index``."""
-        header, beyond = bytearray(len(self._header)), bytearray(1)
-        pixels = buffer if isinstance(buffer, memoryview) else buffer.data
+        expected = self.opened()
+        pixels = buffer.data if isinstance(buffer, np.ndarray) else buffer
+        header, beyond = bytearray(len(expected)), bytearray(1)
+        descriptor = os.open(f"{self.root}/{_name(index)}", os.O_RDONLY | os.O_CLOEXEC)
         try:
-            descriptor = os.open(f"{self._folder}/{_name(index)}", os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                got = os.readv(descriptor, [header, pixels, beyond])
-            finally:
-                os.close(descriptor)
-        except OSError as error:
-            raise damaged(self.root / _name(index), error, self.root) from error
-        if got != len(header) + self.size or len(buffer) != self.size or header != self._header:
-            raise damaged(self.root / _name(index), f"not a .npy file of {len(buffer)} bytes of pixels", self.root)
+            size = os.readv(descriptor, [header, pixels, beyond])
+        finally:
+            os.close(descriptor)
+        if size != len(header) + self.size or header != expected:
+            raise ValueError(f"not a .npy file of {self.size} bytes of pixels")
 
 
 open = NpyReader

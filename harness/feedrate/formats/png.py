@@ -1,11 +1,10 @@
 """A folder of PNG files, one a field of a sample: what most people have.
 
-Reading is one file a field, decoding is zlib and unfiltering. Names are derived from the index, as listing a folder of
-many files costs seconds on a network disk; at most 1000 lie in one, as some file systems slow down beyond that.
+Names are derived from the index, as listing a folder of many files costs seconds on a network disk; at most 1000 lie in
+one, as some file systems slow down beyond that.
 
 Pitfall: decoding costs 30 to 100 times what copying raw pixels costs, and depends on the row filter that the encoder
-chose more than on the size of the file: pixels without spatial structure decode twice to five times as fast as a
-photograph, and give a wrong answer.
+chose: pixels without spatial structure decode two to five times as fast as a photograph, and give a wrong answer.
 """
 
 from __future__ import annotations
@@ -19,4 +18,4 @@ VERSION: int = 1
 TRAITS: dict[str, object] = {"container": "files", "stores": "png", "knobs": ("decoder",)}
 
 pack = partial(write_files, codec=PNG)
-open = partial(FolderReader, codec=PNG)
+open = FolderReader

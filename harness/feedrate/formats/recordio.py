@@ -5,16 +5,13 @@ MXNet's ``recordio.py``:
 
 - a record is one or more chunks, each ``0xced7230a``, a length (29 bits, below a flag of 3) and that many bytes,
   padded with zeros to a multiple of 4;
-- the magic number may not occur in the data at a multiple of 4, so that a reader dropped anywhere finds the next
-  record: a record that contains it is cut there, the number left out, and the chunks are flagged 1 (first), 2 (middle)
-  and 3 (last) instead of 0 (whole);
+- the magic number may not occur in the data at a multiple of 4: a record that contains it is cut there, the number left
+  out, and the chunks are flagged 1 (first), 2 (middle) and 3 (last) instead of 0 (whole);
 - the data begin with ``IRHeader``, as ``im2rec`` writes it: flag 0, label (here the index, as a float), id (the index)
   and id2, which MXNet leaves to its users: here the field.
 
 MXNet can read ``data.rec``, but not the index: its own is text, and 100,000 of its lines take longer than the 50 ms in
 which a set should open. Here ``data.idx`` is one little-endian uint64 a record, its begin, and one for the end.
-
-There is no checksum: damage in the frames is noticed by the magic number, lengths and ids, in the data by PNG's CRCs.
 """
 
 from __future__ import annotations
@@ -26,10 +23,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from feedrate.formats import PerProcess, Reader, ReadOptions, Sample, damaged
-from feedrate.formats._images import PNG, Encoded, RawFiles, encode_all
+from feedrate.formats import Sample
+from feedrate.formats._images import EncodedReader, Files, encode_all
 
 REQUIRES: dict[str, str] = {"PIL": "pillow", "numpy": "numpy"}
 VERSION: int = 1
@@ -86,7 +82,7 @@ def pack(samples: Iterable[Sample], root: Path) -> None:
     """Write samples as PNG files into ``root/data.rec``, and where they begin into ``root/data.idx``."""
     end = 0
     with (root / "data.rec").open("wb") as records, (root / "data.idx").open("wb") as begins:
-        for index, files in enumerate(encode_all(samples, PNG)):
+        for index, files in enumerate(encode_all(samples)):
             for field, data in enumerate(files):
                 begins.write(end.to_bytes(_OFFSET.itemsize, "little"))
                 end += records.write(frame(_IR_HEADER.pack(0, float(index), index, field) + data))
@@ -96,54 +92,46 @@ def pack(samples: Iterable[Sample], root: Path) -> None:
 class _Opened:
     """The file of records, open, and where they begin."""
 
-    def __init__(self, root: Path, records: int) -> None:
-        index, data = root / "data.idx", root / "data.rec"
-        try:
-            self.begins: NDArray[np.uint64] = np.fromfile(index, _OFFSET)
-            self.descriptor = os.open(data, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError as error:
-            raise damaged(Path(error.filename), error, root) from error
-        if len(self.begins) != records + 1:
-            raise damaged(index, f"{len(self.begins)} places, expected {records + 1}", root)
-        size, needed = os.fstat(self.descriptor).st_size, int(self.begins[-1])
-        if size != needed:
-            raise damaged(data, f"{size} bytes, expected {needed}", root)
+    def __init__(self, root: Path) -> None:
+        self.begins = np.fromfile(root / "data.idx", _OFFSET)
+        self.descriptor = os.open(root / "data.rec", os.O_RDONLY | os.O_CLOEXEC)
 
     def __del__(self) -> None:
         if hasattr(self, "descriptor"):
             os.close(self.descriptor)
 
 
-class RecordReader(Encoded, Reader):
+class RecordReader(EncodedReader):
     """One descriptor a process."""
 
     file = "data.rec"
 
-    def __init__(self, root: Path, options: ReadOptions) -> None:
-        super().__init__(root, options)
-        self._fields = len(self.manifest.shapes)
-        self._opened = PerProcess(_Opened, root, len(self) * self._fields)
+    def open_files(self) -> _Opened:
+        """Open both files, and compare their sizes with what was packed."""
+        opened, expected = _Opened(self.root), len(self) * len(self.kinds) + 1
+        if len(opened.begins) != expected:
+            raise ValueError(f"data.idx has {len(opened.begins)} places, expected {expected}")
+        size, needed = os.fstat(opened.descriptor).st_size, int(opened.begins[-1])
+        if size != needed:
+            raise ValueError(f"{size} bytes, expected {needed}")
+        return opened
 
-    def read(self, index: int) -> RawFiles:
+    def files(self, index: int) -> Files:
         """Read the records of sample ``index`` in one call."""
-        opened = self._opened()
-        first = index * self._fields
-        begin, end = int(opened.begins[first]), int(opened.begins[first + self._fields])
+        opened, fields = self.opened(), len(self.kinds)
+        begin, end = (int(opened.begins[record]) for record in (index * fields, (index + 1) * fields))
+        if not 0 <= end - begin <= int(opened.begins[-1]):
+            raise ValueError("its place in data.idx is no place in data.rec")
+        data = os.pread(opened.descriptor, end - begin, begin)
         files, offset = [], 0
-        try:
-            if not 0 <= end - begin <= int(opened.begins[-1]):
-                raise ValueError("its place in data.idx is no place in data.rec")
-            data = os.pread(opened.descriptor, end - begin, begin)
-            for field in range(self._fields):
-                record, offset = unframe(data, offset)
-                if len(record) < _IR_HEADER.size or _IR_HEADER.unpack_from(record)[2:] != (index, field):
-                    raise ValueError(f"another record where field {field} should be")
-                files.append(record[_IR_HEADER.size :])
-            if offset != len(data):
-                raise ValueError("bytes after the last field")
-        except (OSError, ValueError) as error:
-            raise damaged(self.path(index, 0), f"damaged ({error})", self.root, index) from error
-        return index, files
+        for field in range(fields):
+            record, offset = unframe(data, offset)
+            if len(record) < _IR_HEADER.size or _IR_HEADER.unpack_from(record)[2:] != (index, field):
+                raise ValueError(f"another record where field {field} should be")
+            files.append(record[_IR_HEADER.size :])
+        if offset != len(data):
+            raise ValueError("bytes after the last field")
+        return files
 
 
 open = RecordReader

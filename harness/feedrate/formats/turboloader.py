@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from feedrate.formats import PerProcess, ReadOptions, Sample
+from feedrate.formats import Sample
 from feedrate.formats._images import Append, Files, RawFiles, ShardedStream, pack_shards
 from feedrate.schema.plugins import STREAM_SHARDS
 
@@ -74,17 +74,17 @@ class Archive:
 class ArchiveStream(ShardedStream):
     """Takes every n-th sample of the archive."""
 
-    def __init__(self, root: Path, options: ReadOptions) -> None:
-        super().__init__(root, options)
-        self._archive = PerProcess(Archive, root / NAME)
-
     def shard_path(self, shard: int) -> Path:  # noqa: ARG002 - all are in one
         """Name the archive."""
         return self.root / NAME
 
+    def open_files(self) -> Archive:
+        """Open the archive."""
+        return Archive(self.root / NAME)
+
     def read_shard(self, shard: int) -> Iterator[RawFiles]:
         """Read samples from one on, as many apart as there are shards."""
-        archive, fields = self._archive(), len(self._kinds)
+        archive, fields = self.opened(), len(self.kinds)
         if len(archive) != len(self) * fields:
             raise ValueError(f"holds {len(archive)} files; expected {len(self) * fields}")
         for index in range(shard, len(self), STREAM_SHARDS):

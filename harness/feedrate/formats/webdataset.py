@@ -1,17 +1,15 @@
 """WebDataset: tar files of PNG files, written and read with the ``webdataset`` library.
 
 A sample is the run of files with one key: ``00000012.0.png``, ``00000012.1.png``, or ``00000012.0.file`` where it is a
-file as it was. A tar file has no index, so samples can only be streamed; it can be read over anything that gives bytes,
-which is what the format is for.
+file as it was. A tar file has no index, so samples can only be streamed, over anything that gives bytes.
 
 Pitfalls, each handled here by using the library's reader of tar files without the pipeline around it:
 
 - the pipeline ``WebDataset`` divides shards among workers by itself (a worker without one is an error) and opens
   addresses through ``gopen``, to which a path with a colon is an address;
 - a handler such as ``warn_and_continue``, used in most examples, turns damage into fewer samples;
-- tar has checksums for its headers and none for the data; a file that ends between two samples, or whose next header is
-  damaged, simply ends: here an archive must end as archives do and hold exactly the samples that were dealt to it, and
-  PNG's own CRCs guard the data;
+- tar has checksums for its headers alone; a file that ends between two samples, or whose next header is damaged, simply
+  ends: here an archive must end as archives do and hold exactly the samples that were dealt to it;
 - the writer stamps the time of day, so that no two files agree (fixed here), and ``tarfile`` keeps what it has written
   in a list, 400 bytes a sample (cleared here).
 
@@ -79,7 +77,7 @@ class TarStream(ShardedStream):
 
     def read_shard(self, shard: int) -> Iterator[RawFiles]:
         """Read the samples of a file."""
-        fields = _names(self._kinds)
+        fields = _names(self.kinds)
         with self.shard_path(shard).open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             if size % tarfile.RECORDSIZE or os.pread(file.fileno(), len(_END), max(0, size - len(_END))) != _END:

@@ -4,13 +4,11 @@ It shows the price of a library for arrays in the cloud: each read is a task on 
 
 Pitfalls:
 
-- without shards each chunk is a file of its own: 100,000 samples, 100,000 files. With them, each read also reads the
-  shard's index, 16 bytes a chunk, so a shard is kept to 256 of them;
+- without shards each chunk is a file of its own. With them, each read also reads the shard's index, 16 bytes a chunk,
+  so a shard is kept to 256 of them; it is written whole, as appending would write it again and again;
 - a shard that is missing, and a chunk of zeros when it was written, are read as zeros. Chunks of zeros are therefore
   written like all others, and a shard must be there before it is read: one system call in hundreds of microseconds;
-- appending sample by sample would write each shard again and again: shards are written whole;
-- the thread and its loop do not survive a fork; Zarr starts them anew in the child;
-- there is no checksum: a changed byte is another pixel, unless ``feedrate.trial.prepare`` finds it.
+- the thread and its loop do not survive a fork; Zarr starts them anew in the child.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from typing import Any
 import numpy as np
 import zarr
 
-from feedrate.formats import Buffer, PerProcess, PixelReader, ReadOptions, Sample, batches, damaged, flattened
+from feedrate.formats import Buffer, PixelReader, Sample, batches, flattened
 
 REQUIRES: dict[str, str] = {"zarr": "zarr>=3", "numpy": "numpy"}
 VERSION: int = 1
@@ -32,8 +30,6 @@ SHARD_BYTES = 1 << 24
 SHARD_SAMPLES = 256
 """Samples in a shard, at most."""
 _NAME = "pixels.zarr"
-_FAILURES = (OSError, ValueError, TypeError, LookupError, AttributeError, RuntimeError)
-"""What Zarr raises on folders that are damaged."""
 
 
 def _per_shard(size: int) -> int:
@@ -61,39 +57,29 @@ def pack(samples: Iterable[Sample], root: Path) -> None:
         end += count
 
 
-def _open_array(root: Path, count: int, size: int) -> Any:
-    path = root / _NAME / "zarr.json"
-    try:
-        array = zarr.open_array(root / _NAME, mode="r")
-        stored: tuple[object, ...] = (array.shape, array.shards, array.dtype)
-    except _FAILURES as error:
-        raise damaged(path, f"not readable ({error})", root) from error
-    expected = ((count, size), (_per_shard(size), size), np.uint8)
-    if stored != expected:
-        raise damaged(path, f"holds {stored}, expected {expected}", root)
-    return array
-
-
 class ZarrReader(PixelReader):
     """Holds an open array in each process."""
 
-    def __init__(self, root: Path, _options: ReadOptions) -> None:
-        super().__init__(root)
-        self._array = PerProcess(_open_array, root, len(self), self.size)
-        self._per_shard = _per_shard(self.size)
+    failures = (OSError, ValueError, TypeError, LookupError, AttributeError, RuntimeError)
 
-    def read_into(self, index: int, buffer: Buffer) -> None:
+    def path(self, index: int, field: int) -> Path:  # noqa: ARG002 - all fields lie in one
+        """Name the shard of a sample."""
+        return self.root / _NAME / "c" / str(index // _per_shard(self.size)) / "0"
+
+    def open_files(self) -> Any:
+        """Open the array, and compare it with what was packed."""
+        array = zarr.open_array(self.root / _NAME, mode="r")
+        stored: tuple[object, ...] = (array.shape, array.shards, array.dtype)
+        expected = ((len(self), self.size), (_per_shard(self.size), self.size), np.uint8)
+        if stored != expected:
+            raise ValueError(f"holds {stored}, expected {expected}")
+        return array
+
+    def copy(self, index: int, buffer: Buffer) -> None:
         """Let Zarr read sample ``index``, and copy what it gives."""
-        array = self._array()
-        path = self.root / _NAME / "c" / str(index // self._per_shard) / "0"
-        try:
-            path.stat()
-            pixels = array[index]
-            if len(pixels) != len(buffer):
-                raise ValueError(f"{len(pixels)} bytes, expected {len(buffer)}")
-        except _FAILURES as error:
-            raise damaged(path, error, self.root, index) from error
-        buffer[:] = pixels
+        array = self.opened()
+        self.path(index, 0).stat()
+        buffer[:] = array[index]
 
 
 open = ZarrReader

@@ -1,17 +1,14 @@
 """Loaders: packed samples → batches. One file a loader, found by its name, imported only when used.
 
-A loader module has a docstring (what it is, its pitfalls), and
-
-- ``REQUIRES: dict[str, str]``: third-party modules that it imports → the name that pip installs;
-- ``TRAITS: dict[str, object]``: what its workers are and which knobs it has (``feedrate.schema.plugins.LoaderTraits``);
-- ``build(dataset, collate, batches, options)``: an iterable of ``Batch``. ``dataset`` is indexed by sample, ``collate``
-  makes a ``Batch`` of a list of its items, ``batches`` yields the indices of each batch, possibly without end, and
-  ``options`` are ``LoadOptions``. Each iteration asks ``batches`` anew, and delivers them in their order. What a sample
-  raises is raised in the training process, in the turn of its batch, with its class. When an iterator is dropped, no
-  thread, process or memory of it stays. A loader other than ``torch`` gets one worker at least. Of streams, which
-  ``torch`` takes, it gets those that its trait ``streams`` names, without ``batches``: it reads the files by itself,
-  shuffles as it can, and hands what it read to ``dataset.one_pass``. One that decodes by itself (``decodes``) makes of
-  image files what the workload's crops are, and stamps that it does not know how long that took.
+A loader module has a docstring (what it is, its pitfalls), ``REQUIRES``, ``TRAITS``
+(``feedrate.schema.plugins.LoaderTraits``), and ``build(dataset, collate, batches, options)``: an iterable of ``Batch``,
+mostly a ``Loader``. ``dataset`` is indexed by sample, ``collate`` makes a ``Batch`` of a list of its items, ``batches``
+yields the indices of each batch, possibly without end. Each iteration asks ``batches`` anew, and delivers them in their
+order. What a sample raises is raised in the training process, in the turn of its batch, with its class. When an
+iterator is dropped, no thread, process or memory of it stays. A loader other than ``torch`` gets one worker at least.
+Of streams, which ``torch`` takes, it gets those that its trait ``streams`` names, without ``batches``: it reads the
+files by itself, shuffles as it can, and hands what it read to ``dataset.one_pass``. One that decodes by itself
+(``decodes``) makes of image files what the workload's crops are, and stamps that it does not know how long that took.
 
 A step timer sees only that a batch was late. The dataset therefore stamps read, decode and transform of every sample
 and the collate function the batch. The four sums, when the batch was begun and when it was whole, and who prepared it
@@ -29,7 +26,6 @@ from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
 from dataclasses import dataclass
 from itertools import chain, count, islice
-from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
@@ -47,9 +43,9 @@ __all__ = [
     "Batch",
     "Batches",
     "Collate",
-    "Copy",
     "Fields",
     "LoadOptions",
+    "Loader",
     "Pooled",
     "StampedCollate",
     "StampedDataset",
@@ -64,6 +60,8 @@ Transform = Callable[[Sample], Fields]
 """Makes of one sample what a collation takes: tensors, or for ``collate = fast`` the arrays themselves."""
 Collate = Callable[[list[Fields]], Any]
 """Makes the tensors of a batch, one a field, out of its samples."""
+Prepare = Callable[[list[int]], "Batch"]
+"""Makes the batch of some samples."""
 STAMPS = struct.Struct("<6qi")
 """Of one batch: nanoseconds of read, decode, transform, collate; when its first sample was asked for and when it was
 whole, both by ``perf_counter_ns``, which is one clock for all processes; the worker that prepared it, or ``NOBODY``."""
@@ -83,6 +81,11 @@ class LoadOptions:
     persistent_workers: bool = False
     patch_size: int = 64
     """Of images, where the loader crops them by itself."""
+
+    def of_processes(self) -> dict[str, Any]:
+        """The arguments that PyTorch's DataLoader takes, and those of others that are built on it."""
+        names = ("num_workers", "pin_memory", *(["prefetch_factor"] if self.num_workers else []))
+        return {name: getattr(self, name) for name in names}
 
 
 class Batch(NamedTuple):
@@ -155,6 +158,8 @@ class StampedStream(Stamped, IterableDataset[Fields]):
     def __init__(self, stream: Stream, transform: Transform, *, seed: int, buffer: int, endless: bool) -> None:
         super().__init__(stream, transform)
         self._stream = stream
+        self.root, self.shards = stream.root, stream.shards
+        """The folder of the shards, for loaders that read them by themselves, and how many they are."""
         self.seed = seed
         """Of every order that is drawn."""
         self.buffer = buffer
@@ -163,33 +168,21 @@ class StampedStream(Stamped, IterableDataset[Fields]):
         """Whether pass follows pass."""
         self._passes = 0
 
-    @property
-    def shards(self) -> int:
-        """Files that workers divide among them."""
-        return self._stream.shards
-
-    @property
-    def root(self) -> Path:
-        """The folder of those files, for loaders that read them by themselves."""
-        return self._stream.root
-
     def one_pass(self, records: Iterator[Any]) -> Iterator[Fields]:
         """Make samples of the records that such a loader reads in a pass; to wait for one counts as reading it."""
         self._stream.begin(self._passes)
         self._passes += 1
+        return self._timed(map(self._stream.visited, records))
+
+    def __iter__(self) -> Iterator[Fields]:
+        return self._timed(self._records())
+
+    def _timed(self, records: Iterator[Any]) -> Iterator[Fields]:
         while True:
             begun = time.perf_counter_ns()
             if (record := next(records, None)) is None:
                 return
-            yield self._fields(self._stream.visited(record), begun)
-
-    def __iter__(self) -> Iterator[Fields]:
-        records = self._records()
-        while True:
-            begun = time.perf_counter_ns()
-            if (raw := next(records, None)) is None:
-                return
-            yield self._fields(raw, begun)
+            yield self._fields(record, begun)
 
     def _records(self) -> Iterator[Any]:
         info = get_worker_info()
@@ -197,7 +190,7 @@ class StampedStream(Stamped, IterableDataset[Fields]):
         random = np.random.default_rng((self.seed, worker))
         for epoch in count() if self.endless else (0,):
             self._stream.begin(epoch)
-            order = np.random.default_rng((self.seed, epoch)).permutation(self._stream.shards)[worker::workers]
+            order = np.random.default_rng((self.seed, epoch)).permutation(self.shards)[worker::workers]
             records = chain.from_iterable(self._stream.records(shard) for shard in order.tolist())
             yield from _shuffled(records, self.buffer, random) if self.buffer else records
 
@@ -214,10 +207,7 @@ def _shuffled(records: Iterator[Any], size: int, random: np.random.Generator) ->
 
 
 class StampedCollate:
-    """Collates, by PyTorch's default unless given another collation, and closes the batch's account.
-
-    It shares the dataset's sums: both are handed to a worker together, by fork or in one pickle.
-    """
+    """Collates, by PyTorch's default unless told otherwise, and closes the account that it shares with the dataset."""
 
     def __init__(self, dataset: Stamped, collate: Collate = default_collate) -> None:
         self._dataset = dataset
@@ -238,49 +228,51 @@ class StampedCollate:
         return Batch(fields, stamps)
 
 
+@dataclass
+class Loader(ABC):
+    """What most loaders are: each iteration builds what delivers the batches, and ends it."""
+
+    dataset: Any
+    collate: StampedCollate
+    batches: Iterable[list[int]]
+    options: LoadOptions
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[Batch]: ...
+
+
 _OPENING = threading.Lock()
 """Held for a copy's first batch, in which files are opened: LMDB refuses to open one twice at a time."""
 
 
-class Copy:
-    """A dataset and its collation for one thread at a time, with handles and an account of their own."""
-
-    def __init__(self, dataset: Dataset[Fields], collate: StampedCollate, worker: int, pin_memory: bool) -> None:
-        self._dataset, self._collate = deepcopy((dataset, collate))
-        self._collate.worker = worker
-        self._pin_memory = pin_memory
-        self._opening: AbstractContextManager[Any] = _OPENING
-
-    def prepare(self, indices: list[int]) -> Batch:
-        """Make the batch of some samples; the thread itself fills page-locked memory."""
-        with self._opening:
-            batch = self._collate([self._dataset[index] for index in indices])
-        self._opening = nullcontext()  # it is open, in later epochs too
-        return batch.pinned() if self._pin_memory else batch
+def copies(loader: Loader) -> list[Prepare]:
+    """Make for each worker that is a thread what prepares its batches, with handles and an account of its own."""
+    return [_copy(loader, worker) for worker in range(loader.options.num_workers)]
 
 
-def copies(dataset: Dataset[Fields], collate: StampedCollate, options: LoadOptions) -> list[Copy]:
-    """Copy a dataset and its collation for each worker that is a thread."""
-    return [Copy(dataset, collate, worker, options.pin_memory) for worker in range(options.num_workers)]
+def _copy(loader: Loader, worker: int) -> Prepare:
+    dataset, collate = deepcopy((loader.dataset, loader.collate))
+    collate.worker = worker
+    opening: AbstractContextManager[Any] = _OPENING
+
+    def prepare(indices: list[int]) -> Batch:
+        nonlocal opening
+        with opening:
+            batch = collate([dataset[index] for index in indices])
+        opening = nullcontext()  # it is open, in later epochs too
+        return batch.pinned() if loader.options.pin_memory else batch
+
+    return prepare
 
 
-class Pooled(ABC):
-    """A loader whose threads are another library's: a thread takes a copy for a batch and gives it back.
+@dataclass
+class Pooled(Loader):
+    """A loader whose threads are another library's: one takes a copy for a batch, so that files stay open."""
 
-    So files stay open over epochs, whatever threads come and go.
-    """
-
-    def __init__(
-        self, dataset: Dataset[Fields], collate: StampedCollate, batches: Iterable[list[int]], options: LoadOptions
-    ) -> None:
-        self.batches = batches
-        self.options = options
-        self._idle: SimpleQueue[Copy] = SimpleQueue()
-        for copy in copies(dataset, collate, options):
-            self._idle.put(copy)
-
-    @abstractmethod
-    def __iter__(self) -> Iterator[Batch]: ...
+    def __post_init__(self) -> None:
+        self._idle: SimpleQueue[Prepare] = SimpleQueue()
+        for prepare in copies(self):
+            self._idle.put(prepare)
 
     @property
     def ahead(self) -> int:
@@ -291,11 +283,11 @@ class Pooled(ABC):
         """Make the batch of some samples, with one thread of computation, as PyTorch's worker processes do."""
         if get_num_threads() > 1:
             set_num_threads(1)
-        copy = self._idle.get()
+        prepare = self._idle.get()
         try:
-            return copy.prepare(indices)
+            return prepare(indices)
         finally:
-            self._idle.put(copy)
+            self._idle.put(prepare)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from nvidia.dali import Pipeline, fn, types
 from nvidia.dali.plugin.base_iterator import LastBatchPolicy
 from nvidia.dali.plugin.pytorch import DALIGenericIterator
 
-from feedrate.loaders import Batch, LoadOptions, StampedCollate, StampedStream, untimed
+from feedrate.loaders import Batch, Loader, untimed
 
 REQUIRES: dict[str, str] = {"torch": "torch", "nvidia.dali": "nvidia-dali-cuda130"}
 TRAITS: dict[str, object] = {
@@ -29,31 +29,23 @@ TRAITS: dict[str, object] = {
 }
 
 
-class DaliLoader:
-    """Batches of the graph; each iteration builds one."""
-
-    def __init__(self, stream: StampedStream, options: LoadOptions) -> None:
-        self._stream = stream
-        self._options = options
+class DaliLoader(Loader):
+    """Batches of the graph."""
 
     def __iter__(self) -> Iterator[Batch]:
-        end = {"size": -1} if self._stream.endless else {"reader_name": "samples"}
+        end = {"size": -1} if self.dataset.endless else {"reader_name": "samples"}
         names, drop = ["images", "about"], LastBatchPolicy.DROP
         for (batch,) in DALIGenericIterator([self._graph()], names, last_batch_policy=drop, **end):
             classes = batch["about"][:, :2, None, None]
             yield Batch((batch["images"], classes), untimed())
 
     def _graph(self) -> Pipeline:
-        options, buffer, cuda = self._options, self._stream.buffer, torch.cuda.is_available()
-        graph = Pipeline(
-            options.batch_size,
-            options.num_workers,
-            torch.cuda.current_device() if cuda else None,
-            prefetch_queue_depth=options.prefetch_factor,
-        )
+        options, buffer, cuda = self.options, self.dataset.buffer, torch.cuda.is_available()
+        device, ahead = torch.cuda.current_device() if cuda else None, options.prefetch_factor
+        graph = Pipeline(options.batch_size, options.num_workers, device, prefetch_queue_depth=ahead)
         with graph:
             files, about = fn.readers.webdataset(  # type: ignore[misc]  # of two components
-                paths=sorted(map(str, self._stream.root.glob("*.tar"))),
+                paths=sorted(map(str, self.dataset.root.glob("*.tar"))),
                 ext=["0.file", "1.raw"],
                 random_shuffle=buffer > 0,
                 initial_fill=max(1, buffer),
@@ -67,6 +59,4 @@ class DaliLoader:
         return graph
 
 
-def build(dataset: StampedStream, _collate: StampedCollate, _batches: None, options: LoadOptions) -> DaliLoader:
-    """Take the folder, the buffer and the size of the crops; what decodes and collates is DALI's own."""
-    return DaliLoader(dataset, options)
+build = DaliLoader

@@ -42,12 +42,5 @@ class _Samples(StreamingDataset):  # type: ignore[misc]
 
 def build(dataset: StampedStream, collate: StampedCollate, _batches: None, options: LoadOptions) -> StreamingDataLoader:
     """Assemble its loader, which takes PyTorch's arguments."""
-    return StreamingDataLoader(
-        _Samples(dataset),
-        batch_size=options.batch_size,
-        drop_last=True,
-        collate_fn=collate,
-        num_workers=options.num_workers,
-        prefetch_factor=options.prefetch_factor,
-        pin_memory=options.pin_memory,
-    )
+    batches = {"batch_size": options.batch_size, "drop_last": True, "collate_fn": collate}
+    return StreamingDataLoader(_Samples(dataset), **batches, **options.of_processes())

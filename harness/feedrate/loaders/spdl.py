@@ -26,17 +26,15 @@ TRAITS: dict[str, object] = {
 
 
 class SpdlLoader(Pooled):
-    """Batches of a pipeline with one stage, which makes whole batches, in order; each iteration has a new one."""
+    """Batches of a pipeline with one stage, which makes whole batches, in order."""
 
     def __iter__(self) -> Iterator[Batch]:
         workers, threads = self.options.num_workers, torch.get_num_threads()
         builder: PipelineBuilder[Any, Any] = PipelineBuilder()
-        pipeline = (
-            builder.add_source(self.batches)
-            .pipe(self._caught, concurrency=workers, output_order="input")
-            .add_sink(self.ahead)
-            .build(num_threads=workers)
+        builder.add_source(self.batches).pipe(self._caught, concurrency=workers, output_order="input").add_sink(
+            self.ahead
         )
+        pipeline = builder.build(num_threads=workers)
         with pipeline.auto_stop():
             for result in pipeline:
                 torch.set_num_threads(threads)  # a worker's first batch lowers it for all of MKL

@@ -34,18 +34,14 @@ def build(
     loader: type[DataLoader[Any]] = DataLoader,
 ) -> DataLoader[Any]:
     """Assemble a DataLoader, or a subclass; without ``batches`` the dataset is a stream, which has its own order."""
-    workers, method = options.num_workers, options.start_method
-    order: dict[str, Any] = (
-        {"batch_sampler": batches} if batches is not None else {"batch_size": options.batch_size, "drop_last": True}
-    )
+    method = options.start_method
+    of_stream = {"batch_size": options.batch_size, "drop_last": True}
     return loader(
         dataset,
-        **order,
+        **(of_stream if batches is None else {"batch_sampler": batches}),
+        **options.of_processes(),
         collate_fn=collate,
-        num_workers=workers,
-        prefetch_factor=options.prefetch_factor if workers else None,
-        pin_memory=options.pin_memory,
-        multiprocessing_context=method if workers else None,
+        multiprocessing_context=method if options.num_workers else None,
         worker_init_fn=partial(_bind_worker, os.getpid(), method == "forkserver"),
         persistent_workers=options.persistent_workers,
     )

@@ -30,7 +30,5 @@ def build(
 ) -> DataLoader[Any]:
     """Assemble a StatefulDataLoader as PyTorch's own is."""
     with warnings.catch_warnings():
-        warnings.filterwarnings(
-            "ignore", "'set_vital' is deprecated"
-        )  # torchdata 0.11 calls what torch 2.15 deprecates
+        warnings.filterwarnings("ignore", "'set_vital' is deprecated")  # by torch 2.15; torchdata 0.11 calls it
         return assemble(dataset, collate, batches, options, StatefulDataLoader)

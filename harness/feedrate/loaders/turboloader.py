@@ -12,14 +12,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import chain, count, repeat
+from itertools import chain, count
 from typing import Any
 
 import torch
 from turboloader import DataLoader, ImageNetNormalize
 
 from feedrate.formats.turboloader import NAME, Archive
-from feedrate.loaders import Batch, LoadOptions, StampedCollate, StampedStream, untimed
+from feedrate.loaders import Batch, Loader, untimed
 from feedrate.schema.errors import DataError
 
 REQUIRES: dict[str, str] = {"torch": "torch", "turboloader": "turboloader"}
@@ -36,49 +36,34 @@ TRAITS: dict[str, object] = {
 }
 
 
-class TurboLoader:
-    """Batches of its fused pass over the archive; each iteration builds one."""
-
-    def __init__(self, stream: StampedStream, options: LoadOptions) -> None:
-        self._stream = stream
-        self._options = options
+class TurboLoader(Loader):
+    """Batches of its fused pass over the archive."""
 
     def __iter__(self) -> Iterator[Batch]:
-        stream, options, path = self._stream, self._options, self._stream.root / NAME
-        classes = _classes(Archive(path))
-        with _cores(options.num_workers):
-            loader = DataLoader(
-                str(path),
-                options.batch_size,
-                image_size=options.patch_size,
-                output_format="pytorch",
-                transform=ImageNetNormalize(),
-                shuffle=stream.buffer > 0,
-                seed=stream.seed,
-                drop_last=True,
-                train_aug=True,
-                antialias=True,
-                prefetch_batches=options.num_workers * options.prefetch_factor,
-            )
-        for epoch in count() if stream.endless else (0,):
+        path, workers = self.dataset.root / NAME, self.options.num_workers
+        archive = Archive(path)
+        classes = torch.tensor([int.from_bytes(archive.read(at)[:2], "little") for at in range(1, len(archive), 2)])
+        order = {"shuffle": self.dataset.buffer > 0, "seed": self.dataset.seed, "drop_last": True}
+        crops = {"image_size": self.options.patch_size, "train_aug": True, "antialias": True}
+        delivered = {"output_format": "pytorch", "prefetch_batches": workers * self.options.prefetch_factor}
+        with _cores(workers):
+            size, transform = self.options.batch_size, ImageNetNormalize()
+            loader = DataLoader(str(path), size, transform=transform, **order, **crops, **delivered)
+        for epoch in count() if self.dataset.endless else (0,):
             loader.set_epoch(epoch)
             batches = iter(loader)
-            with _cores(options.num_workers):  # each pass begins a thread that asks for batches
+            with _cores(workers):  # each pass begins a thread that asks for batches
                 first = next(batches, None)
-            yield from map(self._batch, chain([first] if first else [], batches), repeat(classes))
+            for images, about in chain([first] if first else [], batches):
+                yield self._batch(images, about, classes)
 
-    def _batch(self, delivered: tuple[Any, dict[str, Any]], classes: torch.Tensor) -> Batch:
-        images, about = delivered
+    def _batch(self, images: Any, about: dict[str, Any], classes: torch.Tensor) -> Batch:
         if about["decode_failures"]:
-            where = self._stream.root / NAME
+            where = self.dataset.root / NAME
             raise DataError(f"{where}: TurboLoader could not decode an image; expected JPEG files that are whole")
         batch = Batch((torch.as_tensor(images), classes[about["indices"]]), untimed())
         # Its own pinned memory is written anew while a copy that nobody waits for still reads it.
-        return batch.pinned() if self._options.pin_memory else batch
-
-
-def _classes(archive: Archive) -> torch.Tensor:
-    return torch.tensor([int.from_bytes(archive.read(at)[:2], "little") for at in range(1, len(archive), 2)])
+        return batch.pinned() if self.options.pin_memory else batch
 
 
 @contextmanager
@@ -92,6 +77,4 @@ def _cores(most: int) -> Iterator[None]:
         os.sched_setaffinity(0, allowed)
 
 
-def build(dataset: StampedStream, _collate: StampedCollate, _batches: None, options: LoadOptions) -> TurboLoader:
-    """Take the archive, the size of the crops and the seed; what decodes and collates is TurboLoader's own."""
-    return TurboLoader(dataset, options)
+build = TurboLoader

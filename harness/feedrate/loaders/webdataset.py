@@ -28,13 +28,7 @@ def build(dataset: StampedStream, collate: StampedCollate, _batches: None, optio
     shards = sorted(map(str, dataset.root.glob("*.tar")))
     records = WebDataset(shards, shardshuffle=len(shards)).shuffle(dataset.buffer).map(_record)
     batches = records.compose(dataset.one_pass).batched(options.batch_size, collation_fn=collate, partial=False)
-    return WebLoader(
-        batches.repeat() if dataset.endless else batches,
-        batch_size=None,
-        num_workers=options.num_workers,
-        prefetch_factor=options.prefetch_factor,
-        pin_memory=options.pin_memory,
-    )
+    return WebLoader(batches.repeat() if dataset.endless else batches, batch_size=None, **options.of_processes())
 
 
 def _record(files: dict[str, Any]) -> tuple[int, list[bytes]]:

@@ -31,28 +31,16 @@ _KINDS = (
 )
 
 
-def _installed_torch() -> Path | None:
-    """The folder of the PyTorch that a trial would import."""
-    spec = importlib.util.find_spec("torch")
-    return Path(spec.origin).parent if spec and spec.origin else None
-
-
 def unmeasured(root: Path = Path("/"), torch: Path | None = None) -> str | None:
-    """Say which accelerator PyTorch, by its folder, is built for and can reach, where feedrate does not measure it.
-
-    ``dev`` and ``sys`` lie below the root. None: PyTorch would compute on an NVIDIA GPU or a CPU.
-    """
-    torch = torch or _installed_torch()
+    """Say which accelerator PyTorch is built for and can reach, where feedrate does not measure it; None else."""
+    if torch is None and (spec := importlib.util.find_spec("torch")) and spec.origin:
+        torch = Path(spec.origin).parent
     if torch is None or not (version := torch / "version.py").is_file():
         return None
     text = version.read_text(encoding="utf-8", errors="replace")
+    vendors = {file.read_text(encoding="ascii").strip() for file in root.glob("sys/class/drm/*/device/vendor")}
     for kind in _KINDS:
         build = re.search(rf"(?m)^(?:{kind.variable})\b[^=\n]*=\s*'|^__version__ = '[^']*\+(?:{kind.variable})", text)
-        if build and any(root.glob(kind.nodes)) and kind.vendor in _vendors(root):
+        if build and any(root.glob(kind.nodes)) and kind.vendor in vendors:
             return f"PyTorch here is built for {kind.platform}, and there is {kind.gpu}"
     return None
-
-
-def _vendors(root: Path) -> set[str]:
-    """Who made the graphics cards that Linux lists."""
-    return {file.read_text(encoding="ascii").strip() for file in root.glob("sys/class/drm/*/device/vendor")}

@@ -20,13 +20,13 @@ from pathlib import Path
 import psutil
 from pydantic import BaseModel, ConfigDict, computed_field
 
-from feedrate.schema.errors import InputError
+from feedrate.schema.errors import EnvironmentFault, InputError
 from feedrate.schema.redaction import scrub
 
 __all__ = ["Machine", "Software", "Storage", "describe", "disk", "environment", "scrub", "software", "storage"]
 
 _UNLIMITED = 1 << 60
-"""Control groups of version 1 write an absurd number of bytes where there is no limit."""
+"""What control groups of version 1 write is more where there is no limit."""
 _NOISE = re.compile(
     r"\((?:R|TM)\)|@.*|\bwith .*|\b\d+-core\b|\b\d+th gen\b"
     r"|\b(?:CPU|Processor|Intel|AMD|NVIDIA|GeForce|Tesla|Quadro)\b",
@@ -137,7 +137,6 @@ class Machine(BaseModel):
     cpu_model: str
     """As the processor calls itself."""
     architecture: str
-    """x86_64, aarch64 …"""
     cores_physical: int | None
     """Cores that this process may use, hardware threads of one core counted once."""
     cores_logical: int
@@ -145,7 +144,6 @@ class Machine(BaseModel):
     cpu_quota_cores: float | None
     """Cores' worth of time that the control group allows; None without a limit."""
     memory_bytes: int
-    """Memory that the kernel manages."""
     memory_limit_bytes: int | None
     """Memory that the control group allows; None without a limit."""
     gpu_name: str | None
@@ -157,9 +155,7 @@ class Machine(BaseModel):
     virtualised: bool | None
     """Whether a hypervisor says that it is there; None where it could not be told."""
     operating_system: str
-    """Linux, …"""
     kernel: str
-    """Release of the kernel."""
     distribution: str | None
     """Name and version, as the system calls itself."""
     storage: Storage | None = None
@@ -172,10 +168,7 @@ class Machine(BaseModel):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def machine_id(self) -> str:
-        """A readable slug and 8 hex digits of sha256 over the hardware facts, memory in whole GiB.
-
-        Nodes of a cluster, which may be alike, are machines of their own.
-        """
+        """A readable slug and 8 hex digits of sha256 over the hardware facts, memory in whole GiB."""
         words = ("cpu_model", "architecture", "gpu_name", "gpu_count")
         cores = ("cores_physical", "cores_logical", "cpu_quota_cores")
         facts = {name: getattr(self, name) for name in (*words, *cores)}
@@ -275,13 +268,11 @@ def _block_device(folder: Path, source: str) -> Path | None:
     return None
 
 
-def disk(folder: Path) -> Path | None:
-    """Find the block device that a folder lies on, below /sys; None where there is none.
-
-    Raises:
-        OSError: the folder cannot be looked at.
-    """
-    return _block_device(folder, _mount(folder.resolve(strict=True))[1])
+def disk(folder: Path) -> Path:
+    """Find the block device that a folder lies on, below /sys; an EnvironmentFault where it lies on none."""
+    if (device := _block_device(folder, _mount(folder.resolve(strict=True))[1])) is None:
+        raise EnvironmentFault("the data folder lies on no disk that the kernel tells of")
+    return device
 
 
 def _device_class(file_system: str, name: str, rotational: bool | None) -> str:
@@ -296,11 +287,7 @@ def _device_class(file_system: str, name: str, rotational: bool | None) -> str:
 
 
 def storage(folder: Path) -> Storage:
-    """Describe the storage that a folder lies on.
-
-    Raises:
-        InputError: the folder cannot be looked at.
-    """
+    """Describe the storage that a folder lies on; an InputError where it cannot be looked at."""
     try:
         file_system, source, options = _mount(folder.resolve(strict=True))
         device = _block_device(folder, source)
@@ -323,11 +310,7 @@ def storage(folder: Path) -> Storage:
 
 
 def describe(gpus: Sequence[tuple[str, int]] = (), data_root: Path | None = None) -> Machine:
-    """Find out what this machine is, with its GPUs (``probes.gpu.installed``) and the disk below a folder, if given.
-
-    Raises:
-        InputError: ``data_root`` does not exist.
-    """
+    """Find out what this machine is, with its GPUs (``probes.gpu.installed``) and the disk below a folder, if given."""
     threads = usable_cores()
     processors = _text("/proc/cpuinfo")
     virtual = bool(_text("/sys/hypervisor/type").strip() or re.search(r"(?m)^flags\s*:.*\bhypervisor\b", processors))

@@ -1,13 +1,10 @@
 """Control groups that limit one trial: its memory, and how fast it may read from the disk of the data.
 
 Memory: page cache counts. Pages that the trial reads are charged to its group and pushed out when the group is full, as
-on a machine that has no more memory. Disk: the kernel delays reads beyond a rate, as a slower disk does; what comes
-from the page cache is not delayed.
+on a machine that has no more memory. Disk: the kernel delays reads beyond a rate; page cache is not delayed.
 
-Version 2 (one tree: ``memory.max``, ``io.max``) and version 1 (a tree a controller: ``memory.limit_in_bytes``,
-``blkio.throttle.read_bps_device``) are known. In version 2 a group that holds processes has no limited children: the
-new one stands beside this process' own. Making one takes root, or a tree of the user's (``systemd-run --user --scope
-make …``).
+Version 2 (one tree) and version 1 (a tree a controller) are known. In version 2 a group that holds processes has no
+limited children: the new one stands beside this process' own. Making one takes root, or a tree of the user's.
 """
 
 from __future__ import annotations
@@ -49,22 +46,19 @@ class Group:
 
     def used(self) -> float:
         """Share of the memory that its processes and their page cache use; 0 where the kernel does not tell."""
-        for name in ("memory.current", "memory.usage_in_bytes"):  # version 2, version 1
-            if text := self._text(name):
-                return int(text) / self.memory_bytes
-        return 0.0
+        text = self._text("memory.current", "memory.usage_in_bytes")
+        return int(text) / self.memory_bytes if text else 0.0
 
     def killed(self) -> bool:
         """Whether the kernel killed one of its processes because it was full."""
-        for name in ("memory.events", "memory.oom_control"):  # version 2, version 1
-            if lines := self._text(name).splitlines():
-                return any(int(count) > 0 for word, count in map(str.split, lines) if word == "oom_kill")
-        return False
+        counts = map(str.split, self._text("memory.events", "memory.oom_control").splitlines())
+        return any(int(count) > 0 for word, count in counts if word == "oom_kill")
 
-    def _text(self, name: str) -> str:
-        for folder in self.folders:
+    def _text(self, *names: str) -> str:
+        """What a file says, which has one name in version 2 and another in version 1."""
+        for path in (folder / name for name in names for folder in self.folders):
             with suppress(OSError):
-                return (folder / name).read_text(encoding="ascii")
+                return path.read_text(encoding="ascii")
         return ""
 
 
@@ -92,19 +86,14 @@ def missing(data_root: Path | None = None) -> str | None:
 
 @contextmanager
 def group(memory_mib: int = 0, disk_mib_s: int = 0, data_root: Path = Path()) -> Iterator[Group]:
-    """Limit memory, reads of the disk under a folder, or both; what was made goes when nothing lives in it any more.
+    """Limit memory (MiB, page cache included), reads of the disk under a folder (MiB/s), or both; 0 is no limit.
 
-    Args:
-        memory_mib: memory in MiB, page cache included; 0 for no limit.
-        disk_mib_s: MiB a second; 0 for no limit.
-        data_root: a folder on the disk that is limited.
-
-    Raises:
-        EnvironmentFault: this process may not make such a group, or the kernel tells of no disk.
+    What was made goes when nothing lives in it any more. An EnvironmentFault where this process may not make it.
     """
     limits = {"memory": str(memory_mib * MIB)} if memory_mib else {}
     if disk_mib_s:
-        limits["io"] = f"{_disk_number(data_root)} {disk_mib_s * MIB}"
+        number = (identity.disk(data_root) / "dev").read_text(encoding="ascii").strip()  # major and minor
+        limits["io"] = f"{number} {disk_mib_s * MIB}"
     folders: dict[Path, Path] = {}
     try:
         for controller, limit in limits.items():
@@ -113,13 +102,6 @@ def group(memory_mib: int = 0, disk_mib_s: int = 0, data_root: Path = Path()) ->
     finally:
         for folder in folders.values():
             _remove(folder)
-
-
-def _disk_number(data_root: Path) -> str:
-    """Major and minor number of the disk under a folder."""
-    if (device := identity.disk(data_root)) is None:
-        raise EnvironmentFault("the data folder lies on no disk that the kernel tells of")
-    return (device / "dev").read_text(encoding="ascii").strip()
 
 
 def _limit(controller: str, limit: str, folders: dict[Path, Path]) -> None:

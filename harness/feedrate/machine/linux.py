@@ -25,10 +25,7 @@ def _prctl(option: int, value: int) -> None:
 
 
 def die_with_parent(parent: int) -> None:
-    """Have the kernel kill this process when its parent dies, and die now if it has died already.
-
-    ``parent`` is the process id of the parent as it was before this process was made.
-    """
+    """Have the kernel kill this process when its parent dies, or die now if ``parent``, its id, is gone already."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
@@ -40,10 +37,7 @@ def adopt_orphans() -> None:
 
 
 def exact_timers() -> None:
-    """Have this thread, and what it starts from now on, woken when a sleep is over.
-
-    By default the kernel may wake it up to 50 us later, to save power (``timer_slack_ns``).
-    """
+    """Wake this thread, and what it starts, when a sleep is over; by default up to 50 us later (``timer_slack_ns``)."""
     _prctl(_PR_SET_TIMERSLACK, 1)
 
 

@@ -39,8 +39,7 @@ NVML = "libnvidia-ml.so.1"
 def to_measure() -> dict[str, str]:
     """Say what must be installed to measure here: import name → name that pip installs.
 
-    A machine with a driver and without pynvml would be taken, and recorded, for one without a GPU. Where there is no
-    driver pynvml has nothing to ask, and a rehearsal does without it.
+    A machine with a driver and without pynvml would be taken for one without a GPU.
     """
     import ctypes
 
@@ -68,15 +67,7 @@ def least() -> dict[str, str]:
 
 
 def check(needed: Mapping[str, str], otherwise: str) -> None:
-    """Check that packages are there and new enough; one that names no version is.
-
-    Args:
-        needed: import name → name that pip installs.
-        otherwise: what somebody can do who does not want to install them.
-
-    Raises:
-        EnvironmentFault: some are missing or too old; all of them are named.
-    """
+    """Check that packages are there and new enough; an EnvironmentFault names all others, and what else can be done."""
     from importlib import metadata
 
     oldest, old = least(), {}

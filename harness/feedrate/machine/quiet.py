@@ -11,7 +11,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import psutil
 
@@ -20,8 +20,8 @@ from feedrate.machine.probes.gpu import GpuProbe
 from feedrate.machine.probes.host import HostProbe, disturbance, percent, pressure_pct
 from feedrate.schema import words
 
-EVERY_S = 3.0
-"""Pause between two looks of a wait, in seconds."""
+LOOK_S, EVERY_S = 1.0, 3.0
+"""Length of a look, and pause between two looks of a wait, in seconds."""
 SAY_EVERY_S = 60.0
 """How often a wait says that it goes on, in seconds."""
 GPU_BUSY_PCT = 5
@@ -39,8 +39,7 @@ _SENTENCES = {
 """What a rule's first measure says of an idle machine."""
 
 
-@dataclass(frozen=True, slots=True)
-class Quietness:
+class Quietness(NamedTuple):
     """What a look at the machine saw."""
 
     reasons: tuple[str, ...]
@@ -54,14 +53,8 @@ class Quietness:
         return not self.reasons
 
 
-def look(host: HostProbe, gpu: GpuProbe | None, seconds: float = 1.0) -> Quietness:
-    """Watch the machine for some seconds. Nothing of ours may run meanwhile, on the GPU neither.
-
-    The CPU's share has a resolution of 10 ms of one core.
-
-    Returns:
-        What was seen; numbers are named as in the trials table and in telemetry, but for ``cpu_pressure_pct`` (PSI).
-    """
+def look(host: HostProbe, gpu: GpuProbe | None, seconds: float = LOOK_S) -> Quietness:
+    """Watch the machine for some seconds, in which nothing of ours may run, on the GPU neither."""
     before, used = host.machine(), _used()
     time.sleep(seconds)
     after = host.machine()
@@ -103,30 +96,16 @@ def _busiest(before: dict[int, int], wall_ns: int) -> str:
     return f" ({', '.join(named)})" if named else ""
 
 
-def wait(
-    host: HostProbe,
-    gpu: GpuProbe | None,
-    limit_s: float,
-    say: Callable[[str], None],
-    *,
-    seconds: float = 1.0,
-    every_s: float = EVERY_S,
-) -> Quietness:
-    """Look again and again until the machine is quiet, or until the limit; a look that has begun is finished.
-
-    When waiting begins, once a minute and when it ends, a line is said.
-
-    Returns:
-        The last look; the first, with nothing said, if the machine was quiet already.
-    """
-    began = time.monotonic()
-    last_said, seen = began, look(host, gpu, seconds)
+def wait(host: HostProbe, gpu: GpuProbe | None, limit_s: float, say: Callable[[str], None]) -> Quietness:
+    """Look again and again until the machine is quiet, or until the limit, and say so; gives the last look."""
+    last_said = began = time.monotonic()
+    seen = look(host, gpu)
     if seen.quiet:
         return seen
     say(f"Waiting for a quiet machine, {words.show(limit_s)} at most: {'; '.join(seen.reasons)}.")
-    while (left := began + limit_s - time.monotonic()) > seconds / 2:
-        time.sleep(max(0.0, min(every_s, left - seconds)))
-        seen = look(host, gpu, seconds)
+    while (left := began + limit_s - time.monotonic()) > LOOK_S / 2:
+        time.sleep(max(0.0, min(EVERY_S, left - LOOK_S)))
+        seen = look(host, gpu)
         now = time.monotonic()
         if seen.quiet:
             say(f"The machine is quiet, after {words.show(now - began)}.")

@@ -21,10 +21,8 @@ _KEPT = Path("/run")
 
 
 def _setting(folder: Path) -> Path:
-    """The file that holds the read-ahead of the disk under a folder, in KiB; an EnvironmentFault without one."""
-    if (device := identity.disk(folder)) is None:
-        raise EnvironmentFault("the data folder lies on no disk that the kernel tells of")
-    return device / "queue" / "read_ahead_kb"
+    """The file that holds the read-ahead of the disk under a folder, in KiB."""
+    return identity.disk(folder) / "queue" / "read_ahead_kb"
 
 
 def _kept(setting: Path) -> Path:
@@ -55,11 +53,7 @@ def restore(folder: Path) -> None:
 
 @contextmanager
 def limit(folder: Path, kib: int) -> Iterator[None]:
-    """Set the read-ahead of the disk under a folder, and set it back; nothing is written where it is so already.
-
-    Raises:
-        EnvironmentFault: it cannot be set, or another sweep has set it.
-    """
+    """Set the read-ahead of the disk under a folder, and set it back; an EnvironmentFault where that cannot be."""
     setting = _setting(folder)
     kept, before = _kept(setting), setting.read_text(encoding="ascii").strip()
     if kept.exists():

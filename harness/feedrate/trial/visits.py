@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from feedrate.formats import Image, Packed, Reader, Sample, Stream, damaged, decoders
+from feedrate.formats import Image, Packed, Reader, Sample, Stream, decoders
 from feedrate.formats.decoders import DecodeFile, Undecodable
 from feedrate.loaders import Fields
 from feedrate.schema import plugins
@@ -73,7 +73,7 @@ class _Drawing:
         try:
             return self.visit(sample, random, self._decode(), self.scales, self.size)
         except Undecodable as problem:
-            raise damaged(packed.root, problem, packed.root, index) from problem
+            raise packed.damage(str(problem), index, packed.root) from problem
 
 
 class _Visits(Reader):

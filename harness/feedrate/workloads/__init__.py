@@ -1,13 +1,11 @@
 """Workloads: dataset, transform and model step. One file a workload, found by its name, imported only when used.
 
-A workload module has a docstring (what it is, where it comes from, what it does *not* show), and
+A workload module has a docstring (what it is, where it comes from, what it does *not* show), ``REQUIRES``, and
 
-- ``REQUIRES: dict[str, str]``: third-party modules that it imports → the name that pip installs;
-- ``TASK: str``: a literal, ``"super-resolution"`` or ``"classification"``, read without importing the file: a model
-  runs on workloads of its own task only;
-- ``CLASSES: int``: for classification, how many there are;
-- ``SAMPLES: str``: a literal, what samples are: ``"images"``, which all formats hold, if it is not there; ``"files"``
-  of any size, as they are, or ``"tokens"``;
+- ``TASK: str``: a literal, ``"super-resolution"``, ``"classification"`` or ``"language"``: a model runs on workloads of
+  its own task only. For classification ``CLASSES: int``, how many there are;
+- ``SAMPLES: str``: a literal, ``"images"``, which all formats hold, if it is not there; ``"files"`` of any size, as
+  they are, or ``"tokens"``;
 - ``VERSION: int``: raised when samples, transform or loss change;
 - ``samples(spec)``: a ``Source`` of raw samples to be packed, in a fixed order;
 - ``transform(sample)``: one raw sample → a tuple of tensors, (input, target): float images, C × H × W, in 0..1 for
@@ -15,15 +13,9 @@ A workload module has a docstring (what it is, where it comes from, what it does
 - ``normalize(fields, empty=torch.empty_like)``: the fields of a whole batch as they were packed, uint8 tensors,
   batch × channels × height × width, on any device → there, contiguous, what ``transform`` gives for its samples,
   collated. Every tensor of the result is one that ``empty(tensor, dtype=…)`` made: uninitialised, of another's shape;
-- ``loss(output, target)``: a scalar tensor.
-
-Where samples are files, what is read is decoded and cropped anew at each visit, before ``transform``:
-
-- ``visit(sample, random, decode, scales, size)``: decodes as much of a file as a visit needs, and
-- ``augment(decoded, size)`` makes of it the sample that ``transform`` and ``normalize`` know (``_crops``).
-
-Networks are in ``feedrate.workloads.models``, one file each: ``REQUIRES``, ``TASK``, ``KNOBS`` and
-``build(**knobs) -> torch.nn.Module``.
+- ``loss(output, target)``: a scalar tensor;
+- where samples are files, which are decoded and cropped anew at each visit, before ``transform``:
+  ``visit(sample, random, decode, scales, size)`` and ``augment(decoded, size)`` (``_crops``).
 """
 
 from __future__ import annotations

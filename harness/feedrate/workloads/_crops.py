@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from random import Random
 from typing import NamedTuple
 
@@ -83,14 +84,9 @@ def draw(random: Random, height: int, width: int) -> Crop:
 
 
 def visit(sample: Sample, random: Random, decode: DecodeFile, scales: Sequence[int], size: int) -> Decoded:
-    """Choose the crop of a visit, and decode as much as it needs.
+    """Choose the crop of a visit, which becomes ``size`` × ``size``, and decode as much of a file as it needs.
 
-    Args:
-        sample: as ``pack`` makes it.
-        random: of this visit alone.
-        decode: gives pixels.
-        scales: by which a JPEG file may be reduced while it is decoded, as far as the crop keeps ``size`` pixels.
-        size: height and width of what the crop becomes.
+    A JPEG file may be reduced by one of ``scales`` while it is decoded, as far as the crop keeps ``size`` pixels.
     """
     file, label, height, width = unpack(sample)
     crop = draw(random, height, width)
@@ -110,16 +106,9 @@ def augment(decoded: Decoded, size: int) -> Sample:
 
 def resized(image: torch.Tensor, size: int, flipped: bool) -> torch.Tensor:
     """Resize an image, uint8, 3 × height × width, to 3 × size × size, and perhaps turn it left to right."""
-    # CUDA's kernel for antialiased resizing takes floating point alone (UpSampleBilinear2d.cu); the CPU's takes bytes.
-    square = resize(image, size) if image.device.type == "cpu" else rounded(resize(image.float(), size))
+    resize = partial(functional.interpolate, size=(size, size), mode="bilinear", antialias=True)
+    if image.device.type == "cpu":
+        square = resize(image[None])[0]
+    else:  # CUDA's kernel for antialiased resizing takes floating point alone (UpSampleBilinear2d.cu)
+        square = resize(image[None].float())[0].round().clamp(0, 255).to(torch.uint8)
     return square.flip(-1) if flipped else square
-
-
-def resize(image: torch.Tensor, size: int) -> torch.Tensor:
-    """Resize an image, uint8 or float, 3 × height × width."""
-    return functional.interpolate(image[None], (size, size), mode="bilinear", antialias=True)[0]
-
-
-def rounded(image: torch.Tensor) -> torch.Tensor:
-    """Make bytes of floats from about 0 to about 255."""
-    return image.round().clamp(0, 255).to(torch.uint8)

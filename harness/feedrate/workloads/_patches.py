@@ -59,8 +59,8 @@ def mix(number: int) -> int:
     return number ^ (number >> 31)
 
 
-def degrade(pixels: Image, scale: int) -> tuple[Image, Image]:
-    """Make the (input, target) images of super-resolution."""
+def _degraded(pixels: Image, scale: int) -> tuple[Image, Image]:
+    """The (input, target) images of super-resolution."""
     height, width = (size // scale * scale for size in pixels.shape[:2])
     target = pixels[:height, :width]
     small = PILImage.fromarray(target).resize((width // scale, height // scale), PILImage.Resampling.BICUBIC)
@@ -70,18 +70,6 @@ def degrade(pixels: Image, scale: int) -> tuple[Image, Image]:
 def pictures(folder: Path, names: Iterable[Path]) -> list[Picture]:
     """Make pictures of the files of a folder."""
     return [Picture(name.as_posix(), partial(open_rgb, folder / name)) for name in names]
-
-
-def evenly(count: int, wanted: int) -> list[int]:
-    """Choose numbers out of ``count``, in order, as evenly spread as can be; all of them if more are wanted."""
-    wanted = min(count, wanted)
-    return [k * count // wanted for k in range(wanted)]
-
-
-def evenly_first(count: int, wanted: int) -> list[int]:
-    """Those numbers, and then all others, which stand in for what cannot be used."""
-    chosen = evenly(count, wanted)
-    return [*chosen, *sorted(set(range(count)) - set(chosen))]
 
 
 def pairs(pictures: Sequence[Picture], spec: DataSpec) -> Source:
@@ -106,7 +94,7 @@ def _draw(pictures: Sequence[Picture], spec: DataSpec, notes: Notes) -> Iterator
             height, width = pixels.shape[:2]
             if min(height, width) < least:
                 raise Unusable(f"{width} x {height} pixels, needs {least} x {least}")
-            pair = degrade(pixels, spec.scale)
+            pair = _degraded(pixels, spec.scale)
         except Unusable as reason:
             notes.skip(picture.name, str(reason))
             continue

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 from PIL import Image as PILImage
 from PIL import UnidentifiedImageError
 
-from feedrate.formats import Image
+from feedrate.formats import Image, Sample, map_on_all_cores
 from feedrate.machine.linux import NONE, images
 from feedrate.schema.errors import InputError
 
@@ -23,11 +24,7 @@ class Unusable(Exception):
 
 
 def list_images(folder: Path) -> list[Path]:
-    """List the PNG, JPEG and WebP files below a folder, relative to it, in the same order on every machine.
-
-    Raises:
-        InputError: the folder is missing, not a folder, or holds no such file.
-    """
+    """List the PNG, JPEG and WebP files below a folder, relative to it, in one order; an InputError without any."""
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder; expected a folder of PNG or JPEG photographs")
     names = [path.relative_to(folder) for path in images(folder)]
@@ -56,13 +53,6 @@ def open_rgb(path: Path) -> Image:
         raise Unusable(reason(error)) from error
 
 
-def reason(error: BaseException) -> str:
-    """What is wrong with an image, without its path; ``error`` is one of ``DAMAGE``."""
-    if isinstance(error, UnidentifiedImageError):
-        return "no image that Pillow knows"
-    return error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-
-
 KEPT = 20
 """Skipped images that are named one by one; the rest is counted."""
 
@@ -84,3 +74,41 @@ class Notes:
         """Count those that were not named."""
         if self.count > KEPT:
             self.lines.append(f"skipped {self.count - KEPT} more")
+
+
+def evenly(count: int, wanted: int) -> list[int]:
+    """Choose numbers out of ``count``, in order, as evenly spread as can be; all of them if more are wanted."""
+    wanted = min(count, wanted)
+    return [k * count // wanted for k in range(wanted)]
+
+
+def usable(
+    names: Sequence[str], wanted: int, read: Callable[[int], Sample], notes: Notes
+) -> Iterator[tuple[int, Sample]]:
+    """Read as many images as are wanted, spread evenly; others stand in where ``read`` raises ``DAMAGE``."""
+    chosen = evenly(len(names), wanted)
+    order = [*chosen, *sorted(set(range(len(names))) - set(chosen))]
+
+    def attempt(number: int) -> Sample | str:
+        try:
+            return read(number)
+        except DAMAGE as error:
+            return reason(error)
+
+    left = wanted
+    for number, sample in zip(order, map_on_all_cores(attempt, order), strict=False):
+        if isinstance(sample, str):
+            notes.skip(names[number], sample)
+            continue
+        left -= 1
+        yield number, sample
+        if not left:
+            break
+    notes.close()
+
+
+def reason(error: BaseException) -> str:
+    """What is wrong with an image, without its path; ``error`` is one of ``DAMAGE``."""
+    if isinstance(error, UnidentifiedImageError):
+        return "no image that Pillow knows"
+    return error.strerror if isinstance(error, OSError) and error.strerror else str(error)

@@ -13,8 +13,8 @@ from __future__ import annotations
 from feedrate.downloads import crops
 from feedrate.schema.errors import DataError, InputError
 from feedrate.workloads import DataSpec, Source
-from feedrate.workloads._patches import evenly, loss, normalize, pairs, pictures, transform
-from feedrate.workloads._photos import list_images
+from feedrate.workloads._patches import loss, normalize, pairs, pictures, transform
+from feedrate.workloads._photos import evenly, list_images
 
 __all__ = ["REQUIRES", "TASK", "VERSION", "loss", "normalize", "samples", "transform"]
 

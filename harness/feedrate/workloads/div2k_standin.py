@@ -1,21 +1,22 @@
 """Procedural images of DIV2K's geometry, for machines without its photographs: 2040 × 1356 pixels, RGB.
 
 An image is luma noise of amplitude 1/f^1.5 (mean 110, standard deviation 48), two chroma fields of amplitude 1/f^2 and
-a quarter of that deviation, and white noise of deviation 1. These numbers were chosen so that Pillow's PNG encoder, at
-compress level 3 (that of ``feedrate.formats.png``), gives what DIV2K's own files have, 12.6 bits a pixel, *and* picks
-the row filter that it picks for photographs (Paeth), which decides what decoding costs. Other recipes of the same bits
-a pixel decode nearly twice as fast, because the filters "average" and "up" win there.
+a quarter of that deviation, and white noise of deviation 1: with these numbers Pillow's PNG encoder, at compress level
+3 (that of ``feedrate.formats.png``), gives what DIV2K's own files have, 12.6 bits a pixel, *and* picks the row filter
+that it picks for photographs (Paeth), which decides what decoding costs. Other recipes of the same bits a pixel decode
+nearly twice as fast, because the filters "average" and "up" win there.
 
 What it does *not* show: photographs have edges, sky and foliage, so their patches differ far more in size and in
 decoding time than these do; nothing about the quality of super-resolution can be learnt from noise.
 
-Images are computed in float64 (FFT) and rounded. Two machines whose libraries differ in the last bit almost always
-round alike; where they do not, a note says so, the recorded ``data_hash`` differs, and results are not matched.
+Images are computed in float64 (FFT) and rounded: machines whose libraries differ in the last bit almost always round
+alike; where they do not, a note says so, the recorded ``data_hash`` differs, and results are not matched.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Iterator
 from functools import partial
 
 import numpy as np
@@ -59,14 +60,26 @@ def samples(spec: DataSpec) -> Source:
 def image(number: int) -> Image:
     """Make image ``number`` of the endless set: uint8, 1356 × 2040 × 3."""
     random = np.random.Generator(np.random.PCG64([_SEED, number]))
-    luma = 110 + 48 * noise(random, _GRID, 1.5)
-    red, blue = (12 * noise(random, (_GRID[0] // 2, _GRID[1] // 2), 2.0) for _ in range(2))
-    pixels = np.empty((HEIGHT, WIDTH, 3), np.uint8)
-    for channel, chroma in enumerate((red, -(red + blue) / 2, blue)):
-        plane = (luma + chroma.repeat(2, axis=0).repeat(2, axis=1))[:HEIGHT, :WIDTH]
-        plane += random.standard_normal((HEIGHT, WIDTH))
-        pixels[..., channel] = np.clip(np.rint(plane, out=plane), 0, 255, out=plane)
-    return pixels
+    whole = (plane[:HEIGHT, :WIDTH] for plane in planes(random, _GRID, 48, 1.5))
+    return pixels_of(plane + random.standard_normal((HEIGHT, WIDTH)) for plane in whole)
+
+
+def planes(
+    random: np.random.Generator, shape: tuple[int, int], deviation: float, power: float
+) -> Iterator[NDArray[np.float64]]:
+    """Make red, green and blue: luma of mean 110 and amplitude 1/f^power, and two chroma fields.
+
+    Chroma is made at half resolution: it is so smooth that its steps vanish under white noise.
+    """
+    luma = 110 + deviation * noise(random, shape, power)
+    red, blue = (12 * noise(random, (shape[0] // 2, shape[1] // 2), 2.0) for _ in range(2))
+    for chroma in (red, -(red + blue) / 2, blue):
+        yield luma + chroma.repeat(2, axis=0).repeat(2, axis=1)
+
+
+def pixels_of(planes: Iterable[NDArray[np.float64]]) -> Image:
+    """Round planes to an image."""
+    return np.stack([np.clip(np.rint(plane), 0, 255).astype(np.uint8) for plane in planes], axis=2)
 
 
 def fingerprint(pixels: Image) -> str:
@@ -75,10 +88,7 @@ def fingerprint(pixels: Image) -> str:
 
 
 def noise(random: np.random.Generator, shape: tuple[int, int], power: float) -> NDArray[np.float64]:
-    """Noise of amplitude 1/f^power, mean 0 and standard deviation 1.
-
-    Chroma is made at half resolution: it is so smooth that its steps vanish under the white noise.
-    """
+    """Noise of amplitude 1/f^power, mean 0 and standard deviation 1."""
     rows, columns = shape
     squared = np.fft.fftfreq(rows)[:, None] ** 2 + np.fft.rfftfreq(columns)[None, :] ** 2
     squared[0, 0] = np.inf

@@ -21,13 +21,12 @@ from pathlib import Path
 
 from PIL import Image as PILImage
 
-from feedrate.formats import Sample, map_on_all_cores
+from feedrate.formats import Sample
 from feedrate.schema.errors import InputError
 from feedrate.workloads import DataSpec, Source
 from feedrate.workloads._crops import augment, pack, visit
 from feedrate.workloads._labelled import loss, normalize, transform
-from feedrate.workloads._patches import evenly_first
-from feedrate.workloads._photos import DAMAGE, Notes, list_images, reason
+from feedrate.workloads._photos import Notes, list_images, usable
 
 __all__ = ["CLASSES", "REQUIRES", "SAMPLES", "TASK", "VERSION", "augment", "loss", "normalize", "samples"]
 __all__ += ["transform", "visit"]
@@ -44,18 +43,14 @@ MODES = ("RGB", "L")
 
 
 def samples(spec: DataSpec) -> Source:
-    """Give files and their classes.
-
-    An InputError where there are none, or too many classes; at the end where none can be used.
-    """
+    """Give files and their classes; an InputError where there are none, or too many classes, or none can be used."""
     if spec.source is None:
         raise InputError(f"{spec.workload}: no folder of images was given; name one with --data DIR")
     files = list_images(spec.source)
     classes = sorted({file.parent.parts[:1] for file in files})
     if len(classes) > CLASSES:
-        raise InputError(
-            f"{spec.source}: {len(classes)} folders with images; expected one for each of {CLASSES} classes"
-        )
+        expected = f"expected one for each of {CLASSES} classes"
+        raise InputError(f"{spec.source}: {len(classes)} folders with images; {expected}")
     labels = {name: label for label, name in enumerate(classes)}
     notes = Notes()
     labelled = [(file, labels[file.parent.parts[:1]]) for file in files]
@@ -63,32 +58,20 @@ def samples(spec: DataSpec) -> Source:
 
 
 def _draw(spec: DataSpec, source: Path, files: list[tuple[Path, int]], notes: Notes) -> Iterator[Sample]:
-    """Spread evenly; those that were not chosen stand in for those that cannot be used, then all again."""
-    order = evenly_first(len(files), spec.n_samples)
+    """Files that can be used, and then all of those again."""
 
-    def read(number: int) -> Sample | str:
-        file, label = files[number]
-        try:
-            return _sample(source / file, label)
-        except DAMAGE as error:
-            return reason(error)
+    def read(number: int) -> Sample:
+        return _sample(source / files[number][0], files[number][1])
 
-    usable: list[int] = []
-    for number, sample in zip(order, map_on_all_cores(read, order), strict=False):
-        if isinstance(sample, str):
-            notes.skip(files[number][0].as_posix(), sample)
-            continue
-        usable.append(number)
+    numbers: list[int] = []
+    for number, sample in usable([file.as_posix() for file, _ in files], spec.n_samples, read, notes):
+        numbers.append(number)
         yield sample
-        if len(usable) == spec.n_samples:
-            break
-    notes.close()
-    if not usable:
+    if not numbers:
         raise InputError(f"{source}: no image can be used ({notes.lines[0]})")
-    if missing := spec.n_samples - len(usable):
-        notes.lines.append(f"{len(usable)} files for {spec.n_samples} samples: some are packed more than once")
-        for number in islice(cycle(usable), missing):
-            yield _sample(source / files[number][0], files[number][1])
+    if missing := spec.n_samples - len(numbers):
+        notes.lines.append(f"{len(numbers)} files for {spec.n_samples} samples: some are packed more than once")
+        yield from map(read, islice(cycle(numbers), missing))
 
 
 def _sample(path: Path, label: int) -> Sample:

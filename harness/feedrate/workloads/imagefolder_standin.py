@@ -18,7 +18,6 @@ depends on its version, too. Results match where ``data_hash`` does.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
 from functools import cache
 
 import numpy as np
@@ -28,7 +27,7 @@ from feedrate.formats import Image, Sample, map_on_all_cores
 from feedrate.workloads import DataSpec, Source
 from feedrate.workloads._crops import augment, pack, visit
 from feedrate.workloads._labelled import loss, normalize, transform
-from feedrate.workloads.div2k_standin import noise
+from feedrate.workloads.div2k_standin import pixels_of, planes
 
 __all__ = ["CLASSES", "REQUIRES", "SAMPLES", "TASK", "VERSION", "augment", "loss", "normalize", "samples"]
 __all__ += ["transform", "visit"]
@@ -38,17 +37,8 @@ TASK: str = "classification"
 SAMPLES: str = "files"
 CLASSES: int = 1000
 VERSION: int = 1
-SIZES = {
-    (500, 375): 55,
-    (375, 500): 13,
-    (500, 333): 12,
-    (333, 500): 4,
-    (500, 500): 2,
-    (400, 300): 5,
-    (320, 240): 5,
-    (640, 480): 3,
-    (1024, 768): 1,
-}
+SIZES = {(500, 375): 55, (375, 500): 13, (500, 333): 12, (333, 500): 4, (500, 500): 2}
+SIZES |= {(400, 300): 5, (320, 240): 5, (640, 480): 3, (1024, 768): 1}
 """Width and height in pixels, and how many of a hundred files have them."""
 QUALITY = (75, 90)
 TEXTURES = 8
@@ -60,11 +50,7 @@ _GRID = (1024, 2048)
 
 def samples(spec: DataSpec) -> Source:
     """Give files and classes, 0 to 999, all different."""
-    return Source(_files(spec.n_samples), [])
-
-
-def _files(count: int) -> Iterator[Sample]:
-    yield from map_on_all_cores(_sample, range(count))
+    return Source(map_on_all_cores(_sample, range(spec.n_samples)))
 
 
 def _sample(number: int) -> Sample:
@@ -84,7 +70,4 @@ def _sample(number: int) -> Sample:
 def texture(number: int) -> Image:
     """Make an image that files are cut out of: uint8, 1024 × 2048 × 3."""
     random = np.random.Generator(np.random.PCG64([_SEED, TEXTURES, number]))
-    luma = 110 + 66 * noise(random, _GRID, 0.8)
-    red, blue = (12 * noise(random, (_GRID[0] // 2, _GRID[1] // 2), 2.0) for _ in range(2))
-    chroma = np.stack((red, -(red + blue) / 2, blue), axis=-1).repeat(2, axis=0).repeat(2, axis=1)
-    return np.clip(np.rint(luma[..., None] + chroma), 0, 255).astype(np.uint8)
+    return pixels_of(planes(random, _GRID, 66, 0.8))

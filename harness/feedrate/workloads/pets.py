@@ -19,9 +19,9 @@ from torchvision.transforms import InterpolationMode, functional
 
 from feedrate.formats import Sample
 from feedrate.schema.errors import InputError
-from feedrate.workloads import DataSpec, Source, _patches
+from feedrate.workloads import DataSpec, Source
 from feedrate.workloads._labelled import loss, normalize, transform
-from feedrate.workloads._photos import DAMAGE, Notes, reason
+from feedrate.workloads._photos import Notes, usable
 
 __all__ = ["CLASSES", "REQUIRES", "TASK", "VERSION", "loss", "normalize", "samples", "transform"]
 
@@ -33,10 +33,7 @@ _ADVICE = "run: feedrate data pets"
 
 
 def samples(spec: DataSpec) -> Source:
-    """Give (image, label) of photographs: uint8, patch_size × patch_size × 3, and the breed, 0 to 36, as 1 × 1 × 1.
-
-    An InputError where the data set is not there or has fewer photographs, at the end too few that can be used.
-    """
+    """Give (image, label) of photographs: uint8, patch_size × patch_size × 3, and the breed, 0 to 36, as 1 × 1 × 1."""
     if spec.source is None:
         raise InputError(f"{spec.workload}: no folder of the data set was given; {_ADVICE}")
     try:
@@ -50,21 +47,16 @@ def samples(spec: DataSpec) -> Source:
 
 
 def _draw(photographs: OxfordIIITPet, spec: DataSpec, notes: Notes) -> Iterator[Sample]:
-    """One at a time, spread evenly; those that were left out stand in for those that cannot be used."""
-    left = spec.n_samples
-    for number in _patches.evenly_first(len(photographs), spec.n_samples):
-        if left == 0:
-            break
-        try:
-            image, label = photographs[number]
-        except DAMAGE as error:
-            notes.skip(f"photograph {number}", reason(error))
-            continue
+    def read(number: int) -> Sample:
+        image, label = photographs[number]
         resized = functional.resize(image, spec.patch_size, InterpolationMode.BICUBIC)
         square = np.array(functional.center_crop(resized, [spec.patch_size, spec.patch_size]))
-        yield square, np.full((1, 1, 1), label, np.uint8)
-        left -= 1
-    notes.close()
-    if left:
-        usable = f"{len(photographs) - notes.count} photographs can be used ({notes.lines[0]})"
-        raise InputError(f"{spec.source}: {usable}; n_samples is {spec.n_samples}")
+        return square, np.full((1, 1, 1), label, np.uint8)
+
+    names, drawn = [f"photograph {number}" for number in range(len(photographs))], 0
+    for _, sample in usable(names, spec.n_samples, read, notes):
+        drawn += 1
+        yield sample
+    if drawn < spec.n_samples:
+        can = f"{drawn} photographs can be used ({notes.lines[0]})"
+        raise InputError(f"{spec.source}: {can}; n_samples is {spec.n_samples}")

@@ -14,7 +14,7 @@ Drawn with integer arithmetic alone, alike on every machine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 
 import numpy as np
@@ -38,20 +38,15 @@ _SCALE = 10**12
 
 def samples(spec: DataSpec) -> Source:
     """Give windows, uint8, 1 × 1 × 2,050: 1,025 tokens, little-endian."""
-    return Source(_windows(spec.n_samples), [])
+    return Source(map(_window, range(spec.n_samples)))
 
 
-def _windows(count: int) -> Iterator[Sample]:
-    for number in range(count):
-        yield (tokens(number).view(np.uint8).reshape(1, 1, -1),)
-
-
-def tokens(number: int) -> NDArray[np.uint16]:
-    """Draw the tokens of window ``number`` of the endless array."""
+def _window(number: int) -> Sample:
+    """Draw the tokens of a window of the endless array."""
     ends = _ends()
     random = np.random.Generator(np.random.PCG64([_SEED, number]))
     drawn = random.integers(0, ends[-1], CONTEXT + 1)
-    return np.searchsorted(ends, drawn, side="right").astype("<u2")
+    return (np.searchsorted(ends, drawn, side="right").astype("<u2").view(np.uint8).reshape(1, 1, -1),)
 
 
 @cache

@@ -1,22 +1,19 @@
 """Decoders: image files → pixels. One file a library, found by its name, imported only when used.
 
-A decoder module has a docstring (what it is, what it does behind one's back), and
+A decoder module has a docstring (what it is, what it does behind one's back), ``REQUIRES``, and
 
-- ``REQUIRES: dict[str, str]``: third-party modules that it imports → the name that pip installs;
 - ``CODECS: tuple[str, ...]``: which of ``png``, ``jpeg`` and ``webp`` it decodes;
 - ``SCALES: tuple[int, ...]``: by which it can reduce a JPEG file while it decodes (DCT scaling), if at all;
 - ``DEVICE: str``, where a device decodes whole batches by ``decode_all(files, device)`` and there is nothing else;
 - ``FAILURES``: a tuple of what its library raises on damaged files;
-- ``decode(data, shape)``: the pixels of one file, whose shape is known: uint8, height × width × channels (1, 3 or 4:
-  grey, RGB, RGBA), writable and owning their memory. Grey pixels may lack their channel;
-- ``reduced(data, shape, scale)``, where there are ``SCALES``: the pixels of a JPEG file, whose whole shape is known,
-  reduced so many times; RGB, or grey in one channel.
+- ``decode(data, shape)``: the pixels of one file: uint8, height × width × channels (1, 3 or 4: grey, RGB, RGBA),
+  writable and owning their memory. Grey pixels may lack their channel;
+- ``reduced(data, shape, scale)``, where there are ``SCALES``: those of a JPEG file, reduced so many times; RGB or grey.
 
 No decoder may return pixels of a damaged PNG file, and none but OpenCV is safe on its own. Of all ways to flip one
 byte, Pillow turns one in a hundred into other pixels without a word; libspng, as pyspng's wheels build it, one in five;
 torchvision 0.29 *kills the process* (SIGSEGV) at nearly all. So ``load`` puts the same checks around all decoders: a
-file's CRCs cost 2 to 4 % of decoding it. A JPEG file carries no checksum: flipped bits among its pixels *cannot be
-noticed*.
+file's CRCs cost 2 to 4 % of decoding it. A JPEG file carries no checksum: flipped bits *cannot be noticed*.
 """
 
 from __future__ import annotations
@@ -57,12 +54,8 @@ class Undecodable(Exception):
 
 @cache
 def load(name: str, codec: str) -> Decode:
-    """Import a decoder, once a process; an InputError where it cannot be used for ``codec``.
-
-    What it gives is a function of a file and its shape (height, width, channels) that gives uint8 pixels of that shape,
-    writable and owning their memory, or raises ``Undecodable``.
-    """
-    module = plugins.load("feedrate.formats.decoders", name)
+    """Import a decoder, once a process; an InputError where it cannot be used for ``codec``."""
+    module = plugins.load(__name__, name)
     if codec not in module.CODECS:
         raise _unable(name, codec, module.CODECS)
 
@@ -78,18 +71,13 @@ def load(name: str, codec: str) -> Decode:
 
 def scales(name: str) -> tuple[int, ...]:
     """By which a decoder can reduce a JPEG file while it decodes, read without importing it."""
-    return plugins.declared("feedrate.formats.decoders", name, "SCALES") or ()
+    return plugins.declared(__name__, name, "SCALES") or ()
 
 
 @cache
 def load_for_files(name: str) -> DecodeFile:
-    """Import a decoder for files of others, of any size and kind, once a process.
-
-    What it gives is a function of a file, its height, width and a scale, 1 or one of the decoder's for a JPEG file. It
-    gives uint8 pixels, height ÷ scale × width ÷ scale × 3 (rounded up), or raises ``Undecodable``, or ``InputError``
-    where the decoder does not decode such files.
-    """
-    module = plugins.load("feedrate.formats.decoders", name)
+    """Import a decoder for files of others; an InputError for a kind that it does not decode."""
+    module = plugins.load(__name__, name)
 
     def decode(data: bytes, height: int, width: int, scale: int) -> Image:
         codec = kind(data)

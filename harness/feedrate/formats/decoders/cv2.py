@@ -14,7 +14,6 @@ from typing import Any
 import cv2
 import numpy as np
 
-from feedrate.formats import Image
 from feedrate.formats.decoders import Undecodable
 
 REQUIRES: dict[str, str] = {"cv2": "opencv-python-headless", "numpy": "numpy"}
@@ -26,23 +25,21 @@ _FLAGS = {1: cv2.IMREAD_GRAYSCALE, 3: cv2.IMREAD_COLOR_RGB, 4: cv2.IMREAD_UNCHAN
 """By channels."""
 _REDUCED = {2: cv2.IMREAD_REDUCED_COLOR_2, 4: cv2.IMREAD_REDUCED_COLOR_4, 8: cv2.IMREAD_REDUCED_COLOR_8}
 """By scale; they give blue, green, red."""
-_IGNORE_ORIENTATION: int = cv2.IMREAD_IGNORE_ORIENTATION
 
 
-def decode(data: bytes, shape: tuple[int, ...]) -> Image:
+def decode(data: bytes, shape: tuple[int, ...]) -> Any:
     """Decode a PNG, JPEG or WebP file."""
     pixels = _decoded(data, _FLAGS.get(shape[2], cv2.IMREAD_UNCHANGED))
     return pixels[..., [2, 1, 0, 3]] if pixels.shape == shape and shape[2] == 4 else pixels
 
 
-def reduced(data: bytes, _shape: tuple[int, ...], scale: int) -> Image:
+def reduced(data: bytes, _shape: tuple[int, ...], scale: int) -> Any:
     """Decode a JPEG file at a part of its size."""
     return np.ascontiguousarray(_decoded(data, _REDUCED[scale])[..., ::-1])
 
 
-def _decoded(data: bytes, flags: int) -> Image:
-    pixels: Any = cv2.imdecode(np.frombuffer(data, np.uint8), flags | _IGNORE_ORIENTATION)
+def _decoded(data: bytes, flags: int) -> Any:
+    pixels = cv2.imdecode(np.frombuffer(data, np.uint8), flags | cv2.IMREAD_IGNORE_ORIENTATION)
     if pixels is None:
         raise Undecodable("damaged (OpenCV cannot decode it)")
-    image: Image = pixels
-    return image
+    return pixels

@@ -6,21 +6,17 @@ before); the wheel brings libraries of its own, whose versions are not those of 
 
 from __future__ import annotations
 
-import imagecodecs
+from typing import Any
 
-from feedrate.formats import Image
+import imagecodecs
 
 REQUIRES: dict[str, str] = {"imagecodecs": "imagecodecs", "numpy": "numpy"}
 CODECS: tuple[str, ...] = ("png", "jpeg", "webp")
 FAILURES = (imagecodecs.JpegError, imagecodecs.PngError, imagecodecs.WebpError, ValueError)
 
 
-def decode(data: bytes, _shape: tuple[int, ...]) -> Image:
+def decode(data: bytes, _shape: tuple[int, ...]) -> Any:
     """Decode a PNG, JPEG or WebP file."""
     if data.startswith(b"\xff\xd8"):
-        pixels: Image = imagecodecs.jpeg_decode(data)
-    elif data.startswith(b"RIFF"):
-        pixels = imagecodecs.webp_decode(data)
-    else:
-        pixels = imagecodecs.png_decode(data)
-    return pixels
+        return imagecodecs.jpeg_decode(data)
+    return imagecodecs.webp_decode(data) if data.startswith(b"RIFF") else imagecodecs.png_decode(data)

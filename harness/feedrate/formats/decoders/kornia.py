@@ -6,9 +6,9 @@ PNG files need their depth and shape named.
 
 from __future__ import annotations
 
-from kornia_rs import io
+from typing import Any
 
-from feedrate.formats import Image
+from kornia_rs import io
 
 REQUIRES: dict[str, str] = {"kornia_rs": "kornia-rs", "numpy": "numpy"}
 CODECS: tuple[str, ...] = ("jpeg",)
@@ -16,7 +16,6 @@ FAILURES = (Exception,)
 """It raises nothing narrower."""
 
 
-def decode(data: bytes, shape: tuple[int, ...]) -> Image:
+def decode(data: bytes, shape: tuple[int, ...]) -> Any:
     """Decode a JPEG file."""
-    pixels: Image = io.decode_image_jpegturbo(data, "mono" if shape[2] == 1 else "rgb")
-    return pixels
+    return io.decode_image_jpegturbo(data, "mono" if shape[2] == 1 else "rgb")

@@ -6,16 +6,15 @@ five becomes other pixels. A grey image comes without its channel.
 
 from __future__ import annotations
 
-import pyspng
+from typing import Any
 
-from feedrate.formats import Image
+import pyspng
 
 REQUIRES: dict[str, str] = {"pyspng": "pyspng", "numpy": "numpy"}
 CODECS: tuple[str, ...] = ("png",)
 FAILURES = (RuntimeError,)
 
 
-def decode(data: bytes, _shape: tuple[int, ...]) -> Image:
+def decode(data: bytes, _shape: tuple[int, ...]) -> Any:
     """Decode a PNG file."""
-    pixels: Image = pyspng.load(data)
-    return pixels
+    return pyspng.load(data)

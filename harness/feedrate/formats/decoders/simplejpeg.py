@@ -6,9 +6,9 @@ becomes colour unless asked for; sizes below those asked for are rounded up to w
 
 from __future__ import annotations
 
-import simplejpeg
+from typing import Any
 
-from feedrate.formats import Image
+import simplejpeg
 
 REQUIRES: dict[str, str] = {"simplejpeg": "simplejpeg", "numpy": "numpy"}
 CODECS: tuple[str, ...] = ("jpeg",)
@@ -16,14 +16,12 @@ SCALES: tuple[int, ...] = (2, 4, 8)
 FAILURES = (ValueError,)
 
 
-def decode(data: bytes, shape: tuple[int, ...]) -> Image:
+def decode(data: bytes, shape: tuple[int, ...]) -> Any:
     """Decode a JPEG file."""
-    pixels: Image = simplejpeg.decode_jpeg(data, colorspace="GRAY" if shape[2] == 1 else "RGB")
-    return pixels
+    return simplejpeg.decode_jpeg(data, colorspace="GRAY" if shape[2] == 1 else "RGB")
 
 
-def reduced(data: bytes, shape: tuple[int, ...], scale: int) -> Image:
+def reduced(data: bytes, shape: tuple[int, ...], scale: int) -> Any:
     """Decode a JPEG file at a part of its size."""
     height, width = (-(-size // scale) for size in shape[:2])
-    pixels: Image = simplejpeg.decode_jpeg(data, min_height=height, min_width=width, min_factor=scale)
-    return pixels
+    return simplejpeg.decode_jpeg(data, min_height=height, min_width=width, min_factor=scale)

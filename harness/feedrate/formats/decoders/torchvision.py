@@ -10,10 +10,10 @@ pixels), so that none may reach it.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torchvision.io  # registers the operator
-
-from feedrate.formats import Image
 
 REQUIRES: dict[str, str] = {"torch": "torch", "torchvision": "torchvision"}
 CODECS: tuple[str, ...] = ("png", "jpeg", "webp")
@@ -22,8 +22,7 @@ FAILURES = (RuntimeError,)
 _UNCHANGED = torchvision.io.ImageReadMode.UNCHANGED.value
 
 
-def decode(data: bytes, _shape: tuple[int, ...]) -> Image:
+def decode(data: bytes, _shape: tuple[int, ...]) -> Any:
     """Decode a PNG, JPEG or WebP file."""
     tensor = torch.ops.image.decode_image(torch.frombuffer(bytearray(data), dtype=torch.uint8), _UNCHANGED, False)
-    pixels: Image = tensor.permute(1, 2, 0).contiguous().numpy()
-    return pixels
+    return tensor.permute(1, 2, 0).contiguous().numpy()

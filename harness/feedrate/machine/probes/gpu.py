@@ -12,15 +12,15 @@ import ctypes
 import os
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import reduce
 from itertools import takewhile
 from types import ModuleType
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal
 
 from feedrate.schema.columns import TELEMETRY
 
 Sample = Mapping[str, float | int | None]
-Number = TypeVar("Number", int, float)
 
 NO_GPU: dict[str, float | int | None] = {column.name: None for column in TELEMETRY if column.name.startswith("gpu_")}
 """The telemetry columns of the GPU where there is none."""
@@ -33,10 +33,7 @@ PCIE_EVERY_NS = 1_000_000_000
 
 
 def load() -> ModuleType | None:
-    """Return ``pynvml``, initialised; None without a driver.
-
-    Importing pynvml takes 20 ms, asking the dynamic loader for NVML's library 0.2 ms: that is asked first.
-    """
+    """Return ``pynvml``, initialised; None without a driver, as the dynamic loader tells in 0.2 ms, an import in 20."""
     try:
         ctypes.CDLL("libnvidia-ml.so.1")
         import pynvml
@@ -48,6 +45,19 @@ def load() -> ModuleType | None:
     except nvml.NVMLError:
         return None
     return nvml
+
+
+@contextmanager
+def _loaded() -> Iterator[Any]:
+    """As ``load`` gives it, shut down at the end; a GPU that does not answer ends what is asked of it."""
+    if (nvml := load()) is None:
+        yield None
+        return
+    try:
+        with suppress(nvml.NVMLError):
+            yield nvml
+    finally:
+        nvml.nvmlShutdown()
 
 
 def _handle(nvml: ModuleType, entry: str) -> Any | None:
@@ -84,30 +94,18 @@ def _visible(nvml: ModuleType) -> list[Any]:
 
 def installed() -> list[tuple[str, int]]:
     """List the (name, memory in bytes) of all GPUs of the machine, whatever CUDA_VISIBLE_DEVICES hides."""
-    nvml = load()
-    if nvml is None:
-        return []
     gpus: list[tuple[str, int]] = []
-    try:
-        for index in range(nvml.nvmlDeviceGetCount()):
+    with _loaded() as nvml:
+        for index in range(nvml.nvmlDeviceGetCount() if nvml else 0):
             handle = nvml.nvmlDeviceGetHandleByIndex(index)
             gpus.append((str(nvml.nvmlDeviceGetName(handle)), int(nvml.nvmlDeviceGetMemoryInfo(handle).total or 0)))
-    except nvml.NVMLError:
-        pass  # a GPU that does not answer: those before it stand
-    finally:
-        nvml.nvmlShutdown()
     return gpus
 
 
 def count() -> int:
     """Count the GPUs that CUDA will see, as NVML lists them; 0 without a driver."""
-    nvml = load()
-    if nvml is None:
-        return 0
-    try:
-        return len(_visible(nvml))
-    finally:
-        nvml.nvmlShutdown()
+    with _loaded() as nvml:
+        return len(_visible(nvml)) if nvml else 0
 
 
 def device() -> Literal["cuda", "cpu"]:
@@ -115,13 +113,10 @@ def device() -> Literal["cuda", "cpu"]:
     return "cuda" if count() else "cpu"
 
 
-class GpuProbe:
+class GpuProbe(AbstractContextManager["GpuProbe"]):
     """Watches the first GPU that CUDA will see. Open it with ``GpuProbe.open()``; close it, or use it in a ``with``."""
 
-    __slots__ = ("_handle", "_nvml", "_pcie_asked_ns")
-
     def __init__(self, nvml: ModuleType, handle: Any) -> None:
-        """Keep an initialised NVML and a device handle of it; ``open`` finds both."""
         self._nvml = nvml
         self._handle = handle
         self._pcie_asked_ns = -PCIE_EVERY_NS
@@ -137,18 +132,14 @@ class GpuProbe:
         nvml.nvmlShutdown()
         return None
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(self, *_: object) -> None:
         self.close()
 
     def follow(self, uuid: str) -> bool:
-        """Watch the GPU that CUDA knows by a UUID, in whatever order NVML lists them; False where it lists none such.
+        """Watch the GPU that CUDA knows by a UUID, in whatever order NVML lists them; False if it has none.
 
-        A MIG instance that is watched already stays so where CUDA tells the UUID of its GPU; where CUDA tells the
-        instance's, that is watched. A driver that names no UUIDs at all is not contradicted. The UUID has 36
-        characters, without NVML's prefix, as ``torch.cuda.get_device_properties(0).uuid``.
+        A MIG instance that is watched stays so where CUDA tells the UUID of its GPU. A driver that names no UUIDs is
+        not contradicted. The UUID has no prefix, as ``torch.cuda.get_device_properties(0).uuid``.
         """
         parent = self._device("DeviceHandleFromMigDeviceHandle")
         watched = (self._handle,) if parent is None else (self._handle, parent)
@@ -156,10 +147,11 @@ class GpuProbe:
         names = [self._of(handle, "UUID") for handle in handles]
         if not any(names):
             return True
-        index = next((index for index, name in enumerate(names) if uuid in (name or "")), None)
-        if index is not None and index >= len(watched):
-            self._handle = handles[index]
-        return index is not None
+        for handle, name in zip(handles, names, strict=True):
+            if uuid in (name or ""):
+                self._handle = self._handle if handle in watched else handle
+                return True
+        return False
 
     def _all(self) -> Iterator[Any]:
         """Every GPU that NVML lists, and after it its MIG instances."""
@@ -185,33 +177,31 @@ class GpuProbe:
         """Ask NVML about the device; ``name`` without ``nvmlDeviceGet``. None when it is not supported."""
         return self._of(self._handle, name, *arguments)
 
-    def _field(self, name: str, field: str, kind: Callable[[Any], Number]) -> Number | None:
-        """One number of an answer that has several: NVML's bindings make None of those that a device has not."""
-        value = getattr(self._device(name), field, None)
-        return None if value is None else kind(value)
+    def _number(self, name: str, *arguments: Any, over: int = 1, field: str = "") -> float | None:
+        """One number, divided; of an answer that has several, a field: those that a device has not are None."""
+        answer = self._device(name, *arguments)
+        value = getattr(answer, field, None) if field else answer
+        return None if value is None else float(value) / over
+
+    def _bytes(self, field: str) -> int | None:
+        value = getattr(self._device("MemoryInfo"), field, None)
+        return None if value is None else int(value)
 
     def _of(self, handle: Any, name: str, *arguments: Any) -> Any | None:
-        """Ask NVML about any device, likewise."""
         question = getattr(self._nvml, f"nvmlDeviceGet{name}", None)
         return None if question is None else self._ask(question, handle, *arguments)
 
     def sample(self) -> dict[str, float | int | None]:
-        """Look once: the telemetry columns of the GPU, those of ``NO_GPU``; None for each that is not supported.
-
-        PCIe traffic is None in samples less than a second after it was last asked for.
-        """
-        nvml = self._nvml
-        power, clock = self._device("PowerUsage"), self._device("ClockInfo", nvml.NVML_CLOCK_SM)
-        temperature = self._device("Temperature", nvml.NVML_TEMPERATURE_GPU)
+        """Look once: the telemetry columns of the GPU; None for what is not supported, and PCIe within a second."""
         reasons = self._device("CurrentClocksEventReasons")
         if reasons is None:  # its name before driver 535
             reasons = self._device("CurrentClocksThrottleReasons")
         return {
-            "gpu_util_pct": self._field("UtilizationRates", "gpu", float),
-            "gpu_power_w": None if power is None else power / 1000,
-            "gpu_mem_bytes": self._field("MemoryInfo", "used", int),
-            "gpu_sm_clock_mhz": None if clock is None else float(clock),
-            "gpu_temperature_c": None if temperature is None else float(temperature),
+            "gpu_util_pct": self._number("UtilizationRates", field="gpu"),
+            "gpu_power_w": self._number("PowerUsage", over=1000),
+            "gpu_mem_bytes": self._bytes("used"),
+            "gpu_sm_clock_mhz": self._number("ClockInfo", self._nvml.NVML_CLOCK_SM),
+            "gpu_temperature_c": self._number("Temperature", self._nvml.NVML_TEMPERATURE_GPU),
             "gpu_throttle_reasons": None if reasons is None else int(reasons),
             "gpu_pcie_rx_bytes_per_s": self._pcie_rx(),
         }
@@ -221,34 +211,26 @@ class GpuProbe:
         if now - self._pcie_asked_ns < PCIE_EVERY_NS:
             return None
         self._pcie_asked_ns = now
-        kilobytes = self._device("PcieThroughput", self._nvml.NVML_PCIE_UTIL_RX_BYTES)
-        return None if kilobytes is None else kilobytes * 1000.0
+        kilobytes = self._number("PcieThroughput", self._nvml.NVML_PCIE_UTIL_RX_BYTES)
+        return None if kilobytes is None else kilobytes * 1000
 
     def energy_j(self) -> float | None:
         """Energy that the GPU has used since its driver was loaded, in joules (Volta and later)."""
-        millijoules = self._device("TotalEnergyConsumption")
-        return None if millijoules is None else millijoules / 1000
+        return self._number("TotalEnergyConsumption", over=1000)
 
     def facts(self) -> dict[str, str | int | float | None]:
-        """Tell what the GPU is, without anything that identifies it; None for what is not supported.
-
-        PCIe generation and width are the most that GPU and slot allow together: an idle link falls back.
-        """
-        limit = self._device("EnforcedPowerLimit")
+        """Tell what the GPU is, and nothing that identifies it; of PCIe the most, as an idle link falls back."""
         return {
             "name": self._device("Name"),
-            "memory_bytes": self._field("MemoryInfo", "total", int),
+            "memory_bytes": self._bytes("total"),
             "driver": self._ask(self._nvml.nvmlSystemGetDriverVersion),
             "pcie_generation": self._device("MaxPcieLinkGeneration"),
             "pcie_width": self._device("MaxPcieLinkWidth"),
-            "power_limit_w": None if limit is None else limit / 1000,
+            "power_limit_w": self._number("EnforcedPowerLimit", over=1000),
         }
 
     def computing(self) -> frozenset[int] | None:
-        """List the processes that compute on the GPU, not those that draw; None when NVML does not say.
-
-        In a container the numbers may be the host's, or missing.
-        """
+        """List the processes that compute on the GPU, in a container by the host's numbers; None if NVML is silent."""
         computing = self._device("ComputeRunningProcesses")
         if computing is None:
             return None

@@ -1,16 +1,14 @@
 """The host as the parent of a trial sees it: cheap enough to look ten times a second.
 
 Processes are read through their CPU clocks (nanoseconds), the machine through files that stay open: reading one again
-takes some ten microseconds. In a container ``/proc`` shows the host, which is what disturbs a measurement. What cannot
-be read is None, never 0.
+takes some ten microseconds. In a container ``/proc`` shows the host, which is what disturbs a measurement.
 
-``/proc/stat`` counts in ticks of 10 ms: over a sample of 100 ms the machine's busy share has steps of 10 % of one core,
-over a window of 0.6 s one tick is 1.7 %, and what differs by less than a few per cent of a core is the same. Idle time
-is exact on kernels that stop the tick of an idle core (NO_HZ), and busy time is taken as a share of all time: that is
-nearer the truth than the sum of the busy columns, which a timer samples.
+``/proc/stat`` counts in ticks of 10 ms: over a window of 0.6 s one tick is 1.7 %, and what differs by less than a few
+per cent of a core is the same. Idle time is exact on kernels that stop the tick of an idle core (NO_HZ), and busy time
+is taken as a share of all time: that is nearer the truth than the sum of the busy columns, which a timer samples.
 
-Workers are all descendants of the training process; the list is looked up at most every ``REFRESH_NS``, so a worker
-that lives for less can be missed by ``sample``, and is in ``counters`` once it was waited for.
+Workers are all descendants of the training process, looked up at most every ``REFRESH_NS``: one that lives for less can
+be missed by ``sample``, and is in ``counters`` once it was waited for.
 
 Sources: proc(5), and the kernel's ``accounting/psi``, ``admin-guide/cgroup-v2`` and ``scheduler/sched-bwc``.
 """
@@ -22,9 +20,10 @@ import re
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from feedrate.machine import identity
 from feedrate.machine.probes import procfs
@@ -80,10 +79,8 @@ class TrialCounters:
     descendant seen so far."""
 
 
-class HostProbe:
+class HostProbe(AbstractContextManager["HostProbe"]):
     """Watches the machine and one trial at a time from the trial's parent. Close it, or use it in a ``with``."""
-
-    __slots__ = ("_files", "_quotas", "_ticks", "_trial", "cpus")
 
     def __init__(self, proc: Path = Path("/proc"), groups: Iterable[Path] | None = None) -> None:
         """Open the machine's files; a file that cannot be opened makes its columns None."""
@@ -98,9 +95,6 @@ class HostProbe:
         self._ticks: Ticks | None = None
         self._trial: _Trial | None = None
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(self, *_: object) -> None:
         self.close()
 
@@ -113,7 +107,7 @@ class HostProbe:
     def sample(self, trial_pid: int | None) -> dict[str, float | int | None]:
         """Look once, at the machine and at the training process if there is one: the telemetry columns of the host.
 
-        CPU shares are those since the sample before: None in the first, and for a process that is gone.
+        CPU shares are those since the sample before.
         """
         before, self._ticks = self._ticks, self._read_ticks()
         shares = cpu_shares(before, self._ticks)
@@ -146,10 +140,7 @@ class HostProbe:
         return float(load) if load else None
 
     def counters(self, trial_pid: int) -> TrialCounters:
-        """Read what ``difference`` needs, at the start and at the end of a window.
-
-        The counters of the trial are None when its process is gone.
-        """
+        """Read what ``difference`` needs; the counters of the trial are None when its process is gone."""
         trial = self._watch(trial_pid)
         trial.look_up(time.perf_counter_ns())
         pids = [trial_pid, *trial.workers]

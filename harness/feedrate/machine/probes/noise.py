@@ -9,19 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from feedrate.schema.columns import FLAGS
 
 Row = Mapping[str, Any]
 """A row of ``columns.TRIALS``; a column that is missing counts as None."""
 
-SLOWED_BY = {
-    0x08: "hardware slowdown",
-    0x20: "heat (driver)",
-    0x40: "heat (hardware)",
-    0x80: "power brake",
-}
+SLOWED_BY = {0x08: "hardware slowdown", 0x20: "heat (driver)", 0x40: "heat (hardware)", 0x80: "power brake"}
 """Bits of ``gpu_throttle_reasons`` that mean slowed down. The others are an idle GPU (0x01), clocks that somebody chose
 (0x02), the power limit (0x04: what the card is at full load, and no disturbance), another GPU's pace (0x10) and the
 display (0x100). Source: nvml.h, ``nvmlClocksEventReason*``."""
@@ -54,64 +49,65 @@ class Rule:
 
 
 def _cores(row: Row) -> float:
-    """How many cores the machine's shares are shares of; 1 where that cannot be told.
-
-    What is busy is ours or foreign: their sum, in % of one core, is ``cpu_util_pct`` of all cores.
-    """
+    """How many cores shares are shares of, as busy is ours or foreign; 1 where that cannot be told."""
     share = row.get("cpu_util_pct")
     parts = [value for name in _BUSY if (value := row.get(name)) is not None]
     return max(1.0, float(sum(parts) / share)) if share and len(parts) == len(_BUSY) else 1.0
 
 
-def _foreign_share_pct(row: Row) -> float | None:
-    foreign = row.get("foreign_cpu_pct")
-    return None if foreign is None else foreign / _cores(row)
-
-
-def _stolen_ms(row: Row) -> float | None:
-    steal, wall = row.get("steal_pct"), row.get("wall_ns")
-    return None if steal is None or wall is None else steal / 100 * _cores(row) * wall / 1e6
-
-
-def _stolen_share_pct(row: Row) -> float | None:
-    steal, busy = row.get("steal_pct"), row.get("cpu_util_pct")
-    return None if steal is None or busy is None or steal + busy <= 0 else 100 * steal / (steal + busy)
-
-
-def _throttled_pct(row: Row) -> float | None:
-    stopped, wall = row.get("throttled_ns"), row.get("wall_ns")
-    return None if stopped is None or not wall else 100 * stopped / wall
-
-
-def _foreign_io_pct(row: Row) -> float | None:
-    read, wall = row.get("read_bytes"), row.get("wall_ns")
-    little = read is not None and wall is not None and read < LITTLE_BYTES_PER_S * wall / 1e9
-    return row.get("io_pressure_pct") if little else None
-
-
-def _gpu_slowed(row: Row) -> int | None:
-    reasons = row.get("gpu_throttle_reasons")
-    return None if reasons is None else sum(bool(int(reasons) & bit) for bit in SLOWED_BY)
-
-
-def _halves_apart_pct(row: Row) -> float | None:
-    steady, ratio = row.get("steady"), row.get("half_ratio")
-    if steady is None or row.get("page_cache") == "cold":  # what is read ahead makes its second half the faster
+def _halves_apart_pct(row: Row, steady: bool) -> float | None:
+    if row.get("page_cache") == "cold":  # what is read ahead makes its second half the faster
         return None
+    ratio = row.get("half_ratio")
     apart = 100 * (max(ratio, 1 / ratio) - 1) if ratio else 0.0
     return 0.0 if steady else apart or math.inf
 
 
-DERIVED: dict[str, tuple[Callable[[Row], float | None], str]] = {
-    "foreign_share_pct": (_foreign_share_pct, "foreign_cpu_pct as a share of all of the machine's cores"),
-    "stolen_ms": (_stolen_ms, "steal_pct of all cores, in milliseconds of one core over the window"),
-    "stolen_share_pct": (_stolen_share_pct, "stolen ÷ (busy + stolen): of the time that somebody here wanted to run"),
-    "throttled_pct": (_throttled_pct, "throttled_ns ÷ wall_ns; over 100 when several cores were stopped"),
-    "foreign_io_pct": (_foreign_io_pct, "io_pressure_pct of a measurement that reads less than 1 MB/s; else unknown"),
-    "gpu_slowed": (_gpu_slowed, f"how many reasons NVML gave: {', '.join(SLOWED_BY.values())}"),
-    "halves_apart_pct": (_halves_apart_pct, "by how much the window's halves differ, 0 if steady; unknown if cold"),
+class Derived(NamedTuple):
+    """A measure that is computed from columns."""
+
+    reads: tuple[str, ...]
+    """Columns; where one of them is None, so is the measure."""
+    formula: Callable[..., float | None]
+    """Of the row and those columns."""
+    doc: str
+
+
+DERIVED: dict[str, Derived] = {
+    "foreign_share_pct": Derived(
+        ("foreign_cpu_pct",),
+        lambda row, foreign: foreign / _cores(row),
+        "foreign_cpu_pct as a share of all of the machine's cores",
+    ),
+    "stolen_ms": Derived(
+        ("steal_pct", "wall_ns"),
+        lambda row, steal, wall: steal / 100 * _cores(row) * wall / 1e6,
+        "steal_pct of all cores, in milliseconds of one core over the window",
+    ),
+    "stolen_share_pct": Derived(
+        ("steal_pct", "cpu_util_pct"),
+        lambda _, steal, busy: 100 * steal / (steal + busy) if steal + busy > 0 else None,
+        "stolen ÷ (busy + stolen): of the time that somebody here wanted to run",
+    ),
+    "throttled_pct": Derived(
+        ("throttled_ns", "wall_ns"),
+        lambda _, stopped, wall: 100 * stopped / wall if wall else None,
+        "throttled_ns ÷ wall_ns; over 100 when several cores were stopped",
+    ),
+    "foreign_io_pct": Derived(
+        ("io_pressure_pct", "read_bytes", "wall_ns"),
+        lambda _, pressure, read, wall: pressure if read < LITTLE_BYTES_PER_S * wall / 1e9 else None,
+        "io_pressure_pct of a measurement that reads less than 1 MB/s; else unknown",
+    ),
+    "gpu_slowed": Derived(
+        ("gpu_throttle_reasons",),
+        lambda _, reasons: sum(bool(int(reasons) & bit) for bit in SLOWED_BY),
+        f"how many reasons NVML gave: {', '.join(SLOWED_BY.values())}",
+    ),
+    "halves_apart_pct": Derived(
+        ("steady",), _halves_apart_pct, "by how much the window's halves differ, 0 if steady; unknown if cold"
+    ),
 }
-"""Measures that are computed from columns: how, and what they are."""
 
 RULES: tuple[Rule, ...] = (
     Rule(
@@ -122,10 +118,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "steal",
-        (
-            Limit("stolen_share_pct", 1.0, "% of the wanted CPU time"),
-            Limit("stolen_ms", 25.0, "ms of one core"),
-        ),
+        (Limit("stolen_share_pct", 1.0, "% of the wanted CPU time"), Limit("stolen_ms", 25.0, "ms of one core")),
         "Time stolen from a CPU-bound measurement is missing from its throughput. 1 % is the least that a verdict "
         "tells apart. Ticks are 10 ms: growth by two of them may be hardly more than one.",
     ),
@@ -163,27 +156,17 @@ RULES: tuple[Rule, ...] = (
 )
 """In the order of ``columns.FLAGS``."""
 
-READS = (
-    "cpu_util_pct",
-    *_BUSY,
-    "steal_pct",
-    "throttled_ns",
-    "io_pressure_pct",
-    "memory_pressure_pct",
-    "read_bytes",
-    "gpu_throttle_reasons",
-    "gpu_foreign_processes",
-    "half_ratio",
-    "steady",
-    "page_cache",
-    "wall_ns",
-)
+_MEASURES = (limit.measure for rule in RULES for limit in rule.limits)
+_OF_DERIVED = (column for derived in DERIVED.values() for column in derived.reads)
+READS = sorted({*_MEASURES, *_OF_DERIVED, *_BUSY, "half_ratio", "page_cache"} - DERIVED.keys())
 """Columns that the rules read."""
 
 
 def measure(name: str, row: Row) -> float | None:
     """Read a numeric column, or a measure in ``DERIVED``, off a row; None where the machine did not tell."""
-    value = DERIVED[name][0](row) if name in DERIVED else row.get(name)
+    derived = DERIVED.get(name)
+    values = [row.get(column) for column in (derived.reads if derived else (name,))]
+    value = None if None in values else derived.formula(row, *values) if derived else values[0]
     return None if value is None else float(value)
 
 
@@ -198,10 +181,6 @@ def broken(row: Row) -> list[Rule]:
 
 
 def flags(row: Row) -> str | None:
-    """Tell what may have disturbed a trial, of which as much of its row is given as is known.
-
-    Returns:
-        The names of ``columns.FLAGS`` that apply, in that order, joined by commas; None when none does.
-    """
+    """Name the ``columns.FLAGS`` that apply to a row, in that order, joined by commas; None when none does."""
     raised = {rule.flag for rule in broken(row)}
     return ",".join(flag for flag in FLAGS if flag in raised) or None

@@ -62,10 +62,7 @@ def command(pid: int) -> str | None:
 
 
 def descendants(pid: int) -> list[int]:
-    """List the children of a process, theirs, and so on, parents first; defunct ones too.
-
-    A descendant whose own parent has died hangs under a subreaper or init and is not found.
-    """
+    """List a process' descendants, parents first; defunct ones too. One whose own parent has died is not found."""
     if read("/proc/thread-self/children") is None:  # a kernel without CONFIG_PROC_CHILDREN: scan all processes
         try:
             return [child.pid for child in psutil.Process(pid).children(recursive=True)]
@@ -93,10 +90,7 @@ def cpu_ns(pid: int) -> int | None:
 
 
 def usage(pid: int) -> tuple[int | None, int]:
-    """Count the major page faults of a process, and the CPU time of the children that it has waited for and of theirs.
-
-    The time is in nanoseconds, in whole ticks, and 0 for a process that is gone.
-    """
+    """Count the major page faults of a process, and the CPU time, in ns, of the children that it has waited for."""
     fields = _stat_fields(pid)
     return (int(fields[9]), (int(fields[13]) + int(fields[14])) * TICK_NS) if fields else (None, 0)
 
@@ -155,10 +149,7 @@ def workers_uss(trial_pid: int) -> int | None:
 
 
 def semaphores(pid: int) -> set[Path]:
-    """List the named semaphores under ``/dev/shm`` that a process has open.
-
-    glibc makes one under another name than its own, which is what the map shows: they are told by their inodes.
-    """
+    """List the named semaphores that a process has open: by inode, as glibc makes one under another name."""
     try:
         lines = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace").splitlines()
         inodes = {int(line.split(None, 5)[4]) for line in lines if f" {SHM}/sem." in line}
@@ -186,11 +177,9 @@ def remove_segments(segments: Iterable[str], makers: Collection[int]) -> int:
 
 def free_shared_memory() -> int | None:
     """Bytes free under /dev/shm, or None where it is not mounted."""
-    try:
-        memory = os.statvfs(SHM)
-    except OSError:
-        return None
-    return memory.f_bavail * memory.f_frsize
+    with suppress(OSError):
+        return psutil.disk_usage(SHM).free
+    return None
 
 
 def shm_segments() -> set[str]:

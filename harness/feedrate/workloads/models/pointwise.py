@@ -46,11 +46,7 @@ class Chain(nn.Module):
 
 
 def build(*, fusion: str = "eager") -> nn.Module:
-    """Make the network: from float images, batch × 3 × height × width in 0..1, to images of the same shape.
-
-    ``fusion = functional`` takes PyTorch's own GELU; with any other value it is written out, for a compiler to fuse or
-    not.
-    """
+    """Make the network; ``fusion = functional`` takes PyTorch's own GELU, with any other value it is written out."""
     return nn.Sequential(
         nn.Conv2d(3, CHANNELS, kernel_size=3, padding=1),
         Chain(nn.GELU() if fusion == "functional" else WrittenGelu()),
