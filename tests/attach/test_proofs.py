@@ -24,8 +24,6 @@ import pytest
 from attaching import preparing
 
 from feedrate.schema.plugins import ROOT
-from feedrate.share import validator
-from feedrate.store import runs
 
 pytestmark = pytest.mark.slow
 
@@ -73,7 +71,6 @@ class Seen:
     report: Mapping[str, Any]
     clock: Sequence[Sequence[float]]
     """Its stretches."""
-    results: Path
 
     def line(self, planted: str) -> str:
         """``FILE:LINE`` of the line of the script with this comment."""
@@ -118,7 +115,7 @@ def seen(request: pytest.FixtureRequest, python: Path, tmp_path_factory: pytest.
     done = run([*watch, python, SCRIPTS / proof.script, folder / "run"], cwd=folder)
     assert done.returncode == 0, done.stderr
     clock, report = (json.loads((folder / name).read_text()) for name in ("run/clock-0.json", "report.json"))
-    return Seen(proof, report, clock, folder / "results")
+    return Seen(proof, report, clock)
 
 
 def test_the_loader_of_training_is_found_where_the_script_made_it(seen: Seen) -> None:
@@ -145,10 +142,3 @@ def test_the_hottest_line_is_the_planted_one(seen: Seen) -> None:
     hottest = preparing(seen.report)[0]
     assert f"{hottest['file']}:{hottest['line']}" == seen.line("# planted")
     assert hottest["share"] > 0.5
-
-
-def test_the_record_is_a_valid_run(seen: Seen) -> None:
-    """What is stored passes the checks that files of strangers pass."""
-    (stored,) = runs.runs(seen.results)
-    checked = validator.check(stored.folder, seen.results)
-    assert checked.valid, checked.findings

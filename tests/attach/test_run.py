@@ -89,13 +89,15 @@ def test_the_loader_is_named(planted: Planted, kind: str) -> None:
     assert {name: report["loader"][name] for name in expected} == expected
 
 
-def test_a_script_is_a_run(planted: Planted) -> None:
+@pytest.mark.parametrize("kind", ["fork", pytest.param("no workers", marks=slow)])
+def test_a_script_is_a_run(planted: Planted, kind: str) -> None:
     """The record is a run as any other: valid, a cell of the script's name and settings, a block a stretch."""
-    _, report, run = planted["fork"]
+    _, report, run = planted[kind]
     checked = validator.check(run.folder, planted.place.results)
     assert checked.valid, checked.findings
     trials = run.table("trials")
-    cell = {"workload": "script", "script": "planted", "mode": "train", "num_workers": 2, "batch_size": 8}
+    cell = {"workload": "script", "script": "planted", "mode": "train", "batch_size": 8}
+    cell["num_workers"] = PLANTED[kind][1]["num_workers"]
     assert {name: set(trials[name]) for name in cell} == {name: {value} for name, value in cell.items()}
     assert len(set(trials["cell_id"])) == 1
     assert list(trials["block"]) == list(range(report["pacing"]["stretches"]))

@@ -90,7 +90,7 @@ def place(tmp_path: Path) -> Place:
 
 @slow
 def test_output_weights_status_and_traceback_are_the_scripts_own(place: Place) -> None:
-    """Bit for bit, though py-spy is killed, a worker kills itself, and one raises an error, from which one is raised."""
+    """Bit for bit, though py-spy is killed, a worker kills itself, and another one raises."""
     script = place.script(SEEDED)
     alone, watching = place.start(sys.executable, script), place.start(*place.command(sys.executable, script))
     feedrate = psutil.Process(watching.pid)

@@ -21,7 +21,7 @@ class Slow(Images):
 def main(folder: Path) -> None:
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    make(folder, 1600)
+    make(folder, 400)
     accelerator = Accelerator(cpu=True)
     model = nn.Sequential(nn.Conv2d(3, 16, 3, 2), nn.ReLU(), nn.Flatten(), nn.Linear(16 * 31 * 31, 4))
     train, valid = (DataLoader(of(folder), batch_size=8, shuffle=True, num_workers=1) for of in (Slow, Images))

@@ -21,7 +21,7 @@ class Slow(Images):
 def main(folder: Path) -> None:
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    make(folder, 800)
+    make(folder, 400)
     labelled = DataLoader(Slow(folder), batch_size=8, shuffle=True, num_workers=1)  # training
     part = Subset(Images(folder), range(80))
     others = DataLoader(part, batch_size=8, shuffle=True, num_workers=1, persistent_workers=True)
