@@ -133,14 +133,7 @@ class Cause:
 
 
 def name(loader: Loader, pace: Pacing, account: Account, cores: float) -> Cause:
-    """Name what holds a training back.
-
-    Args:
-        loader: that of its loop.
-        pace: of the loop.
-        account: of its process.
-        cores: cores that the process and its workers may use.
-    """
+    """Name what holds a training back: the loader of its loop, the pace of that, the account of its process."""
     steps = loop.whole_steps(loader)
     numbers = loop.activity(loader, steps, cores)
     removable = [row for row in account.rows if row not in (*STEP, *ONCE)]

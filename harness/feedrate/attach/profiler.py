@@ -80,9 +80,7 @@ class Profiler:
     def watch(self, pid: int, sparing: bool = False) -> None:
         """Begin to sample a process and its descendants, unless it is sampled already.
 
-        Args:
-            pid: the process.
-            sparing: sample many processes less often each, so that all together cost 2 % of the cores at most.
+        ``sparing``: many processes less often each, so that all together cost 2 % of the cores at most.
         """
         if self.program and pid not in self._running:
             most = SPARING_HZ * len(identity.usable_cores()) // (1 + len(procfs.descendants(pid)))

@@ -50,17 +50,7 @@ _STAGES = ("getitem", "collate")
 
 
 def save(ended: Ended, results: Path, name: str) -> runs.StoredRun | None:
-    """Write a script's run; None where its loop was too short to measure.
-
-    Args:
-        ended: the script.
-        results: where runs are written.
-        name: what the script is called in records (``axis.FREE_NAME``).
-
-    Raises:
-        InputError: the name is none.
-        EnvironmentFault: it cannot be written.
-    """
+    """Write a script's run; None where its loop was too short to measure."""
     BY_NAME["script"].checked(name, "--name")
     loader, pacing = ended.report.loader, ended.report.pacing
     if loader is None or pacing is None:
@@ -87,19 +77,7 @@ def save(ended: Ended, results: Path, name: str) -> runs.StoredRun | None:
 def save_search(
     session: Session, result: Result, results: Path, name: str, budget_s: float, report: Mapping[str, Any]
 ) -> runs.StoredRun:
-    """Write the run of a search: every trial, and what they showed.
-
-    Args:
-        session: the search, which has ended or was interrupted.
-        result: what it found.
-        results: where runs are written.
-        name: what the script is called in records.
-        budget_s: what the search might take, in seconds.
-        report: what was said of it.
-
-    Raises:
-        EnvironmentFault: it cannot be written.
-    """
+    """Write the run of a search: every trial, and what they showed."""
     tuning, first = session.tuning, session.starts[0]
     rows = Rows(name, first.watched, first.started_at, "cuda" if tuning.cuda else "cpu", TUNE)
     rows.samples = chain.from_iterable(start.watched.samples for start in session.starts)
@@ -216,15 +194,7 @@ class Rows:
     """Rows of the three tables of a script's run."""
 
     def __init__(self, name: str, watched: Watched, started_at: datetime, device: str, suite: str = SCRIPT) -> None:
-        """Begin a run.
-
-        Args:
-            name: what the script is called.
-            watched: what was seen of it from outside.
-            started_at: when it was started.
-            device: cpu or cuda.
-            suite: what its trials are measured for.
-        """
+        """Begin a run; ``suite`` is what its trials are measured for."""
         self.name, self.watched, self.started_at, self.device, self.suite = name, watched, started_at, device, suite
         self.samples: Iterable[Mapping[str, Any]] = watched.samples
         """Telemetry, that of other starts included where a script was started again."""
@@ -279,14 +249,7 @@ class Rows:
         return trial_id
 
     def add_stretch(self, cell: Cell, stretch: pd.DataFrame, loader: Loader, **where: int) -> None:
-        """Add a stretch of the loop, and its first steps.
-
-        Args:
-            cell: what ran.
-            stretch: its steps (``with_phases``).
-            loader: where they come from.
-            where: ``block`` and ``position``, where it is no block of its own.
-        """
+        """Add a stretch of the loop (``with_phases``), and its first steps; by default as a block of its own."""
         wall = int(stretch["wall_ns"].sum())
         if not stretch["detailed"].all():  # a sum of some would not be that of all
             stretch = stretch.assign(

@@ -114,12 +114,7 @@ class Machine:
         return setting if self.short(setting) else setting._replace(persistent_workers=False)
 
     def too_large(self, setting: Setting, size: int) -> str | None:
-        """Say why a setting does not fit, if it does not.
-
-        Args:
-            setting: the setting.
-            size: how many times a batch of it is one that was seen.
-        """
+        """Say why a setting does not fit, if it does not."""
         workers, (memory, shared) = setting.num_workers, self.takes(setting, size)
         if not workers:
             return None
@@ -134,12 +129,7 @@ class Machine:
         return None
 
     def takes(self, setting: Setting, size: int = 1) -> tuple[int, int]:
-        """Bytes of memory (shared ones included) and of shared memory that the workers of a setting take.
-
-        Args:
-            setting: the setting.
-            size: how many times a batch of it is one that was seen.
-        """
+        """Bytes of memory and of shared memory, which is part of it, that workers take; a batch is ``size`` seen ones."""
         workers, prefetch = setting.num_workers, setting.prefetch_factor or 0
         shared = (workers * prefetch + 1) * self.batch_bytes * size if workers else 0
         return shared + workers * self.worker_bytes, shared
