@@ -261,10 +261,7 @@ def test_odd_programs(place: Place, name: str) -> None:
 @slow
 @pytest.mark.parametrize(
     ("options", "message"),
-    [
-        (("--name", "a/b"), "--name: got 'a/b'"),
-        (("--json",), "--json names no file; expected --json FILE -- PROGRAM"),
-    ],
+    [(("--name", "a/b"), "--name: got 'a/b'"), (("--json",), "--json names no file; expected --json FILE -- PROGRAM")],
 )
 def test_what_is_no_name_is_refused_before_the_script_runs(
     place: Place, options: tuple[str, ...], message: str

@@ -58,8 +58,7 @@ WAITING: Mapping[str, Waiting] = {
         "give batches as arrays (__getitems__, a collate_fn of your own), and keep samples small (uint8)",
     ),
     "reading": Waiting(
-        "storage or network is slow",
-        "more workers, or fewer requests (shards, LMDB), or faster storage",
+        "storage or network is slow", "more workers, or fewer requests (shards, LMDB), or faster storage"
     ),
     "computing": Waiting("preparing samples is slow", "make its costliest line cheaper, or store what that gives"),
     "order": Waiting(

@@ -129,7 +129,7 @@ class Machine:
         return None
 
     def takes(self, setting: Setting, size: int = 1) -> tuple[int, int]:
-        """Bytes of memory and of shared memory, which is part of it, that workers take; a batch is ``size`` seen ones."""
+        """Bytes of memory, and of it of shared memory, that workers take; a batch is ``size`` of those seen."""
         workers, prefetch = setting.num_workers, setting.prefetch_factor or 0
         shared = (workers * prefetch + 1) * self.batch_bytes * size if workers else 0
         return shared + workers * self.worker_bytes, shared

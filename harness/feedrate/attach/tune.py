@@ -321,12 +321,7 @@ class Tuning:
             self.window_s = first_window_s(pilot)
         able = [setting for setting in every if setting not in self.excluded]
         return Search(
-            able,
-            within=self._within,
-            seed=self.seed,
-            present=present,
-            trial_of=self._trial_of,
-            knobs=Setting.knobs,
+            able, within=self._within, seed=self.seed, present=present, trial_of=self._trial_of, knobs=Setting.knobs
         )
 
 
@@ -420,13 +415,7 @@ class Session:
         return self.starts[-1]
 
 
-def tune(
-    command: Sequence[str],
-    tuning: Tuning,
-    *,
-    budget_s: float = math.inf,
-    any_loader: bool = False,
-) -> Session:
+def tune(command: Sequence[str], tuning: Tuning, *, budget_s: float = math.inf, any_loader: bool = False) -> Session:
     """Start a script, and start it again where it ends before the search.
 
     ``any_loader``: the first loader that gives a batch is the one to tune.
