@@ -180,16 +180,6 @@ def _write(
     )
 
 
-def script_cell(name: str, settings: Mapping[str, Any], batch_size: int, mode: str, device: str) -> Cell:
-    """Give the axes of a script with a loader's settings, or of one of its stages alone."""
-    given = {axis: settings[axis] for axis in _SETTINGS if settings.get(axis) is not None}
-    if (ranks := settings["ranks"]) > 1:
-        given |= {"parallel": "ddp", "world_size": ranks}
-    axes = {"workload": SCRIPT, "script": name, "mode": mode, "batch_size": batch_size}
-    cell = applicable({axis.name: axis.default for axis in AXES} | given | axes, device)[0]
-    return {name: value for name, value in cell.items() if name != "non_blocking" or name in given}  # else not known
-
-
 class Rows:
     """Rows of the three tables of a script's run."""
 
@@ -209,7 +199,14 @@ class Rows:
 
     def cell(self, settings: Mapping[str, Any], batch_size: int, mode: str = "train") -> Cell:
         """Give the axes of the script with a loader's settings, or of one of its stages alone."""
-        return script_cell(self.name, settings, batch_size, mode, self.device)
+        given = {axis: settings[axis] for axis in _SETTINGS if settings.get(axis) is not None}
+        if (ranks := settings["ranks"]) > 1:
+            given |= {"parallel": "ddp", "world_size": ranks}
+        axes = {"workload": SCRIPT, "script": self.name, "mode": mode, "batch_size": batch_size}
+        cell = applicable({axis.name: axis.default for axis in AXES} | given | axes, self.device)[0]
+        return {
+            name: value for name, value in cell.items() if name != "non_blocking" or name in given
+        }  # else not known
 
     def add(
         self, cell: Cell, begun: int, row: Mapping[str, Any], block: int | None = None, position: int = 0

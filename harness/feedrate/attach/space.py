@@ -36,18 +36,14 @@ class Setting(NamedTuple):
 
     def arguments(self) -> dict[str, Any]:
         """As arguments of a DataLoader, those that differ from PyTorch's defaults, and ``num_workers``."""
-        given: dict[str, Any] = {"num_workers": self.num_workers}
-        if self.num_workers and self.prefetch_factor not in (None, 2):
-            given["prefetch_factor"] = self.prefetch_factor
-        if self.persistent_workers:
-            given["persistent_workers"] = True
-        if self.pin_memory:
-            given["pin_memory"] = True
-        if self.start_method:
-            given["multiprocessing_context"] = self.start_method
-        if self.batch_size:
-            given["batch_size"] = self.batch_size
-        return given
+        given = {
+            "prefetch_factor": self.num_workers and self.prefetch_factor != 2 and self.prefetch_factor,
+            "persistent_workers": self.persistent_workers,
+            "pin_memory": self.pin_memory,
+            "multiprocessing_context": self.start_method,
+            "batch_size": self.batch_size,
+        }
+        return {"num_workers": self.num_workers} | {name: value for name, value in given.items() if value}
 
     def given(self) -> dict[str, Any]:
         """The same, and what copies are given."""
