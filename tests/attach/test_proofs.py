@@ -47,18 +47,14 @@ class Proof:
     batch_size: int
     num_workers: int
     prefetch_factor: int | None = 2
-    beside: float = 0.15
-    """Of the time, what lies between two steps and is no wait for this loader."""
 
 
 PROOFS = [
     Proof("lightning_trainer.py", 8, 1, prefetch_factor=4),
-    Proof("hf_trainer.py", 8, 0, prefetch_factor=None),
+    Proof("hf_trainer.py", 8, 0, prefetch_factor=None),  # its loader is one of Accelerate's
     Proof("timm_loader.py", 8, 2),
     # On a CPU ultralytics sets workers to 0, whatever the script says.
     Proof("yolo.py", 4, 0, prefetch_factor=None),
-    Proof("accelerate_loop.py", 8, 1),
-    Proof("combined_loader.py", 8, 1, beside=0.3),
     Proof("stateful_loader.py", 8, 2),
 ]
 
@@ -133,8 +129,8 @@ def test_pace_and_wait_agree_with_the_clock_of_the_training(seen: Seen) -> None:
     steps = np.concatenate([np.subtract(stretch[2::2], stretch[1::2]) for stretch in clock])[-pace["steps"] :]
     assert pace["steps"] > 0.7 * sum(len(stretch) // 2 for stretch in clock)
     assert pace["steps_per_s"]["value"] == pytest.approx(1 / walls.mean(), rel=0.05)
-    between = 1 - steps.sum() / walls.sum()
-    assert between - seen.proof.beside < pace["wait_share"]["value"] < between + 0.03
+    between = 1 - steps.sum() / walls.sum()  # two steps; of that most is a wait for this loader
+    assert between - 0.15 < pace["wait_share"]["value"] < between + 0.03
 
 
 def test_the_hottest_line_is_the_planted_one(seen: Seen) -> None:
