@@ -173,7 +173,7 @@ while True:
 """,
     ),
     # pytorch/pytorch#13018: each read of a network file system takes a moment;
-    # eriklindernoren/PyTorch-GAN#122: the second of two loaders that are zipped is slow
+    # eriklindernoren/PyTorch-GAN#122: of two loaders that are zipped one is slow, here the first
     "two loaders": Reported(
         "reading",
         """
@@ -182,7 +182,7 @@ class Remote(Cheap):
         time.sleep(0.02)  # here: waiting
         return torch.ones(8)
 
-first, second = DataLoader(Cheap(160), 4, num_workers=1), DataLoader(Remote(160), 4, num_workers=1)
+first, second = DataLoader(Remote(160), 4, num_workers=1), DataLoader(Cheap(160), 4, num_workers=1)
 asked = now()
 for count, (left, right) in enumerate(zip(first, second)):
     clock["waiting"] += now() - asked if count else 0
