@@ -31,6 +31,7 @@ def test_the_time_is_blamed_on_the_place_that_costs_it(name: str, place: Place) 
     truth = {rows: 1e9 * seconds / account["wall_ns"] for rows, seconds in json.loads(done.out).items()}
     assert {rows: sum(shares.get(row, 0) for row in rows.split()) for rows in truth} == pytest.approx(truth, abs=0.04)
     assert cause["name"] == REPORTS[name].cause, done.err
+    assert cause["numbers"]["preparing"] > 0, "batches are seen where they are prepared, in spawned workers, too"
     assert cause["row"] in max(truth, key=lambda rows: truth[rows]).split()
     hottest = {row: (Path(lines[0]["file"]), lines[0]["code"]) for row, lines in place.report["lines"].items()}
     for line in path.read_text().splitlines():
