@@ -13,44 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from feedrate.attach import loop, report
+from feedrate.attach import loop, report, trace
 from feedrate.attach.account import ROWS
 from feedrate.attach.blame import Blame
 from feedrate.attach.profiler import Stack, of_library
-from feedrate.attach.records import (
-    BACKWARD,
-    BATCH,
-    COLLECTED,
-    COPIED,
-    END,
-    MADE,
-    NEXT,
-    OPTIMIZER,
-    SAVED,
-    STARVED,
-    TAKEN,
-    Loader,
-    Process,
-)
+from feedrate.attach.records import Loader, Process
 from feedrate.attach.report import Report
 
 _TEMPLATE = Path(__file__).with_name("page.html")
 _AROUND = 4
 """Steps before and behind the one that is shown."""
-_SHOWN = {
-    MADE: ("start iterator", "loop", "wait"),
-    NEXT: ("wait for batch", "loop", "wait"),
-    END: ("end of pass", "loop", "wait"),
-    COPIED: ("copy to device", "step", "step"),
-    BACKWARD: ("backward", "step", "step"),
-    OPTIMIZER: ("optimizer", "step", "step"),
-    SAVED: ("save checkpoint", "step", "step"),
-    COLLECTED: ("garbage collection", "step", "step"),
-    STARVED: ("device has nothing to do", "device", "other"),
-    BATCH: ("prepare batch", "batches", "other"),
-    TAKEN: ("wait for work", "batches", "once"),
-}
-"""By kind of record: words, the track of its process, and what colours it (as kinds of rows)."""
+_TRACKS = {"loop": "wait", "step": "step", "device": "other", "batches": "other"}
 _SLOW = 0.99
 """Share of the steps that the slow one takes longer than."""
 
@@ -117,30 +90,25 @@ def _around(loader: Loader, processes: Sequence[Process]) -> Iterator[dict[str, 
     """What every process did around a typical and around a slow step."""
     steps = loop.whole_steps(loader).reset_index(drop=True)
     walls = steps["wall_ns"].to_numpy(np.float64)
-    zero = min((int(one.records[:, 1].min()) for one in processes if len(one.records)), default=0)
+    first, events = trace.first_ns(processes), list(trace.events(processes))
+    shown = [event for event in events if event["ph"] == "X"]
+    names = {event["pid"]: event["args"]["name"] for event in events if event["ph"] == "M"}
     for name, of in (("A typical step", 0.5), ("A slow step", _SLOW)):
         middle = int(np.abs(walls - np.quantile(walls, of)).argmin())
         stretch = steps.iloc[max(0, middle - _AROUND) : middle + _AROUND + 1]
-        begun, ended = int(stretch["begun_ns"].min()), int(stretch["ended_ns"].max())
-        lanes = _lanes(processes, begun, ended, zero)
+        begun, ended = (int(stretch["begun_ns"].min()) - first) / 1e3, (int(stretch["ended_ns"].max()) - first) / 1e3
+        lanes: dict[tuple[str, str], list[tuple[str, str, float, float]]] = {}
+        for event in shown:
+            if event["ts"] < ended and event["ts"] + event["dur"] > begun:
+                lane = names[event["pid"]], event["tid"]
+                kind = "once" if event["name"] == "wait for work" else _TRACKS[event["tid"]]
+                lanes.setdefault(lane, []).append((event["name"], kind, event["ts"] / 1e3, event["dur"] / 1e3))
         yield {
             "name": name,
-            "from": (begun - zero) / 1e6,
-            "to": (ended - zero) / 1e6,
-            "lanes": [{"name": worker or track, "events": lanes[worker, track]} for worker, track in sorted(lanes)],
+            "from": begun / 1e3,
+            "to": ended / 1e3,
+            "lanes": [
+                {"name": who if who.startswith("worker") else track, "events": events}
+                for (who, track), events in sorted(lanes.items())
+            ],
         }
-
-
-def _lanes(
-    processes: Sequence[Process], begun: int, ended: int, zero: int
-) -> dict[tuple[str, str], list[tuple[str, str, float, float]]]:
-    """Words, colour, begin and length in ms of what lies in a stretch, by worker (empty: none) and track."""
-    lanes: dict[tuple[str, str], list[tuple[str, str, float, float]]] = {}
-    for process in processes:
-        numbers = [number for number in process.of(BATCH)[:, 3] if number >= 0]
-        worker, records = f"worker {min(numbers)}" if numbers else "", process.records
-        for kind, at, until in records[(records[:, 1] < ended) & (records[:, 2] > begun), :3].tolist():
-            if kind in _SHOWN and until >= at:
-                words, track, color = _SHOWN[kind]
-                lanes.setdefault((worker, track), []).append((words, color, (at - zero) / 1e6, (until - at) / 1e6))
-    return lanes

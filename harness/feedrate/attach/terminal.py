@@ -21,8 +21,8 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from feedrate.attach import page, report, rows, space, tune_report
-from feedrate.attach.run import HOOK, noted
+from feedrate.attach import page, report, rows, space, trace, tune_report
+from feedrate.attach.run import HOOK, Ended, noted
 from feedrate.attach.run import run as run_script
 from feedrate.attach.tune import Tuning
 from feedrate.attach.tune import tune as tune_script
@@ -50,6 +50,7 @@ def run(
     headspace: bool = False,
     lines: bool = True,
     as_json: str = "",
+    as_trace: str = "",
     as_html: str = "",
 ) -> None:
     """Run a script, print what was seen, record it, and end as the script did.
@@ -63,6 +64,7 @@ def run(
         headspace: whether to measure step and loader alone, too.
         lines: whether to sample lines of code.
         as_json: a file for the report, - for stdout.
+        as_trace: a file for the time line of every process (``trace``).
         as_html: a file for the report as a page (``page``).
 
     Raises:
@@ -78,10 +80,7 @@ def run(
     if as_json:
         with noted(notes, f"no --json {as_json}"):
             _write_json(report.as_object(ended.report), as_json)
-    if as_html:
-        with noted(notes, f"no --html {as_html}"):
-            page.write(ended.report, ended.processes, ended.stacks, Path(as_html))
-            show([("page", as_html)], console)
+    _write_pictures(ended, console, notes, as_trace, as_html)
     with noted(notes, "no record"):
         if stored := rows.save(ended, results, called):
             where = remote.hand_in(stored.folder, results)
@@ -94,6 +93,18 @@ def run(
             signal.signal(-ended.returncode, signal.SIG_DFL)
         os.kill(os.getpid(), -ended.returncode)
     raise typer.Exit(ended.returncode)
+
+
+def _write_pictures(ended: Ended, console: Console, notes: list[str], as_trace: str, as_html: str) -> None:
+    """Write the time line and the page where they are asked for, and say where they are."""
+    if as_trace:
+        with noted(notes, f"no --trace {as_trace}"):
+            trace.write(ended.processes, Path(as_trace))
+            show([("trace", f"{as_trace}: ui.perfetto.dev opens it")], console)
+    if as_html:
+        with noted(notes, f"no --html {as_html}"):
+            page.write(ended.report, ended.processes, ended.stacks, Path(as_html))
+            show([("page", as_html)], console)
 
 
 def _write_json(document: Mapping[str, Any], where: str) -> None:

@@ -29,6 +29,9 @@ def run_script(
     as_json: Annotated[
         str, typer.Option("--json", metavar="FILE", help="Write the report there, too; - is stdout.")
     ] = "",
+    as_trace: Annotated[
+        str, typer.Option("--trace", metavar="FILE", help="Write the time line there, for ui.perfetto.dev.")
+    ] = "",
     as_html: Annotated[
         str, typer.Option("--html", metavar="FILE", help="Write a page with bar, flame graphs and time line there.")
     ] = "",
@@ -41,12 +44,12 @@ def run_script(
     from feedrate.attach import terminal
     from feedrate.store import runs
 
-    files = {"--json": as_json, "--html": as_html}
+    files = {"--json": as_json, "--trace": as_trace, "--html": as_html}
     for option, file in files.items():
         if file == "--":  # what stands before the script was taken for the file
             raise InputError(f"run: {option} names no file; expected {option} FILE -- PROGRAM ARG...")
     options: dict[str, Any] = {"name": name, "steps": steps, "headspace": headspace, "lines": lines}
-    options |= {"as_json": as_json, "as_html": as_html}
+    options |= {"as_json": as_json, "as_trace": as_trace, "as_html": as_html}
     terminal.run(command, rich_console(stderr=True), results or runs.home(), **options)
 
 
