@@ -184,7 +184,7 @@ def test_of_a_step_without_detail_only_the_wait_is_known() -> None:
 
 
 def test_records_are_read_while_they_are_written(tmp_path: Path) -> None:
-    """What is preallocated and not yet written does not count; no file is none."""
+    """What is preallocated and not yet written does not count; a reader goes on where it stopped; no file is none."""
     path = tmp_path / "1-2.records"
     assert len(records.read_from(path)) == 0
     path.write_bytes(b"")
@@ -193,5 +193,6 @@ def test_records_are_read_while_they_are_written(tmp_path: Path) -> None:
     for written in range(8):
         path.write_bytes(rows[:written].tobytes() + bytes(96 * (8 - written)))
         assert records.read_from(path)[:, 1].tolist() == list(range(1, written + 1))
+        assert records.read_from(path, 3)[:, 1].tolist() == list(range(4, written + 1))
     path.write_bytes(rows.tobytes() + b"cut")
     assert len(records.read_from(path)) == 7

@@ -118,15 +118,15 @@ def _lines(path: Path) -> tuple[Mapping[str, Any], ...]:
     return tuple(json.loads(line) for line in data.splitlines() if line.endswith(b"}"))
 
 
-def read_from(path: Path) -> Records:
-    """Read the records of a file, those that are written so far."""
+def read_from(path: Path, first: int = 0) -> Records:
+    """Read the records of a file from the ``first`` on, those that are written so far."""
     try:
         data = np.memmap(path, np.uint8, "r")
     except (OSError, ValueError):  # not there, or nothing in it
         return np.empty((0, _WIDTH), np.int64)
     rows = data[: len(data) // _BYTES * _BYTES].view(np.int64).reshape(-1, _WIDTH)
-    written = bisect.bisect_left(range(len(rows)), True, key=lambda index: not rows[index, 0])
-    return np.array(rows[:written])
+    written = bisect.bisect_left(range(len(rows)), True, lo=min(first, len(rows)), key=lambda index: not rows[index, 0])
+    return np.array(rows[first:written])
 
 
 def last_ns(process: Process) -> int:

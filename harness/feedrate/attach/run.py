@@ -114,6 +114,7 @@ def run(
     steps: int = 0,
     headspace: int = 0,
     lines: bool = True,
+    look: Callable[[Watched], None] = lambda _: None,
     prepare: Callable[[Path], Mapping[str, str]] = lambda _: {},
     wait: Callable[[Watched], None] = _wait,
 ) -> Ended:
@@ -124,6 +125,7 @@ def run(
         steps: end the script after so many batches; 0 leaves it its own end.
         headspace: after ``steps`` measure so many steps without the loader, and so many batches without the step.
         lines: whether to sample lines of code; that takes CPU of its own.
+        look: is called ten times a second.
         prepare: is given the folder that the hook writes into, and gives what else the script's environment holds.
         wait: waits for a tenth of a second, or until the script has ended.
 
@@ -145,7 +147,7 @@ def run(
         started_at, cpu_ns = datetime.now(UTC), time.process_time_ns()
         notes = profiler.problems
         with noted(notes, "not watched to its end"):
-            _watch(watched, profiler, wait)
+            _watch(watched, profiler, look, wait)
         returncode = process.wait()
         took_ns = time.perf_counter_ns() - watched.began_ns
         cpu_pct = 100 * (time.process_time_ns() - cpu_ns) / took_ns
@@ -217,7 +219,12 @@ def _start(command: Sequence[str], folder: str, more: Mapping[str, str]) -> subp
         ) from error
 
 
-def _watch(watched: Watched, profiler: Profiler, wait: Callable[[Watched], None]) -> None:
+def _watch(
+    watched: Watched,
+    profiler: Profiler,
+    look: Callable[[Watched], None],
+    wait: Callable[[Watched], None],
+) -> None:
     """Look at machine and processes until the script has ended; profile every process that makes an iterator."""
     pid, device = watched.process.pid, GpuProbe.open()
     sample_at = count_at = remember_at = 0.0
@@ -243,6 +250,7 @@ def _watch(watched: Watched, profiler: Profiler, wait: Callable[[Watched], None]
                     del kept[1::2]
             for path in watched.folder.glob("*.jsonl"):
                 profiler.watch(int(path.stem.split("-")[0]), sparing=True)
+            look(watched)
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from rich.console import Console
 from rich.text import Text
 
 from feedrate.attach import page, report, rows, space, trace, tune_report
+from feedrate.attach.live import View
 from feedrate.attach.run import HOOK, Ended, noted
 from feedrate.attach.run import run as run_script
 from feedrate.attach.tune import Tuning
@@ -47,6 +48,7 @@ def run(
     *,
     name: str = "",
     steps: int = 0,
+    live: bool = False,
     headspace: bool = False,
     lines: bool = True,
     as_json: str = "",
@@ -61,6 +63,7 @@ def run(
         results: where the run is written.
         name: what the script is called in records; by default as its file.
         steps: end it after so many batches; 0 leaves it its own end.
+        live: whether to show it while it runs.
         headspace: whether to measure step and loader alone, too.
         lines: whether to sample lines of code.
         as_json: a file for the report, - for stdout.
@@ -73,7 +76,10 @@ def run(
     """
     called = str(BY_NAME["script"].checked(name or script_name(command), "run: --name"))
     steps = steps or (HEADSPACE_AFTER if headspace else 0)
-    ended = run_script(command, steps=steps, headspace=HEADSPACE_STEPS if headspace else 0, lines=lines)
+    view = View(console) if live else None
+    with view or nullcontext():
+        look = view.look if view else lambda _: None
+        ended = run_script(command, steps=steps, headspace=HEADSPACE_STEPS if headspace else 0, lines=lines, look=look)
     notes: list[str] = []
     with noted(notes, "no report"):
         show(report.text(ended.report), console)

@@ -18,6 +18,7 @@ commands = typer.Typer()
 def run_script(
     command: Annotated[list[str], typer.Argument(metavar="-- PROGRAM ARG...", help="The script as you start it.")],
     steps: Annotated[int, typer.Option(min=0, help="End it after so many batches; 0 leaves it its own end.")] = 0,
+    live: Annotated[bool, typer.Option("--live", help="Show pace, waits and workers while it runs.")] = False,
     headspace: Annotated[
         bool,
         typer.Option("--headspace", help="After --steps batches time step and loader alone; spoils the weights."),
@@ -48,7 +49,7 @@ def run_script(
     for option, file in files.items():
         if file == "--":  # what stands before the script was taken for the file
             raise InputError(f"run: {option} names no file; expected {option} FILE -- PROGRAM ARG...")
-    options: dict[str, Any] = {"name": name, "steps": steps, "headspace": headspace, "lines": lines}
+    options: dict[str, Any] = {"name": name, "steps": steps, "live": live, "headspace": headspace, "lines": lines}
     options |= {"as_json": as_json, "as_trace": as_trace, "as_html": as_html}
     terminal.run(command, rich_console(stderr=True), results or runs.home(), **options)
 
