@@ -58,8 +58,8 @@ def test_a_few_trials_that_are_several_times_as_slow_are_found(blocks: int) -> N
 @pytest.mark.parametrize("cells", [2, 12])
 @pytest.mark.parametrize("blocks", [LEAST_BLOCKS, 30])
 def test_normal_noise_withholds_less_than_one_claim_of_a_hundred(cells: int, blocks: int) -> None:
-    """Of 2,000 each, whatever the spreads of its cells."""
-    assert np.mean([bool(diagnose_effect(drawn("normal", cells, blocks, seed)).reason) for seed in range(2000)]) < 0.01
+    """Of 1,000 each, whatever the spreads of its cells."""
+    assert np.mean([bool(diagnose_effect(drawn("normal", cells, blocks, seed)).reason) for seed in range(1000)]) < 0.01
 
 
 @pytest.mark.slow

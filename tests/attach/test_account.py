@@ -185,8 +185,7 @@ def test_a_thread_that_takes_the_batches_is_waited_for() -> None:
         of.spend(7)
     of.rows += [[HANDED, *row[1:3]] for row in of.rows if row[0] == NEXT]
     shares(
-        of.account(50),
-        {"start_up": 100 + 5, "starting": 5, "waiting": 4 * 3, "step": 4 * 7, "shut_down": 7 + 1 + 50},
+        of.account(50), {"start_up": 100 + 5, "starting": 5, "waiting": 4 * 3, "step": 4 * 7, "shut_down": 7 + 1 + 50}
     )
 
 

@@ -48,10 +48,7 @@ FACTS: dict[str, tuple[Evidence, str, str]] = {
         "in_order=False",
     ),
     "growing_memory": (
-        replace(
-            evidence(passes=9),
-            outside=Outside(2, [(at, {"uss_peak_bytes": (1 + at) << 29}) for at in range(9)]),
-        ),
+        replace(evidence(passes=9), outside=Outside(2, [(at, {"uss_peak_bytes": (1 + at) << 29}) for at in range(9)])),
         "own memory grew by 3.2 GB",
         "in arrays or tensors",
     ),

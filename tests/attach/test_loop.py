@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from timelines import MS, constant, loader_of, process_of
 
 from feedrate.analysis.estimate import Estimate
 from feedrate.attach import causes, loop, records
-from feedrate.attach.account import account
+from feedrate.attach.account import ROWS, account
 from feedrate.schema.window import warm_up_steps
 
 
@@ -98,6 +99,19 @@ def test_each_cause_is_told(name: str) -> None:
         expected = (took, cpu, queued, took - cpu - queued, collate)
         names = ("preparing", "computing", "queued", "waiting", "collating")
         assert [found.numbers[each] for each in names] == pytest.approx(expected, rel=0.03)
+
+
+@pytest.mark.parametrize("row", [name for name, row in ROWS.items() if row.remedy])
+def test_the_largest_row_that_can_go_is_the_cause(row: str) -> None:
+    """However long start-up and forward pass take, it is named with what to do."""
+    process = process_of(constant(100, MS), constant(100, MS))
+    (loader,) = records.loaders([process])
+    pace, accounted = loop.pacing(loader), account(process)
+    assert pace is not None
+    assert accounted is not None
+    shares = {"start_up": 50, "forward": 30, "waiting": 5, row: 15}
+    found = causes.name(loader, pace, replace(accounted, wall_ns=100, rows=shares), 2)
+    assert (found.row, found.name, found.remedy) == (row, row, ROWS[row].remedy)
 
 
 @pytest.mark.slow

@@ -24,8 +24,6 @@ import pytest
 from attaching import preparing
 
 from feedrate.schema.plugins import ROOT
-from feedrate.share import validator
-from feedrate.store import runs
 
 pytestmark = pytest.mark.slow
 
@@ -49,18 +47,14 @@ class Proof:
     batch_size: int
     num_workers: int
     prefetch_factor: int | None = 2
-    beside: float = 0.15
-    """Of the time, what lies between two steps and is no wait for this loader."""
 
 
 PROOFS = [
     Proof("lightning_trainer.py", 8, 1, prefetch_factor=4),
-    Proof("hf_trainer.py", 8, 0, prefetch_factor=None),
+    Proof("hf_trainer.py", 8, 0, prefetch_factor=None),  # its loader is one of Accelerate's
     Proof("timm_loader.py", 8, 2),
     # On a CPU ultralytics sets workers to 0, whatever the script says.
     Proof("yolo.py", 4, 0, prefetch_factor=None),
-    Proof("accelerate_loop.py", 8, 1),
-    Proof("combined_loader.py", 8, 1, beside=0.3),
     Proof("stateful_loader.py", 8, 2),
 ]
 
@@ -73,7 +67,6 @@ class Seen:
     report: Mapping[str, Any]
     clock: Sequence[Sequence[float]]
     """Its stretches."""
-    results: Path
 
     def line(self, planted: str) -> str:
         """``FILE:LINE`` of the line of the script with this comment."""
@@ -118,7 +111,7 @@ def seen(request: pytest.FixtureRequest, python: Path, tmp_path_factory: pytest.
     done = run([*watch, python, SCRIPTS / proof.script, folder / "run"], cwd=folder)
     assert done.returncode == 0, done.stderr
     clock, report = (json.loads((folder / name).read_text()) for name in ("run/clock-0.json", "report.json"))
-    return Seen(proof, report, clock, folder / "results")
+    return Seen(proof, report, clock)
 
 
 def test_the_loader_of_training_is_found_where_the_script_made_it(seen: Seen) -> None:
@@ -136,8 +129,8 @@ def test_pace_and_wait_agree_with_the_clock_of_the_training(seen: Seen) -> None:
     steps = np.concatenate([np.subtract(stretch[2::2], stretch[1::2]) for stretch in clock])[-pace["steps"] :]
     assert pace["steps"] > 0.7 * sum(len(stretch) // 2 for stretch in clock)
     assert pace["steps_per_s"]["value"] == pytest.approx(1 / walls.mean(), rel=0.05)
-    between = 1 - steps.sum() / walls.sum()
-    assert between - seen.proof.beside < pace["wait_share"]["value"] < between + 0.03
+    between = 1 - steps.sum() / walls.sum()  # two steps; of that most is a wait for this loader
+    assert between - 0.15 < pace["wait_share"]["value"] < between + 0.03
 
 
 def test_the_hottest_line_is_the_planted_one(seen: Seen) -> None:
@@ -145,10 +138,3 @@ def test_the_hottest_line_is_the_planted_one(seen: Seen) -> None:
     hottest = preparing(seen.report)[0]
     assert f"{hottest['file']}:{hottest['line']}" == seen.line("# planted")
     assert hottest["share"] > 0.5
-
-
-def test_the_record_is_a_valid_run(seen: Seen) -> None:
-    """What is stored passes the checks that files of strangers pass."""
-    (stored,) = runs.runs(seen.results)
-    checked = validator.check(stored.folder, seen.results)
-    assert checked.valid, checked.findings

@@ -18,16 +18,12 @@ from feedrate.store import runs
 SHORT = ["--workers", "2", "--sample-ms", "3", "--steps", "110"]
 PLANTED: dict[str, tuple[list[str], dict[str, Any]]] = {
     "no workers": (
-        ["--workers", "0", "--sample-ms", "2", "--steps", "90"],
-        {"num_workers": 0, "prefetch_factor": None, "iterable": False},
+        ["--workers", "0", "--sample-ms", "2", "--steps", "90", "--kind", "iterable"],
+        {"num_workers": 0, "prefetch_factor": None, "iterable": True},
     ),
     "fork": (SHORT, {"num_workers": 2, "prefetch_factor": 2, "iterable": False, "start_method": "fork"}),
-    "spawn": (
-        ["--workers", "1", *SHORT[2:], "--method", "spawn", "--kind", "iterable", "--shape", "heavy"],
-        {"num_workers": 1, "start_method": "spawn", "iterable": True},
-    ),
 }
-"""Trainings whose costs are planted, and what their loader is; the first two are of one data set."""
+"""Trainings whose costs are planted, and what their loader is."""
 slow = pytest.mark.slow
 
 
@@ -69,10 +65,12 @@ def test_what_is_said_is_what_the_scripts_own_clock_says(planted: Planted, kind:
 
 
 @slow
-@pytest.mark.parametrize("kind", PLANTED)
-def test_the_planted_line_is_found(planted: Planted, kind: str) -> None:
-    """The line that takes three quarters of the preparing comes first, with its file, its number and its text."""
+@pytest.mark.parametrize(("kind", "row"), [("no workers", "here"), ("fork", "waiting")])
+def test_the_cause_is_who_prepares_and_the_planted_line(planted: Planted, kind: str, row: str) -> None:
+    """The training process itself or its workers, in the line that takes three quarters; a step's phases are rows."""
     _, report, _ = planted[kind]
+    assert report["cause"]["row"] == row
+    assert set(report["account"]["rows"]) >= {"forward", "backward", "optimizer"}
     first = preparing(report)[0]
     source = Path(planted.script).read_text().splitlines()
     assert (first["file"], first["code"]) == (planted.script, source[first["line"] - 1].strip())
@@ -80,14 +78,7 @@ def test_the_planted_line_is_found(planted: Planted, kind: str) -> None:
     assert 0.5 < first["share"] < 0.95
 
 
-@slow
-@pytest.mark.parametrize(("kind", "row"), [("no workers", "here"), ("fork", "waiting")])
-def test_the_cause_is_who_prepares(planted: Planted, kind: str, row: str) -> None:
-    """The training process itself, or the wait for its workers."""
-    assert planted[kind][1]["cause"]["row"] == row
-
-
-@pytest.mark.parametrize("kind", ["fork", pytest.param("no workers", marks=slow), pytest.param("spawn", marks=slow)])
+@pytest.mark.parametrize("kind", ["fork", pytest.param("no workers", marks=slow)])
 def test_the_loader_is_named(planted: Planted, kind: str) -> None:
     """A loader is the line that makes it, and what it was made with."""
     _, report, _ = planted[kind]
@@ -98,13 +89,15 @@ def test_the_loader_is_named(planted: Planted, kind: str) -> None:
     assert {name: report["loader"][name] for name in expected} == expected
 
 
-def test_a_script_is_a_run(planted: Planted) -> None:
+@pytest.mark.parametrize("kind", ["fork", pytest.param("no workers", marks=slow)])
+def test_a_script_is_a_run(planted: Planted, kind: str) -> None:
     """The record is a run as any other: valid, a cell of the script's name and settings, a block a stretch."""
-    _, report, run = planted["fork"]
+    _, report, run = planted[kind]
     checked = validator.check(run.folder, planted.place.results)
     assert checked.valid, checked.findings
     trials = run.table("trials")
-    cell = {"workload": "script", "script": "planted", "mode": "train", "num_workers": 2, "batch_size": 8}
+    cell = {"workload": "script", "script": "planted", "mode": "train", "batch_size": 8}
+    cell["num_workers"] = PLANTED[kind][1]["num_workers"]
     assert {name: set(trials[name]) for name in cell} == {name: {value} for name, value in cell.items()}
     assert len(set(trials["cell_id"])) == 1
     assert list(trials["block"]) == list(range(report["pacing"]["stretches"]))
@@ -190,15 +183,27 @@ def test_a_script_is_called_by_its_file(command: str, name: str) -> None:
 @slow
 def test_ranks_are_told_apart(place: Place) -> None:
     """Below torchrun every rank is measured, and the report is of the one that waits most."""
-    words = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", place.planted()]
-    done = place.python(*words, "--sample-ms", "2", "--steps", "60")
+    text = """
+def batches():
+    for batch in range(60):
+        time.sleep(0.005 + 0.005 * int(os.environ["RANK"]))
+        yield batch
+
+waits, asked = [], [time.perf_counter()]
+for batch in feedrate.watch(batches()):
+    waits.append(time.perf_counter() - asked[-1])
+    time.sleep(0.01)
+    asked.append(time.perf_counter())
+print([waits, asked])
+"""
+    words = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", place.script(text, torch=False)]
+    done = place.python(*words)
     assert done.status == 0, done.err
     assert [rank for rank, _ in place.report["ranks"]] == [0, 1]
     assert "2 processes; each waits for data" in done.err
     shares = [pace["wait_share"]["value"] for _, pace in place.report["ranks"]]
     assert place.report["pacing"]["wait_share"]["value"] == max(shares)
-    clocks = [json.loads(line) for line in done.out.splitlines()]
-    steps = place.report["pacing"]["steps"]
-    own = sorted(sum(clock["waits"][-steps:]) / sum(clock["walls"][-steps:]) for clock in clocks)
+    steps, clocks = place.report["pacing"]["steps"], [json.loads(line) for line in done.out.splitlines()]
+    own = sorted(sum(waits[-steps:]) / (asked[-1] - asked[-1 - steps]) for waits, asked in clocks)
     assert sorted(shares) == pytest.approx(own, abs=0.02)
     assert set(runs.runs(place.results)[-1].table("trials")["world_size"]) == {2}

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from itertools import chain
 from pathlib import Path
 
@@ -29,12 +30,22 @@ random.seed(3)
 class Drawn(Samples):
     def __getitem__(self, index):
         return super().__getitem__(index) + random.random() + torch.rand(1)
+class Deadly(Samples):
+    def __getitem__(self, index):
+        os.kill(os.getpid(), signal.SIGKILL)
 for workers in (0, 2):
     train(DataLoader(Drawn(), 4, shuffle=True, num_workers=workers))
     print(weight.detach().numpy().tobytes().hex(), torch.rand(1), sys.argv, len(sys.path))
+try:
+    train(DataLoader(Deadly(), 4, num_workers=1))
+except RuntimeError:
+    print("a worker killed itself")
 sys.stderr.write("said on stderr\\n")
 sys.stdout.buffer.write(bytes(range(256)))
-sys.exit(3)
+try:
+    train(DataLoader(Samples(broken=50), 4, num_workers=2))
+except OSError as error:
+    raise ValueError('planted') from error
 """
 IN_A_LOOP = """
 for place, batch in enumerate(BATCHES):
@@ -77,16 +88,22 @@ def place(tmp_path: Path) -> Place:
 
 
 @slow
-def test_output_weights_and_status_are_the_scripts_own(place: Place) -> None:
-    """A seeded training prints the same bytes, ends with the same weights, random numbers and status."""
+def test_output_weights_status_and_traceback_are_the_scripts_own(place: Place) -> None:
+    """Bit for bit, though py-spy is killed, a worker kills itself, and another one raises."""
     script = place.script(SEEDED)
-    alone = place.start(sys.executable, script)
-    watched, plain = place.python(script), ended(alone)
-    assert plain.status == 3
+    alone, watching = place.start(sys.executable, script), place.start(*place.command(sys.executable, script))
+    feedrate = psutil.Process(watching.pid)
+    while not (profilers := [child for child in feedrate.children() if child.name() == "py-spy"]):
+        assert watching.poll() is None
+        time.sleep(0.01)
+    profilers[0].kill()
+    watched, plain = ended(watching), ended(alone)
+    assert plain.status == 1
     assert (watched.status, watched.out) == (plain.status, plain.out)
+    assert plain.err.count("Traceback") == 3
     assert watched.err.startswith(plain.err)
-    assert "ended with status 3" in watched.err
-    assert place.report["loader"]["num_workers"] in {0, 2}
+    assert "ended with status 1" in watched.err
+    assert ["py-spy" in note for note in place.report["notes"]] == [True]
     assert place.left() == []
 
 
@@ -102,21 +119,6 @@ def test_it_ends_as_the_script_does(place: Place, name: str) -> None:
     assert "feedrate: " in done.err
     assert place.report["loader"]["steps"] > 4
     assert place.left() == []
-
-
-@slow
-def test_the_traceback_of_a_worker_is_pytorchs_own(place: Place) -> None:
-    """An error in a worker, raised again in the training process and again from there, holds no line of the hook."""
-    script = place.script(
-        "try:\n    train(DataLoader(Samples(broken=50), 4, num_workers=2))\n"
-        "except OSError as error:\n    raise ValueError('planted') from error\n"
-    )
-    done = place.python(script)
-    assert done.status == 1
-    for line in ("Caught OSError in DataLoader worker process", "a planted error", "ValueError: planted"):
-        assert line in done.err
-    assert done.err.count("Traceback") == 3
-    assert "_feedrate_" not in done.err
 
 
 HANDLING = """
@@ -272,10 +274,7 @@ def test_odd_programs(place: Place, name: str) -> None:
 @slow
 @pytest.mark.parametrize(
     ("options", "message"),
-    [
-        (("--name", "a/b"), "--name: got 'a/b'"),
-        (("--json",), "--json names no file; expected --json FILE -- PROGRAM"),
-    ],
+    [(("--name", "a/b"), "--name: got 'a/b'"), (("--json",), "--json names no file; expected --json FILE -- PROGRAM")],
 )
 def test_what_is_no_name_is_refused_before_the_script_runs(
     place: Place, options: tuple[str, ...], message: str

@@ -58,8 +58,7 @@ WAITING: Mapping[str, Waiting] = {
         "give batches as arrays (__getitems__, a collate_fn of your own), and keep samples small (uint8)",
     ),
     "reading": Waiting(
-        "storage or network is slow",
-        "more workers, or fewer requests (shards, LMDB), or faster storage",
+        "storage or network is slow", "more workers, or fewer requests (shards, LMDB), or faster storage"
     ),
     "computing": Waiting("preparing samples is slow", "make its costliest line cheaper, or store what that gives"),
     "order": Waiting(
@@ -133,14 +132,7 @@ class Cause:
 
 
 def name(loader: Loader, pace: Pacing, account: Account, cores: float) -> Cause:
-    """Name what holds a training back.
-
-    Args:
-        loader: that of its loop.
-        pace: of the loop.
-        account: of its process.
-        cores: cores that the process and its workers may use.
-    """
+    """Name what holds a training back: the loader of its loop, the pace of that, the account of its process."""
     steps = loop.whole_steps(loader)
     numbers = loop.activity(loader, steps, cores)
     removable = [row for row in account.rows if row not in (*STEP, *ONCE)]

@@ -78,9 +78,7 @@ def whole_steps(loader: Loader, window: tuple[int, int] | None = None) -> pd.Dat
     steps = steps[steps["ended_ns"] > 0]
     began = steps["made_ns"].where(steps["first"], steps["begun_ns"])
     return steps.assign(
-        wall_ns=steps["ended_ns"] - began,
-        wait_ns=steps["got_ns"] - began,
-        step_ns=steps["ended_ns"] - steps["got_ns"],
+        wall_ns=steps["ended_ns"] - began, wait_ns=steps["got_ns"] - began, step_ns=steps["ended_ns"] - steps["got_ns"]
     )
 
 

@@ -29,14 +29,7 @@ _SLOW = 0.99
 
 
 def write(seen: Report, processes: Sequence[Process], stacks: Sequence[Stack], path: Path) -> None:
-    """Write the page; an OSError where that cannot be.
-
-    Args:
-        seen: the report.
-        processes: what the hook wrote.
-        stacks: what py-spy saw.
-        path: the file.
-    """
+    """Write the page; an OSError where that cannot be."""
     data = json.dumps(_data(seen, processes, stacks), allow_nan=False).replace("<", "\\u003c")
     path.write_text(_TEMPLATE.read_text(encoding="utf-8").replace("DATA", data, 1), encoding="utf-8")
 

@@ -51,16 +51,10 @@ def known() -> tuple[PredictedPace, ...]:
 
 
 def ranged(modelled: float, outcomes: Iterable[PredictedPace], seen: int, n: int) -> Estimate | None:
-    """Say what a script will run at, and the range of nine in ten.
+    """Correct what the model says by how far it is off in the middle, and give the range of nine in ten.
 
-    Args:
-        modelled: what the model says.
-        outcomes: predictions whose truth is known.
-        seen: workers of the run that it rests on; what handing batches over costs is seen with workers alone.
-        n: stretches of that run.
-
-    Returns:
-        What the model says, corrected by how far it is off in the middle; None where nothing is known.
+    ``seen``: workers of the run that it rests on, as what handing batches over costs is seen with workers alone. None
+    where no prediction of its sort is known.
     """
     errors = [true.measured / true.predicted for true in outcomes if bool(true.seen) == bool(seen)]
     if not errors:
@@ -138,13 +132,7 @@ class Predictions:
 def predict(loader: Loader, pace: Pacing, cores: float) -> Predictions | None:
     """Run the pipeline model with other numbers of workers.
 
-    Args:
-        loader: the loader of the loop.
-        pace: of the loop.
-        cores: that the script may use.
-
-    Returns:
-        None where there is nothing to fit, or where the model is further off the present pace than its ranges say.
+    None where there is nothing to fit, or where the model is further off the present pace than its ranges say.
     """
     if loader.settings.get("watched") or not len(loader.batches):
         return None

@@ -61,15 +61,7 @@ class Report:
 def make(
     ended: Report, processes: Sequence[Process], stacks: Sequence[Stack], outside: Outside, ended_ns: int
 ) -> Report:
-    """Add what hook and profiler saw to a report on how a script ended.
-
-    Args:
-        ended: the report.
-        processes: what the hook wrote.
-        stacks: what py-spy saw.
-        outside: what was seen of its processes from outside.
-        ended_ns: when it ended, on the monotonic clock.
-    """
+    """Add what hook and profiler saw to a report on how a script ended."""
     measured = [one for one in loaders(processes) if len(one.steps)]
     loader, paced = _training(measured)
     if loader is None:
@@ -209,12 +201,7 @@ def _paces(report: Report, loader: Loader, pace: Pacing) -> Iterator[tuple[str, 
 
 
 def row_lines(shares: Mapping[str, float], lines: Mapping[str, Sequence[HotLine]]) -> Iterator[str]:
-    """Say the largest rows of an account, each with its hottest line, and what all others add up to.
-
-    Args:
-        shares: of the wall clock, by row.
-        lines: the hottest lines of each row.
-    """
+    """Say the largest rows of an account, each with its hottest line, and what all others add up to."""
     order = sorted(shares, key=lambda name: -shares[name])
     shown = [name for name in order if shares[name] >= SMALLEST][:MOST_ROWS]
     for name in shown:

@@ -50,17 +50,7 @@ _STAGES = ("getitem", "collate")
 
 
 def save(ended: Ended, results: Path, name: str) -> runs.StoredRun | None:
-    """Write a script's run; None where its loop was too short to measure.
-
-    Args:
-        ended: the script.
-        results: where runs are written.
-        name: what the script is called in records (``axis.FREE_NAME``).
-
-    Raises:
-        InputError: the name is none.
-        EnvironmentFault: it cannot be written.
-    """
+    """Write a script's run; None where its loop was too short to measure."""
     BY_NAME["script"].checked(name, "--name")
     loader, pacing = ended.report.loader, ended.report.pacing
     if loader is None or pacing is None:
@@ -87,19 +77,7 @@ def save(ended: Ended, results: Path, name: str) -> runs.StoredRun | None:
 def save_search(
     session: Session, result: Result, results: Path, name: str, budget_s: float, report: Mapping[str, Any]
 ) -> runs.StoredRun:
-    """Write the run of a search: every trial, and what they showed.
-
-    Args:
-        session: the search, which has ended or was interrupted.
-        result: what it found.
-        results: where runs are written.
-        name: what the script is called in records.
-        budget_s: what the search might take, in seconds.
-        report: what was said of it.
-
-    Raises:
-        EnvironmentFault: it cannot be written.
-    """
+    """Write the run of a search: every trial, and what they showed."""
     tuning, first = session.tuning, session.starts[0]
     rows = Rows(name, first.watched, first.started_at, "cuda" if tuning.cuda else "cpu", TUNE)
     rows.samples = chain.from_iterable(start.watched.samples for start in session.starts)
@@ -202,29 +180,11 @@ def _write(
     )
 
 
-def script_cell(name: str, settings: Mapping[str, Any], batch_size: int, mode: str, device: str) -> Cell:
-    """Give the axes of a script with a loader's settings, or of one of its stages alone."""
-    given = {axis: settings[axis] for axis in _SETTINGS if settings.get(axis) is not None}
-    if (ranks := settings["ranks"]) > 1:
-        given |= {"parallel": "ddp", "world_size": ranks}
-    axes = {"workload": SCRIPT, "script": name, "mode": mode, "batch_size": batch_size}
-    cell = applicable({axis.name: axis.default for axis in AXES} | given | axes, device)[0]
-    return {name: value for name, value in cell.items() if name != "non_blocking" or name in given}  # else not known
-
-
 class Rows:
     """Rows of the three tables of a script's run."""
 
     def __init__(self, name: str, watched: Watched, started_at: datetime, device: str, suite: str = SCRIPT) -> None:
-        """Begin a run.
-
-        Args:
-            name: what the script is called.
-            watched: what was seen of it from outside.
-            started_at: when it was started.
-            device: cpu or cuda.
-            suite: what its trials are measured for.
-        """
+        """Begin a run; ``suite`` is what its trials are measured for."""
         self.name, self.watched, self.started_at, self.device, self.suite = name, watched, started_at, device, suite
         self.samples: Iterable[Mapping[str, Any]] = watched.samples
         """Telemetry, that of other starts included where a script was started again."""
@@ -239,7 +199,14 @@ class Rows:
 
     def cell(self, settings: Mapping[str, Any], batch_size: int, mode: str = "train") -> Cell:
         """Give the axes of the script with a loader's settings, or of one of its stages alone."""
-        return script_cell(self.name, settings, batch_size, mode, self.device)
+        given = {axis: settings[axis] for axis in _SETTINGS if settings.get(axis) is not None}
+        if (ranks := settings["ranks"]) > 1:
+            given |= {"parallel": "ddp", "world_size": ranks}
+        axes = {"workload": SCRIPT, "script": self.name, "mode": mode, "batch_size": batch_size}
+        cell = applicable({axis.name: axis.default for axis in AXES} | given | axes, self.device)[0]
+        return {
+            name: value for name, value in cell.items() if name != "non_blocking" or name in given
+        }  # else not known
 
     def add(
         self, cell: Cell, begun: int, row: Mapping[str, Any], block: int | None = None, position: int = 0
@@ -279,14 +246,7 @@ class Rows:
         return trial_id
 
     def add_stretch(self, cell: Cell, stretch: pd.DataFrame, loader: Loader, **where: int) -> None:
-        """Add a stretch of the loop, and its first steps.
-
-        Args:
-            cell: what ran.
-            stretch: its steps (``with_phases``).
-            loader: where they come from.
-            where: ``block`` and ``position``, where it is no block of its own.
-        """
+        """Add a stretch of the loop (``with_phases``), and its first steps; by default as a block of its own."""
         wall = int(stretch["wall_ns"].sum())
         if not stretch["detailed"].all():  # a sum of some would not be that of all
             stretch = stretch.assign(

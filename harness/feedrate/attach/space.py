@@ -36,18 +36,14 @@ class Setting(NamedTuple):
 
     def arguments(self) -> dict[str, Any]:
         """As arguments of a DataLoader, those that differ from PyTorch's defaults, and ``num_workers``."""
-        given: dict[str, Any] = {"num_workers": self.num_workers}
-        if self.num_workers and self.prefetch_factor not in (None, 2):
-            given["prefetch_factor"] = self.prefetch_factor
-        if self.persistent_workers:
-            given["persistent_workers"] = True
-        if self.pin_memory:
-            given["pin_memory"] = True
-        if self.start_method:
-            given["multiprocessing_context"] = self.start_method
-        if self.batch_size:
-            given["batch_size"] = self.batch_size
-        return given
+        given = {
+            "prefetch_factor": self.num_workers and self.prefetch_factor != 2 and self.prefetch_factor,
+            "persistent_workers": self.persistent_workers,
+            "pin_memory": self.pin_memory,
+            "multiprocessing_context": self.start_method,
+            "batch_size": self.batch_size,
+        }
+        return {"num_workers": self.num_workers} | {name: value for name, value in given.items() if value}
 
     def given(self) -> dict[str, Any]:
         """The same, and what copies are given."""
@@ -114,12 +110,7 @@ class Machine:
         return setting if self.short(setting) else setting._replace(persistent_workers=False)
 
     def too_large(self, setting: Setting, size: int) -> str | None:
-        """Say why a setting does not fit, if it does not.
-
-        Args:
-            setting: the setting.
-            size: how many times a batch of it is one that was seen.
-        """
+        """Say why a setting does not fit, if it does not."""
         workers, (memory, shared) = setting.num_workers, self.takes(setting, size)
         if not workers:
             return None
@@ -134,12 +125,7 @@ class Machine:
         return None
 
     def takes(self, setting: Setting, size: int = 1) -> tuple[int, int]:
-        """Bytes of memory (shared ones included) and of shared memory that the workers of a setting take.
-
-        Args:
-            setting: the setting.
-            size: how many times a batch of it is one that was seen.
-        """
+        """Bytes of memory, and of it of shared memory, that workers take; a batch is ``size`` of those seen."""
         workers, prefetch = setting.num_workers, setting.prefetch_factor or 0
         shared = (workers * prefetch + 1) * self.batch_bytes * size if workers else 0
         return shared + workers * self.worker_bytes, shared

@@ -51,9 +51,7 @@ class Trial:
     def step_ns(self, setting: Setting, epoch_steps: int) -> float:
         """Give the time that a step takes with its setting, or with one that has the same window.
 
-        Args:
-            setting: the setting.
-            epoch_steps: steps of an epoch; 0 where it has no end.
+        An epoch of 0 steps has no end.
         """
         pace = float(self.told["wall_ns"] / self.told["steps"])
         if self.told["whole"] or not epoch_steps:  # starts lie in the window, or there are none
@@ -91,12 +89,7 @@ def first_window_s(pilot: Trial) -> float:
 
 
 def lengthened(window_s: float, search: Search[Setting]) -> float:
-    """Make windows longer where trials vary.
-
-    Args:
-        window_s: how long they last, in seconds.
-        search: knows the trials.
-    """
+    """Make windows longer where trials vary."""
     spread = search.evidence.spread
     return min(2 * window_s, WINDOW_S[1]) if spread.freedom >= SEEN and spread.sd > VARIED else window_s
 
@@ -107,11 +100,6 @@ def expected(
     """Give logs of the time that a sample takes, by the pipeline model, and of the least that it can take.
 
     Left out are settings with a batch size, a start method, pinning or copying that has not run.
-
-    Args:
-        trials: trials, of which some show what the model is fitted to.
-        settings: those that are asked about.
-        machine: its cores, and the steps of an epoch.
     """
     predicted, floors = {}, {}
     groups: dict[Setting, list[tuple[Trial, Pipeline]]] = {}
@@ -140,12 +128,7 @@ def rooms(
     """Give how many times as fast (log) a setting can be at most as one that ran, by what each of its trials took.
 
     Both the trial's pace and what its parts took count, so that what disturbed it does not. Said of settings alone
-    that take more of the machine: their parts take no less.
-
-    Args:
-        trials: trials.
-        settings: all of them, cheapest first.
-        machine: its cores, and the steps of an epoch.
+    that take more of the machine: their parts take no less. Settings come cheapest first.
     """
     gains: defaultdict[tuple[Setting, Setting], list[float]] = defaultdict(list)
     for trial in trials:

@@ -70,16 +70,7 @@ class Tuning:
         on_trial: Callable[[Trial], None] = lambda _: None,
         on_block: Callable[[Outcome[Setting]], None] = lambda _: None,
     ) -> None:
-        """Begin.
-
-        Args:
-            asked: what may be changed.
-            within: tolerance, the log of how many times as fast the best setting may be.
-            seed: of the search.
-            cores: cores that the script may use.
-            on_trial: is given every trial that has ended.
-            on_block: is given where the search stands after every block.
-        """
+        """Begin; ``within`` is the log of how many times as fast the best setting may be."""
         self.folder = Path()
         """Where the hook of the running script writes."""
         self._asked, self._within, self.seed = asked, within, seed
@@ -332,12 +323,7 @@ class Tuning:
             self.window_s = first_window_s(pilot)
         able = [setting for setting in every if setting not in self.excluded]
         return Search(
-            able,
-            within=self._within,
-            seed=self.seed,
-            present=present,
-            trial_of=self._trial_of,
-            knobs=Setting.knobs,
+            able, within=self._within, seed=self.seed, present=present, trial_of=self._trial_of, knobs=Setting.knobs
         )
 
 
@@ -431,24 +417,10 @@ class Session:
         return self.starts[-1]
 
 
-def tune(
-    command: Sequence[str],
-    tuning: Tuning,
-    *,
-    budget_s: float = math.inf,
-    any_loader: bool = False,
-) -> Session:
+def tune(command: Sequence[str], tuning: Tuning, *, budget_s: float = math.inf, any_loader: bool = False) -> Session:
     """Start a script, and start it again where it ends before the search.
 
-    Args:
-        command: the program and its arguments.
-        tuning: the search.
-        budget_s: seconds after which no other trial begins.
-        any_loader: whether the first loader that gives a batch is the one to tune.
-
-    Raises:
-        InputError: the program cannot be started, or its loader cannot be tuned as asked.
-        EnvironmentFault: there is no place for temporary files.
+    ``any_loader``: the first loader that gives a batch is the one to tune.
     """
     linux.adopt_orphans()
     began, idle, starts = time.monotonic(), 0, list[Ended]()

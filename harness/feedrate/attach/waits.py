@@ -53,15 +53,7 @@ class _Work:
 
 
 def split(loader: Loader, steps: pd.DataFrame) -> dict[str, float]:
-    """Split the waits of some steps.
-
-    Args:
-        loader: of the loop.
-        steps: its steps that count (``loop.whole_steps``).
-
-    Returns:
-        Shares of the waits by name (``KINDS``), which add up to 1; empty where no batch of a worker was waited for.
-    """
+    """Split the waits of some steps: shares by name (``KINDS``) that add up to 1; empty where none was of a worker."""
     late = steps[steps["worker"].ge(0) & ~steps["first"] & (steps["came_ns"] > steps["begun_ns"])]
     if late.empty:
         return {}

@@ -79,16 +79,7 @@ def evidence(
     outside: Outside,
     cause: Cause | None,
 ) -> Evidence:
-    """Gather what facts are seen in.
-
-    Args:
-        loader: that of the training loop.
-        account: of its process.
-        process: the process.
-        processes: every process of the run.
-        outside: what was seen of them from outside.
-        cause: what holds the training back; None of a loop too short to be measured.
-    """
+    """Gather what facts are seen in; ``cause`` is None of a loop too short to be measured."""
     iterators = [line for line in process.said if line["what"] == "iterator"]
     lines = [line for line in iterators if line["made"] == loader.settings["made"]]
     numbers = {line["iterator"] for line in lines} - account.evaluating

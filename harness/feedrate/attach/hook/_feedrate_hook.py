@@ -23,10 +23,10 @@ from _feedrate_log import DRAINED, END, GUARD, HANDED, LOG, MADE, NEXT, REUSED, 
 from _feedrate_step import (
     DEVICE,
     GARBAGE,
+    GENERATORS,
     SHARED,
     callers,
     leaves,
-    loop_callers,
     patch_autograd,
     patch_optimizer,
     patch_saving,
@@ -79,7 +79,9 @@ class Loop:
         pids = [worker.pid for worker in workers]
         if not main:
             time_threads()
-        LOG.say("iterator", iterator=self.iterator, **ranks, workers=pids, main=main, loop=loop_callers(), **line or {})
+        LOG.say(
+            "iterator", iterator=self.iterator, **ranks, workers=pids, main=main, loop=callers(GENERATORS), **line or {}
+        )
 
     def spent(self) -> tuple[int, int]:
         """Time in the sampler, and until a batch came, since this was last asked."""
@@ -90,12 +92,6 @@ class Loop:
         self, begun: int, lying: int, number: Callable[[Any], int], iterator: Any
     ) -> tuple[int, int, Any, int | None]:
         """Begin a step; what is done here belongs to the wait, as workers go on meanwhile.
-
-        Args:
-            begun: when its batch was asked for.
-            lying: how many batches lie ready; -1 where that is not known.
-            number: gives the number of the batch that the iterator gave last.
-            iterator: gives the batch.
 
         Returns:
             lying, CPU time of the process, event on the device, updates so far; None where only the wait is recorded.
@@ -114,15 +110,7 @@ class Loop:
         return lying, time.process_time_ns(), DEVICE.asked(), SHARED.updates
 
     def record(self, begun: int, ended: int, step: tuple[int, int, Any, int | None], batch: int, data: Any) -> None:
-        """Record a step whose batch has come.
-
-        Args:
-            begun: when its batch was asked for.
-            ended: when it was there.
-            step: what ``ask`` gave.
-            batch: its number; -1 where it is not known.
-            data: the batch.
-        """
+        """Record a step whose batch has come; its number is -1 where it is not known."""
         lying, cpu, event, updates = step
         if updates is None:
             LOG.pending.append(
@@ -241,10 +229,7 @@ def patch_loader(module: Any) -> None:
 def time_class(kind: Any, number: Callable[[Any], int], ready: Callable[[Any], int] = lambda _: -1) -> None:
     """Time what iterators of a class give, of those that are watched; once, as a class may be met again.
 
-    Args:
-        kind: the class.
-        number: gives the number of the batch that an iterator gave last; -1 where it is not known.
-        ready: how many batches lie ready; -1 where that is not known.
+    What gives a batch's number, and how many lie ready, gives -1 where that is not known.
     """
     take = kind.__next__
     if hasattr(take, "_feedrate"):

@@ -23,6 +23,7 @@ from typing import Any
 from _feedrate_log import BACKWARD, COLLECTED, COPIED, EXIT, GUARD, LOG, OPTIMIZER, OWN, SAVED, STARVED, now
 
 TORCH = os.sep + "torch" + os.sep
+GENERATORS = inspect.CO_GENERATOR
 
 
 class Shared:
@@ -68,26 +69,17 @@ def fingerprint(batch: Any) -> int:
     return zlib.crc32(repr(tensors[0].flatten()[:256].tolist()).encode()) if tensors else 0
 
 
-def callers() -> list[tuple[str, int, str]]:
-    """Who called: [file, line, function] of every frame outside PyTorch and this file, innermost first."""
-    lines: list[tuple[str, int, str]] = []
-    frame: FrameType | None = sys._getframe(2)
-    while frame is not None and len(lines) < 64:
-        file = frame.f_code.co_filename
-        if TORCH not in file and not file.startswith(OWN) and not file.startswith("<"):
-            lines.append((os.path.abspath(file), frame.f_lineno, frame.f_code.co_name))
-        frame = frame.f_back
-    return lines
+def callers(without: int = 0) -> list[tuple[str, int, str]]:
+    """Who called: [file, line, function] of every frame outside PyTorch and the hook, innermost first.
 
-
-def loop_callers() -> list[tuple[str, int, str]]:
-    """Who takes a batch, as ``callers``, without generators: while the loop's body runs, these are on no stack."""
+    ``without`` kinds of functions. Of a loop those are ``GENERATORS``: while its body runs, they are on no stack.
+    """
     frames: list[tuple[str, int, str]] = []
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and len(frames) < 64:
         code = frame.f_code
         foreign = TORCH in code.co_filename or code.co_filename.startswith((OWN, "<"))
-        if not foreign and not code.co_flags & inspect.CO_GENERATOR:
+        if not foreign and not code.co_flags & without:
             frames.append((os.path.abspath(code.co_filename), frame.f_lineno, code.co_name))
         frame = frame.f_back
     return frames
@@ -157,7 +149,7 @@ def patch_autograd(module: Any) -> None:
         if SHARED.loops > SHARED.told:
             SHARED.told = SHARED.loops
             with GUARD:
-                LOG.say("backward", callers=loop_callers())
+                LOG.say("backward", callers=callers(GENERATORS))
         if not LOG.detail:
             return original(*args, **kwargs)
         begun = now()

@@ -63,19 +63,12 @@ def patch_fetch(module: Any) -> None:
             data = original(self, index)
             ended = now()
             with GUARD:
-                LOG.write(
-                    BATCH,
-                    begun,
-                    ended,
-                    LOG.worker,
-                    LOG.batch,
-                    len(index) if isinstance(index, (list, tuple)) else 1,
-                    collate.took if collate else 0,
-                    time.thread_time_ns() - cpu,
-                    SCHEDULED.wait_ns() - queued if works else 0,
-                    LOG.iterator,
-                    time.process_time_ns() - process if works else 0,
-                )
+                cpu = time.thread_time_ns() - cpu
+                queued = SCHEDULED.wait_ns() - queued if works else 0
+                process = time.process_time_ns() - process if works else 0
+                samples = len(index) if isinstance(index, (list, tuple)) else 1
+                batch = LOG.worker, LOG.batch, samples, collate.took if collate else 0
+                LOG.write(BATCH, begun, ended, *batch, cpu, queued, LOG.iterator, process)
                 if works and LOG.first:
                     LOG.first = False
                     with contextlib.suppress(Exception):  # whatever a batch of others is

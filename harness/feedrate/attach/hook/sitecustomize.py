@@ -35,14 +35,8 @@ _PATCHED = frozenset(
         "torchdata.stateful_dataloader.worker",
     )
 )
-_OWN = {
-    "_feedrate_log": "_feedrate_log.py",
-    "_feedrate_step": "_feedrate_step.py",
-    "_feedrate_worker": "_feedrate_worker.py",
-    "_feedrate_hook": "_feedrate_hook.py",
-    "_feedrate_tune": "_feedrate_tune.py",
-    "feedrate": "feedrate_watch.py",
-}
+_OWN = {name: f"{name}.py" for name in map("_feedrate_{}".format, ("log", "step", "worker", "hook", "tune"))}
+_OWN["feedrate"] = "feedrate_watch.py"
 """Modules that lie here, to their files: a script finds ``feedrate.watch`` where feedrate is not installed, too."""
 
 
