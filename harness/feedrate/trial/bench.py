@@ -51,7 +51,7 @@ def run_witness_trial(job: Job, reporter: Reporter) -> None:
     torch.manual_seed(job.seed)
     synchronize = run.synchronizer(job)
     synchronize()
-    plain = stages.build(job, torch.device(job.device))
+    plain = stages.assemble(job, torch.device(job.device))[0]
     with Witness(reporter.descriptor) as witness:
         result = _measure_window(job, reporter, plain, synchronize, witness)
         source = _epoch_loader(job)
@@ -76,7 +76,7 @@ def _measure_window(
 
     def open_window() -> None:
         if timeline:
-            timeline.restart()
+            timeline.reset()
         witness.stamp(OPENS)
 
     window = loop.measure(source.batches, row, limits, synchronize, open_window, run.lead_in_steps(job))
@@ -160,7 +160,7 @@ def training_ratios(job: Job) -> list[float]:
     bare = iter(
         DataLoader(plain, batch_sampler=sampler, collate_fn=lambda samples: Batch(tuple(default_collate(samples)), b""))
     )
-    return step_ratios(job, stages.build(job, torch.device(job.device)), with_stamps, bare)
+    return step_ratios(job, stages.assemble(job, torch.device(job.device))[0], with_stamps, bare)
 
 
 def step_ratios(job: Job, row: list[Stage], with_stamps: Iterator[Batch], bare: Iterator[Batch]) -> list[float]:
@@ -176,7 +176,7 @@ def step_ratios(job: Job, row: list[Stage], with_stamps: Iterator[Batch], bare: 
     timed, timeline = stages.instrument(job, stages.Prefetch(row, 0, None), synchronize)
     if timeline:
         timeline.reset(PAIR_STEPS)
-    opens = timeline.restart if timeline else lambda: None
+    opens = timeline.reset if timeline else lambda: None
     *copies, forward, backward, optimize = row
     if copies:  # as a script writes it: model(batch.to(device))
         move, train = copies[0].run, forward.run

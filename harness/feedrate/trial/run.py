@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from functools import partial, reduce
 from itertools import chain
@@ -47,7 +48,7 @@ def run_trial(job: Job, reporter: Reporter) -> None:
 
     def open_window() -> None:
         if timeline:
-            timeline.restart()
+            timeline.reset()
         if job.uses_cuda:
             torch.cuda.reset_peak_memory_stats()  # compiling and searching for algorithms take more than training
         if overflows:
@@ -87,20 +88,21 @@ def rehearse(
 ) -> tuple[Iterator[Batch], dict[str, int]]:
     """Have everything compiled, loaded and chosen before the warm-up; gives all batches again, and what it took.
 
-    On CUDA what was reserved meanwhile is given back: choosing algorithms takes more memory than training does.
+    What whole steps changed is taken back: weights, statistics, moments; a loss scaler keeps its scale. On CUDA what
+    was reserved meanwhile is given back: choosing algorithms takes more memory than training does.
     """
     if training is None or not training.rehearsals:
         return batches, {}
-    first = next(batches)
+    first, before = next(batches), deepcopy(training.network.state_dict())
     took: list[int] = []
-
-    def run_step() -> None:
+    for _ in range(training.rehearsals):
         begun = time.perf_counter_ns()
         reduce(lambda state, stage: stage.run(state), row, first)
         synchronize()
         took.append(time.perf_counter_ns() - begun)
-
-    training.rehearse(run_step)
+    training.network.load_state_dict(before)
+    training.optimizer.state.clear()
+    training.optimizer.zero_grad()
     synchronize()
     if job.device == "cuda":
         torch.cuda.empty_cache()
@@ -192,8 +194,6 @@ def device_times(
     steps: dict[str, list[int]] = {}
     if timeline:
         steps = {f"device_{name}_ns": times for name, times in timeline.spans().items()}
-        if (exposed := timeline.exposed()) is not None:
-            steps["device_h2d_exposed_ns"] = exposed
         columns = {name: sum(times) for name, times in steps.items()}
     if job.uses_cuda:
         free, total = torch.cuda.mem_get_info()

@@ -81,15 +81,10 @@ class Stage(NamedTuple):
     """Takes what the stage before returned; the first takes a ``Batch``."""
 
 
-def build(job: Job, device: torch.device, wrap: step.Wrap = lambda network: network) -> list[Stage]:
-    """Choose the stages of a trial that needs nothing outside its window."""
-    return assemble(job, device, wrap)[0]
-
-
 def assemble(
     job: Job, device: torch.device, wrap: step.Wrap = lambda network: network
 ) -> tuple[list[Stage], step.Training | None]:
-    """Choose the stages of a trial; with them, where a model runs, the training behind them."""
+    """Choose the stages of a trial; with them, where a model runs, what is done about its training elsewhere."""
     mode = job.value("mode")
     if mode == "load":
         return [], None
@@ -116,9 +111,7 @@ def copy_stage(device: torch.device, non_blocking: bool, normalizer: Normalizer 
     def to_device(batch: Batch) -> Fields:
         return tuple(field.to(device, non_blocking=non_blocking) for field in batch.fields)
 
-    if normalizer is None:
-        return Stage("h2d", to_device)
-    return Stage("h2d", lambda batch: normalizer(to_device(batch)))
+    return Stage(COPY, (lambda batch: normalizer(to_device(batch))) if normalizer else to_device)
 
 
 def _emulated_stage(step_ms: float) -> Stage:
@@ -223,10 +216,8 @@ def instrument(job: Job, prefetched: Prefetch, synchronize: Callable[[], None]) 
     row, _, streamed = prefetched
     if job.device != "cuda" or not row:
         return row, None
-    if job.value("timing") == "serialized":
-        return serialize(row, synchronize), None
-    if job.value("timing") == "off":
-        return row, None
+    if job.value("timing") != "events":
+        return serialize(row, synchronize) if job.value("timing") == "serialized" else row, None
     timeline = Timeline([stage.phase for stage in row])
     if streamed is None:
         return timeline.instrument(row), timeline
@@ -262,35 +253,30 @@ class Timeline:
     Borders are recorded on the stream that is current when a timeline is made: looking it up each time takes longer.
     """
 
-    def __init__(self, phases: Sequence[str], make: Callable[[], Any] = timed_event) -> None:
+    def __init__(self, phases: Sequence[str]) -> None:
         self.phases = tuple(phases)
-        self._make = make
         self._stream = torch.accelerator.current_stream()
         self._borders: list[list[Any]] = []
         self._copies: list[list[Any]] | None = None
         self._step = 0
 
-    def reset(self, capacity: int) -> None:
-        """Make events for ``capacity`` steps and start over; called outside a window.
+    def reset(self, capacity: int = 0) -> None:
+        """Start over, with events for ``capacity`` steps or more.
 
         Steps beyond get theirs when they come, which costs them some microseconds.
         """
         while len(self._borders) < capacity:
             self._add_step()
-        self.restart()
-
-    def restart(self) -> None:
-        """Start over with the events that are there."""
         self._step = 0
 
     def reset_for(self, window_s: float, pace_ns: int) -> None:
-        """Make room for a window at the pace of the warm-up, and start over."""
+        """Start over with room for a window at the pace of the warm-up."""
         self.reset(EVENT_ROOM * int(window_s * 1e9) // pace_ns)
 
     def _add_step(self) -> None:
         """Make the events of a step and record each once: CUDA creates an event when it is first recorded."""
         borders = len(self.phases) + 1
-        events = [self._make() for _ in range(borders + 2 * (self._copies is not None))]
+        events = [timed_event() for _ in range(borders + 2 * (self._copies is not None))]
         for event in events:
             event.record(self._stream)
         self._borders.append(events[:borders])
@@ -299,10 +285,11 @@ class Timeline:
 
     def instrument(self, stages: Sequence[Stage]) -> list[Stage]:
         """Wrap stages so that each records the event at its end, and the first also the one at its start."""
-        last = len(stages) - 1
-        return [Stage(s.phase, self._wrap(s.run, border, border == last)) for border, s in enumerate(stages)]
+        return [Stage(phase, self._wrap(run, border)) for border, (phase, run) in enumerate(stages)]
 
-    def _wrap(self, run: Callable[[Any], Any], border: int, last: bool) -> Callable[[Any], Any]:
+    def _wrap(self, run: Callable[[Any], Any], border: int) -> Callable[[Any], Any]:
+        last = border == len(self.phases) - 1
+
         def timed(state: Any) -> Any:
             if border == 0:
                 if self._step == len(self._borders):
@@ -349,17 +336,18 @@ class Timeline:
         return (self._step - middle) / (total - first) / (middle / first)
 
     def spans(self) -> dict[str, list[int]]:
-        """Read the window's events; the device must have been synchronised."""
+        """Read the window's events, ns of each step; the device must have been synchronised.
+
+        ``h2d_exposed`` is what the compute stream waited for copies, if there are any.
+        """
         steps = self._borders[: self._step]
         spans = {phase: self._between(border) for border, phase in enumerate(self.phases)}
+        if COPY in spans:
+            spans[f"{COPY}_exposed"] = spans[COPY]
         if self._copies is not None:
             spans[COPY] = [_ns(*pair) for pair in self._copies[: self._step]]
         spans["idle"] = [0, *(_ns(a[-1], b[0]) for a, b in pairwise(steps))] if steps else []
         return spans
-
-    def exposed(self) -> list[int] | None:
-        """Read what the compute stream waited for copies in each step, in nanoseconds; None where none is copied."""
-        return self._between(self.phases.index(COPY)) if COPY in self.phases else None
 
     def _between(self, border: int) -> list[int]:
         return [_ns(step[border], step[border + 1]) for step in self._borders[: self._step]]

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, default_collate
+from torch.utils.data import DataLoader
 
 from feedrate.schema.errors import TrialError
 from feedrate.trial.checks import Finding
@@ -22,7 +22,6 @@ from feedrate.trial.job import Job
 DEVICE: str = "cuda"
 """Page-locked memory is the CUDA driver's."""
 _CUSTOM = "a class without pin_memory()"
-_SAMPLES = [torch.zeros(16)] * 8
 
 
 class Custom:
@@ -37,8 +36,7 @@ class Pinnable(Custom):
 
     def pin_memory(self) -> Pinnable:
         """Pin what it holds."""
-        self.values = self.values.pin_memory()
-        return self
+        return Pinnable(self.values.pin_memory())
 
 
 _KINDS: dict[str, tuple[Callable[[torch.Tensor], Any], Callable[[Any], torch.Tensor]]] = {
@@ -53,21 +51,15 @@ _KINDS: dict[str, tuple[Callable[[torch.Tensor], Any], Callable[[Any], torch.Ten
 
 def check(_job: Job) -> Finding:
     """Send a batch of every kind through a pinning DataLoader."""
-    pinned = {kind: _is_pinned(*ways) for kind, ways in _KINDS.items()}
+    pinned: dict[str, bool] = {}
+    for kind, (wrap, unwrap) in _KINDS.items():
+        loader = DataLoader(
+            range(8), 8, collate_fn=lambda numbers, wrap=wrap: wrap(torch.tensor(numbers)), pin_memory=True
+        )
+        pinned[kind] = unwrap(next(iter(loader))).is_pinned()
     if not pinned["tensor"]:
         raise TrialError("pin_memory pinned nothing at all; expected a CUDA device")
     unpinned = [kind for kind in pinned if not pinned[kind]]
     others = ", ".join(kind for kind in pinned if pinned[kind])
     evidence = f"Pinned came: {others}; left in pageable memory: {', '.join(unpinned) or 'none'}."
     return Finding(unpinned == [_CUSTOM], float(len(unpinned)), evidence)
-
-
-def _is_pinned(wrap: Callable[[torch.Tensor], Any], unwrap: Callable[[Any], torch.Tensor]) -> bool:
-    """Whether the tensor of a batch comes pinned."""
-    loader: DataLoader[torch.Tensor] = DataLoader(
-        _SAMPLES,  # type: ignore[arg-type]  # a list is a dataset in all but name
-        batch_size=len(_SAMPLES),
-        collate_fn=lambda samples: wrap(default_collate(samples)),
-        pin_memory=True,
-    )
-    return unwrap(next(iter(loader))).is_pinned()
