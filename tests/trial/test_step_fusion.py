@@ -75,7 +75,7 @@ def test_all_is_compiled_before_the_warm_up(quick: list[dict[str, Any]]) -> None
 def test_compilers_start_no_pool_and_shapes_are_static(quick: list[dict[str, Any]]) -> None:
     """torch.compile is asked for static shapes, and to compile in the trial's own process."""
     for fusion in ("compile", "cuda_graphs"):
-        stages.build(trial(model="pointwise", fusion=fusion), CPU)
+        stages.assemble(trial(model="pointwise", fusion=fusion), CPU)
     plain = {"compile_threads": 1}
     graphs = torch._inductor.list_mode_options()["reduce-overhead"]
     assert quick == [{"dynamic": False, "options": options} for options in (plain, plain | graphs)]

@@ -123,7 +123,8 @@ def test_a_device_decodes_what_workers_ship(
     assert sum(batch.fields[0].numel() for batch in shipped) == sum(
         path.stat().st_size for path in root.glob("*/folder/*/*.file")
     )
-    (copy,) = stages.build(dataclasses.replace(trial, cell={**(trial.cell or {}), "mode": "copy"}), torch.device("cpu"))
+    copying = dataclasses.replace(trial, cell={**(trial.cell or {}), "mode": "copy"})
+    (copy,), _ = stages.assemble(copying, torch.device("cpu"))
     for batch, (images, labels) in zip(shipped, expected, strict=True):
         decoded, classes = copy.run(batch)
         assert torch.equal(classes, labels)

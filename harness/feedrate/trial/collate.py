@@ -105,11 +105,7 @@ def _in_a_loop(image: Image) -> torch.Tensor:
     return torch.tensor([[[pixel[channel] / 255 for pixel in row] for row in rows] for channel in channels])
 
 
-CONVERSIONS: dict[str, Callable[[Image], torch.Tensor]] = {
-    "strided": _strided,
-    "numpy": _by_numpy,
-    "loop": _in_a_loop,
-}
+CONVERSIONS: dict[str, Callable[[Image], torch.Tensor]] = {"strided": _strided, "numpy": _by_numpy, "loop": _in_a_loop}
 """Value of ``collate`` to how it makes floats in 0..1, channels first, of an image: uint8, channels last."""
 
 

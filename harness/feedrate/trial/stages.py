@@ -1,8 +1,7 @@
 """A training step as a row of stages, when a batch is moved to the device, and the device's own clock.
 
-Each stage takes what the one before returned.
-
-``mode`` and ``step`` choose the row, so that the loop has no ifs and a stage that is not there costs nothing:
+Each stage takes what the one before returned. ``mode`` and ``step`` choose the row, so that the loop has no ifs and a
+stage that is not there costs nothing. On a CPU there is nothing to copy and no ``h2d``:
 
 =========  ========  ==========================================
 mode       step      stages
@@ -15,37 +14,28 @@ compute              forward, backward, optimizer on one resident batch
 copy                 h2d of resident batches in turn
 =========  ========  ==========================================
 
-On a CPU there is nothing to copy and no ``h2d``.
+``prefetcher`` decides when a batch is moved: in its own step, before the forward pass (``none``); in the step before,
+on the compute stream, once that step's forward and backward passes are launched (``next_batch``); or in the step
+before, on a stream of its own, before that step's forward pass is launched (``stream``). With the last two a step
+fetches and moves the batch of the *next* step: its phases ``fetch`` and ``h2d`` are what it spends on that one. All
+batches arrive once and in order; the first is taken before the warm-up, and the last that was moved is not trained on.
 
-``prefetcher`` decides when a batch is moved:
-
-==========  ===================================================================================================
-none        in its own step, before the forward pass
-next_batch  in the step before, on the compute stream, once that step's forward and backward passes are launched
-stream      in the step before, on a stream of its own, before that step's forward pass is launched
-==========  ===================================================================================================
-
-With the last two a step fetches and moves the batch of the *next* step: its phases ``fetch`` and ``h2d`` are what it
-spends on that one, and its forward pass takes the batch that was moved a step ago. All batches arrive once and in
-order; the first is taken before the warm-up, and the last that was moved is not trained on.
-
-Memory is safe: a batch that was made on the copy stream is told that the compute stream uses it (``record_stream``),
-so that the caching allocator gives its memory to no later copy before the step is done; PyTorch's pinned memory waits
-for its copies by itself. Source: the data prefetcher of NVIDIA's Apex examples (imagenet), which waits for a batch
-before it begins to move the next one. Here the next one is begun first, and an event marks where the copies before it
-end: the work of the streams is the same, and nothing that the host does lies within the wait.
+A batch that was made on the copy stream is told that the compute stream uses it (``record_stream``), so that the
+caching allocator gives its memory to no later copy before the step is done; PyTorch's pinned memory waits for its
+copies by itself. Source: the data prefetcher of NVIDIA's Apex examples (imagenet), which waits for a batch before it
+begins to move the next one. Here the next one is begun first, and an event marks where the copies before it end: the
+work of the streams is the same, and nothing that the host does lies within the wait.
 
 The clock: CUDA events at the borders of stages are made before the window, recorded on the compute stream, and read
 after the window; nothing synchronises inside it. The time between two events is a *span*: it contains launch gaps and
 does not measure how busy the device was. From one step's last event to the next step's first the device had nothing of
-this step to do: that is ``idle``.
+this step to do: that is ``idle``. Copies on a stream of their own have events there, and their span is ``h2d``; on the
+compute stream that phase is then the wait for a copy that was begun a step before: the *exposed* copy. The next copy is
+issued before the step's first event: where the device has nothing to do meanwhile, it is ``idle``. On one stream all of
+a copy is waited for.
 
-Copies on a stream of their own have events there, and their span is ``h2d``. On the compute stream that phase is then
-the wait for a copy that was begun a step before: the *exposed* copy. The next copy is issued before the step's first
-event: where the device has nothing to do meanwhile, it is ``idle``. On one stream all of a copy is waited for.
-
-``timing = serialized`` synchronises after every stage instead, and ``off`` asks nothing of the device: what events
-cost is the difference. Both are values of an axis of its own, for cross-checks.
+``timing = serialized`` synchronises after every stage instead, and ``off`` asks nothing of the device: what events cost
+is the difference.
 """
 
 from __future__ import annotations
@@ -106,7 +96,7 @@ def assemble(
 
 
 def copy_stage(device: torch.device, non_blocking: bool, normalizer: Normalizer | None) -> Stage:
-    """Copy a batch to the device; what was handed over as bytes is normalised there, on the stream of the copy."""
+    """Copy a batch to the device and normalise there, on the stream of the copy, what was handed over as bytes."""
 
     def to_device(batch: Batch) -> Fields:
         return tuple(field.to(device, non_blocking=non_blocking) for field in batch.fields)

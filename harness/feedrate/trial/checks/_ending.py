@@ -52,14 +52,15 @@ def watch(script: Sequence[str], ends_by: str, limit_s: float, *, nested: bool =
     adopt_orphans()
     before, pipe = shm_segments(), subprocess.PIPE
     command = [sys.executable, "-I", "-S", _process_1.__file__, *script] if nested else script
-    workers: list[psutil.Process] = []
+    family: list[psutil.Process] = []
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, bufsize=0) as started:
         try:
             _await_ready(started)
             main = psutil.Process(started.pid)
+            family += main.children(recursive=True)
             if nested:
                 main = main.children()[0].children()[0]
-            workers += main.children(recursive=True)
+            workers = main.children(recursive=True)
             ordered = time.monotonic()
             if ends_by in BY_ITSELF and started.stdin:
                 started.stdin.write(b"\n")
@@ -71,11 +72,11 @@ def watch(script: Sequence[str], ends_by: str, limit_s: float, *, nested: bool =
         finally:
             started.kill()
             started.wait()
-            for worker in workers:
+            for process in family:
                 with suppress(psutil.NoSuchProcess):
-                    worker.kill()
-                    worker.wait(limit_s)
-    removed = remove_segments(shm_segments() - before, {started.pid, *(worker.pid for worker in workers)})
+                    process.kill()
+                    process.wait()
+    removed = remove_segments(shm_segments() - before, {process.pid for process in (main, *workers)})
     outlived_s = tuple(gone[worker] - gone[main] if worker in gone else None for worker in workers)
     return Ending(gone[main] - ordered, outlived_s, defunct, orphans, removed)
 
