@@ -26,12 +26,12 @@ COMPILE = torch.compile
 
 
 def trial(**cell: object) -> Job:
-    return Job("trial", cell={"workload": "synthetic", "mode": "train", "patch_size": 32, **cell})
+    return Job("trial", cell={"workload": "synthetic", "mode": "train", "patch_size": 16, **cell})
 
 
 def batches(count: int) -> list[Batch]:
     generator = torch.Generator().manual_seed(7)
-    return [Batch(tuple(torch.rand(2, 2, 3, 32, 32, generator=generator)), b"") for _ in range(count)]
+    return [Batch(tuple(torch.rand(2, 2, 3, 16, 16, generator=generator)), b"") for _ in range(count)]
 
 
 def rehearsed_weights(count: int, **cell: object) -> torch.Tensor:
