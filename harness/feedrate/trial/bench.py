@@ -143,8 +143,7 @@ class _PlainDataset(Dataset[Fields]):
     """What ``StampedDataset`` does, without stamps."""
 
     def __init__(self, reader: Reader, transform: Transform) -> None:
-        self._reader = reader
-        self._transform = transform
+        self._reader, self._transform = reader, transform
 
     def __getitem__(self, index: int) -> Fields:
         return self._transform(self._reader.decode(self._reader.read(index)))
@@ -157,21 +156,14 @@ def training_ratios(job: Job) -> list[float]:
     _, stamped, collate = feed.open_samples(job)
     sampler = Batches(len(reader), job.value("batch_size"), job.seed)
     with_stamps = iter(DataLoader(stamped, batch_sampler=sampler, collate_fn=collate))
-    bare = iter(
-        DataLoader(plain, batch_sampler=sampler, collate_fn=lambda samples: Batch(tuple(default_collate(samples)), b""))
+    bare = DataLoader(
+        plain, batch_sampler=sampler, collate_fn=lambda fields: Batch(tuple(default_collate(fields)), b"")
     )
-    return step_ratios(job, stages.assemble(job, torch.device(job.device))[0], with_stamps, bare)
+    return step_ratios(job, stages.assemble(job, torch.device(job.device))[0], with_stamps, iter(bare))
 
 
 def step_ratios(job: Job, row: list[Stage], with_stamps: Iterator[Batch], bare: Iterator[Batch]) -> list[float]:
-    """Compare steps that are timed as in a trial with bare ones, pair by pair, the first of a pair changing.
-
-    Args:
-        job: says the device and, by its ``timing``, what is put around the stages.
-        row: stages of real training, on CUDA with the copy before them.
-        with_stamps: batches of the steps that are timed: by the host's stamps, on CUDA by events too.
-        bare: as many batches of the others.
-    """
+    """Compare steps that are timed as in a trial, on CUDA by events too, with bare ones, by pairs in changing order."""
     synchronize = run.synchronizer(job)
     timed, timeline = stages.instrument(job, stages.Prefetch(row, 0, None), synchronize)
     if timeline:
@@ -182,16 +174,15 @@ def step_ratios(job: Job, row: list[Stage], with_stamps: Iterator[Batch], bare: 
         move, train = copies[0].run, forward.run
         forward = forward._replace(run=lambda batch: train(move(batch)))
     limits = loop.Limits(0, PAIR_STEPS, 1, PAIR_STEPS)
-    turns: list[tuple[str, Callable[[], int]]] = [
-        ("timed", lambda: loop.measure(with_stamps, timed, limits, synchronize, opens).wall_ns),
-        ("bare", lambda: _bare_ns(bare, [forward, backward, optimize], synchronize)),
-    ]
+    turns: dict[str, Callable[[], int]] = {
+        "timed": lambda: loop.measure(with_stamps, timed, limits, synchronize, opens).wall_ns,
+        "bare": lambda: _bare_ns(bare, [forward, backward, optimize], synchronize),
+    }
     ratios: list[float] = []
     until = time.monotonic() + TRAINING_S
     for pair in range(WARM_UP + PAIRS):
         if pair >= WARM_UP + LEAST_PAIRS and time.monotonic() > until:
             break
-        order = turns if pair % 2 else turns[::-1]
-        times = {name: measure() for name, measure in order}
+        times = {side: turns[side]() for side in sorted(turns, reverse=bool(pair % 2))}
         ratios.append(times["timed"] / times["bare"])
     return ratios[WARM_UP:]

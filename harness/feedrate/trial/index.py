@@ -37,12 +37,8 @@ class Entry(TypedDict):
 def entries(count: int) -> Iterator[Entry]:
     """Make up entries as an image set has them, each of objects of its own."""
     for number in range(count):
-        label = number * 7919 % LABELS
-        yield {
-            "path": f"train/n{label:08d}/{number:08d}.png",
-            "label": label,
-            "size": 50_000 + number * 104_729 % 90_001,
-        }
+        label, size = number * 7919 % LABELS, 50_000 + number * 104_729 % 90_001
+        yield {"path": f"train/n{label:08d}/{number:08d}.png", "label": label, "size": size}
 
 
 class Index(Protocol):
@@ -100,8 +96,7 @@ class IndexedDataset(Dataset[Fields]):
     """As many samples as an index has entries: each is looked up first, and is then one of those packed, in turn."""
 
     def __init__(self, dataset: StampedDataset, index: Index) -> None:
-        self.dataset = dataset
-        self.index = index
+        self.dataset, self.index = dataset, index
 
     def __deepcopy__(self, memo: dict[int, Any]) -> IndexedDataset:
         """Threads have datasets of their own and share one index."""

@@ -20,7 +20,7 @@ import shutil
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
@@ -89,8 +89,7 @@ class _Observer:
 
     def __init__(self, samples: Iterable[Sample], total: int, progress: Progress) -> None:
         self.samples, self.total, self.progress = samples, total, progress
-        self.count = 0
-        self.hash = hashlib.sha256()
+        self.count, self.hash = 0, hashlib.sha256()
         self.first: Sample = ()
         self.last: Sample = ()
 
@@ -162,18 +161,14 @@ def same_image(bound: float, back: Image, packed: Image) -> bool:
 def make_once(
     root: Path, task: str, described: Callable[[], Manifest | None], fill: Callable[[Path, bool], Manifest]
 ) -> Manifest:
-    """Make a folder unless it is there whole; processes that want it wait for each other.
+    """Fill a folder unless it is ``described`` as wanted and whole; processes that want it wait for each other.
 
-    Args:
-        root: the folder.
-        task: what is being done, for errors.
-        described: gives the folder's manifest if it is of what is wanted; a DataError where it cannot be read.
-        fill: fills an empty folder, and is told whether one that is described as wanted is damaged.
+    ``fill`` gets an empty folder, and whether the one that is described as wanted is damaged.
     """
     prefix = f".{root.name}.{hashlib.sha256(platform.node().encode()).hexdigest()[:6]}."
     temp = root.parent / f"{prefix}{os.getpid()}.tmp"
     with _disk_faults(root, task), ExitStack() as stack:
-        if (manifest := _whole(root, described)[0]) is not None:
+        if manifest := _whole(root, described)[0]:
             return manifest
         stack.callback(shutil.rmtree, temp, ignore_errors=True)
         root.parent.mkdir(parents=True, exist_ok=True)
@@ -181,20 +176,24 @@ def make_once(
         stack.callback(os.close, lock)
         fcntl.flock(lock, fcntl.LOCK_EX)  # it ends with this process, however that ends
         manifest, damaged = _whole(root, described)
-        if manifest is None:  # else another process was faster
+        if not manifest:  # else another process was faster
             _remove_stale(root.parent, prefix)
             temp.mkdir()
             manifest = fill(temp, damaged)
-            _install(temp, root)
+            aside = temp.with_suffix(".old.tmp")
+            if root.exists():
+                root.rename(aside)
+            temp.rename(root)
+            linux.sync(root.parent)
+            shutil.rmtree(aside, ignore_errors=True)
     return manifest
 
 
 def _whole(root: Path, described: Callable[[], Manifest | None]) -> tuple[Manifest | None, bool]:
     """The manifest of a folder in which no byte has changed; else whether one has."""
-    try:
+    manifest = None
+    with suppress(DataError):  # there is none, or it cannot be read
         manifest = described()
-    except DataError:
-        return None, False
     if not manifest or not manifest.checksum:
         return None, False
     damaged = (manifest.bytes, manifest.checksum) != _size_and_checksum(root)
@@ -220,16 +219,6 @@ def _disk_faults(root: Path, task: str) -> Iterator[None]:
         raise EnvironmentFault(
             f"{root.parent}: {error.strerror or error} {task}; {advice}, or choose another folder with --data-root"
         ) from error
-
-
-def _install(temp: Path, root: Path) -> None:
-    """Rename a filled folder; an older one of that name is moved aside first and then removed."""
-    aside = temp.with_suffix(".old.tmp")
-    if root.exists():
-        root.rename(aside)
-    temp.rename(root)
-    linux.sync(root.parent)
-    shutil.rmtree(aside, ignore_errors=True)
 
 
 def write_manifest(folder: Path, **fields: Any) -> Manifest:

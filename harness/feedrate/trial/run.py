@@ -151,7 +151,8 @@ def throughput(job: Job, window: loop.Window) -> dict[str, Any]:
 
 def warm_up(warm: loop.Window, window: loop.Window) -> dict[str, int]:
     """Count what came before the window: the warm-up, what had to be allocated, and the stock."""
-    return {"warmup_steps": warm.steps + len(window.lead_in), "warmup_ns": window.started - warm.started}
+    steps = len(warm.lead_in) + warm.steps + len(window.lead_in)
+    return {"warmup_steps": steps, "warmup_ns": window.started - warm.started}
 
 
 def steadiness(job: Job, window: loop.Window, timeline: Timeline | None) -> dict[str, Any]:

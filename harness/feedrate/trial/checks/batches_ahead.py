@@ -8,6 +8,7 @@ Source: ``_MultiProcessingDataLoaderIter._reset`` in ``torch/utils/data/dataload
 from __future__ import annotations
 
 import os
+from multiprocessing import get_context
 
 from torch.utils.data import DataLoader, Dataset
 
@@ -36,8 +37,9 @@ class _Counted(Dataset[int]):
 def check(_job: Job) -> Finding:
     """Start workers, take nothing, and count what they read."""
     reading, writing = os.pipe()
-    workers = {"num_workers": WORKERS, "prefetch_factor": PREFETCH, "multiprocessing_context": "fork"}
-    batches = iter(DataLoader(_Counted(writing), BATCH, **workers))
+    samples, fork = _Counted(writing), get_context("fork")
+    loader = DataLoader(samples, BATCH, num_workers=WORKERS, prefetch_factor=PREFETCH, multiprocessing_context=fork)
+    batches = iter(loader)
     read = len(listen(reading, START_S, b".") + listen(reading, STILL_S))
     del batches
     os.close(reading)

@@ -24,6 +24,7 @@ from itertools import islice, takewhile
 from multiprocessing import get_context
 from pathlib import Path
 from threading import Event, Thread
+from typing import Any
 
 import h5py
 import numpy as np
@@ -81,7 +82,8 @@ def read_at_once(path: Path, sums: Sequence[int], seed: int, *, guarded: bool) -
     thread = Thread(target=read_on, daemon=True)
     fork = get_context("fork").Process
     processes = [fork(target=report, args=(number,), daemon=True) for number in range(1, PROCESSES + 1)]
-    for reader in (thread, *processes) if shared else (*processes, thread):
+    readers: list[Any] = [thread, *processes] if shared else [*processes, thread]
+    for reader in readers:
         reader.start()
     os.close(writing)
     reported = listen(reading, HANG_S).decode().split()
@@ -91,7 +93,9 @@ def read_at_once(path: Path, sums: Sequence[int], seed: int, *, guarded: bool) -
     for process in processes:
         process.kill()
         process.join()
-    return outcomes + Counter(reported, lost=PROCESSES * READS - len(reported) + thread.is_alive())
+    outcomes.update(reported)
+    outcomes["lost"] = PROCESSES * READS - len(reported) + thread.is_alive()
+    return outcomes
 
 
 def _reads(path: Path, shared: h5py.File | None, sums: Sequence[int], seed: int) -> Iterator[str]:

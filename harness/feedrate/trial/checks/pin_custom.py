@@ -10,6 +10,7 @@ The value is the number of kinds that came unpinned; the fact, that exactly the 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -52,10 +53,10 @@ _KINDS: dict[str, tuple[Callable[[torch.Tensor], Any], Callable[[Any], torch.Ten
 def check(_job: Job) -> Finding:
     """Send a batch of every kind through a pinning DataLoader."""
     pinned: dict[str, bool] = {}
+    numbers: Any = range(8)
     for kind, (wrap, unwrap) in _KINDS.items():
-        loader = DataLoader(
-            range(8), 8, collate_fn=lambda numbers, wrap=wrap: wrap(torch.tensor(numbers)), pin_memory=True
-        )
+        collate = partial(_collate, wrap)
+        loader: DataLoader[int] = DataLoader(numbers, len(numbers), collate_fn=collate, pin_memory=True)
         pinned[kind] = unwrap(next(iter(loader))).is_pinned()
     if not pinned["tensor"]:
         raise TrialError("pin_memory pinned nothing at all; expected a CUDA device")
@@ -63,3 +64,7 @@ def check(_job: Job) -> Finding:
     others = ", ".join(kind for kind in pinned if pinned[kind])
     evidence = f"Pinned came: {others}; left in pageable memory: {', '.join(unpinned) or 'none'}."
     return Finding(unpinned == [_CUSTOM], float(len(unpinned)), evidence)
+
+
+def _collate(wrap: Callable[[torch.Tensor], Any], numbers: list[int]) -> Any:
+    return wrap(torch.tensor(numbers))
