@@ -33,18 +33,8 @@ from feedrate.trial.rendezvous import Meeting, Rendezvous
 if TYPE_CHECKING:  # ranks load this file too, without the tests beside it
     from warm import Runner
 
-CELL: dict[str, Any] = {
-    "workload": "synthetic",
-    "mode": "train",
-    "step": "real",
-    "model": "srcnn",
-    "storage_format": "lmdb",
-    "n_samples": 64,
-    "patch_size": 16,
-    "batch_size": 4,
-    "parallel": "ddp",
-    "world_size": 2,
-}
+CELL: dict[str, Any] = {"workload": "synthetic", "storage_format": "lmdb", "n_samples": 64, "patch_size": 16}
+CELL |= {"mode": "train", "step": "real", "model": "srcnn", "batch_size": 4, "parallel": "ddp", "world_size": 2}
 
 
 @settings(max_examples=60)

@@ -1,9 +1,8 @@
 """What package ``bench`` asks of the measured process: whether its window is right, and what timing it costs.
 
-A witnessed trial runs what a trial runs, with the trial's own limits, while a :class:`Witness` stamps the borders of
-the window. It reports every raw stamp, for other ways of timing the same steps. Then come two stretches that the
-endless loader of a window cannot show: short epochs, each with a fresh iterator whose workers start anew, and on CUDA
-steps that end with a synchronisation.
+A witnessed trial runs what a trial runs, with the trial's own limits, while a ``Witness`` stamps the borders of the
+window. It reports every raw stamp, for other ways of timing the same steps. Then come short epochs, each with a fresh
+iterator whose workers start anew, and on CUDA steps that end with a synchronisation.
 
 What timing costs is a ratio of real training with the stamps of loop and workers to training without, in turns in one
 process, so that what the machine does meanwhile falls on both. It does *not* show what the probes of the parent cost.

@@ -142,8 +142,7 @@ def device_decoder(job: Job) -> visits.DeviceDecoder | None:
 def normalizer(job: Job, where: Literal["worker", "host", "cuda"]) -> Normalizer | None:
     """What normalises batches of bytes in a place, if a cell has it done there.
 
-    That is in the worker; where the training process fetches a batch (``host``: the part of a device that is a CPU); or
-    on CUDA, on the stream and in the phase of the copy.
+    ``host`` is the training process where it fetches, the part of a device that is a CPU; ``cuda`` the copy's stream.
     """
     axis = job.value("normalize_on")
     if job.value("collate") != "fast" or axis == "none" or plugins.on_device(job.value("decoder")):

@@ -1,8 +1,7 @@
 """A look at a device and its software, once, before anything is measured: what feedrate assumes of CUDA, asked.
 
-Each fact is looked for by itself; one that cannot be had is told in words, and stops no other. Without a CUDA device
-most are such words. It is no benchmark: nothing is repeated enough for an interval. Nothing in it identifies the
-machine.
+A fact that cannot be had is told in words, and stops no other. It is no benchmark: nothing is repeated enough for an
+interval. Nothing in it identifies the machine.
 """
 
 from __future__ import annotations

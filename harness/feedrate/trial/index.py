@@ -1,9 +1,8 @@
 """An index: what a dataset keeps in memory of every sample.
 
-A dataset of a million files holds a million paths, labels and sizes. Kept as Python objects in a list they are copied,
-page by page, into every forked worker that looks at them: reading an object counts a reference, which is a write. As
-arrays, or pickled one after the other into one buffer (as detectron2's ``NumpySerializedList`` does), they are a few
-objects, and workers share their pages. Spawned workers get a copy of their own at their start either way.
+Paths, labels and sizes that are Python objects in a list are copied, page by page, into every forked worker that looks
+at them: reading an object counts a reference, which is a write. As arrays, or pickled one after the other into one
+buffer (as detectron2's ``NumpySerializedList`` does), they are a few objects, and workers share their pages.
 
 What an index takes is read from outside (``workers_uss_start_bytes``, ``workers_uss_end_bytes``); a lookup is part of
 reading. The packed samples stand for all entries in turn: an index can be larger than what a disk has to hold.

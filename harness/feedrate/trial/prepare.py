@@ -2,10 +2,8 @@
 
 What belongs into a folder is written beside it, under a name that holds this machine and process; it is forced to disk,
 described in ``manifest.json``, read back in part, and only then renamed. What a killed process left is removed by the
-next one. Processes that want the same folder wait for each other: the second looks again whether it is there.
-
-A set that is there already is read once, whole, before anything is measured on it: a byte that changed since it was
-packed is found by its checksum, and the set is packed anew. Formats without checksums of their own rely on that.
+next one. A set that is there already is read once, whole, before anything is measured on it: a byte that changed since
+it was packed is found by its checksum, and the set is packed anew. Formats without checksums of their own rely on that.
 """
 
 from __future__ import annotations

@@ -111,10 +111,7 @@ def rehearse(
 
 
 def warm_up_limits(job: Job) -> loop.Limits:
-    """For five steps and for ``warmup_s``; with epochs, until one of them ends.
-
-    Where samples may be read once only, none are spent on time.
-    """
+    """For five steps and, unless samples may be read once only, ``warmup_s``; with epochs, until one of them ends."""
     warmup_s = 0.0 if job.single_pass else job.warmup_s
     return loop.Limits.rounded(warmup_s, windows.LEAST_WARM_UP, max(1, job.value("epoch_steps")))
 
@@ -170,10 +167,7 @@ def host_times(window: loop.Window) -> tuple[dict[str, int], dict[str, list[int]
 
 
 def _worker_stamps(feed: Feed, window: loop.Window) -> tuple[dict[str, int], dict[str, list[int | None]]]:
-    """The workers' stamps: sums for the trial; single batches, with who prepared each, and when.
-
-    Moments count from the beginning of the window's first step. Nothing where no loader runs.
-    """
+    """The workers' stamps: sums for the trial; single batches, with who prepared each, and when in the window."""
     if feed.startup_ns is None:
         return {}, {}
     *stages, begun, ended, workers = zip(*map(STAMPS.unpack, window.tags[: window.steps]), strict=True)

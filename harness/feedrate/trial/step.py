@@ -1,16 +1,12 @@
 """The training step of a trial, put together from its cell.
 
-A step is three callables. Every axis that changes it is one small function that makes another step out of one; an axis
-at its default adds nothing, so that the plain step pays for nothing that it does not do. From inside to outside: the
-plain step or the one with a loss scaler, autocast, layout of the images, their size, the tensor made in every step, the
-check of gradients, the count of overflows, the output copied back, the reading of the loss, and the debugging aid
-around all of it.
+A step is three callables. An axis that changes it makes another step out of one; an axis at its default adds nothing,
+so that the plain step pays for nothing that it does not do. ``build`` puts them together from inside to outside.
 
 ``debug`` leaves one of PyTorch's debugging aids on in every step. Each step has a profiler of its own: starting and
 stopping it is part of ``forward`` and ``optimizer``. ``emit_nvtx`` waits for the device at both ends. The checks of
 gradients are part of ``backward``; they evaluate the loss twice, in double precision, for every number of the input,
-and so take a batch of 1 and a few pixels. They look at a copy of the network with its first weights. A failed check
-does not end the trial: the question is its price.
+and look at a copy of the network with its first weights. A failed one ends no trial: the question is its price.
 
 ``fusion = compile`` uses ``torch.compile`` with static shapes, so that with ``vary_shapes`` each size has code of its
 own, made before the window; ``cuda_graphs`` has what was compiled launched as one graph, too (PyTorch calls it
@@ -231,10 +227,7 @@ def with_sizes(step: Step, patch_size: int) -> Step:
 
 
 def with_scaler(plain: PlainStep, device: torch.device) -> Step:
-    """Scale the loss, and skip the update when a gradient overflowed.
-
-    ``GradScaler`` reads back in every step whether gradients were finite: that wait is part of what scaling costs.
-    """
+    """Scale the loss, and skip an update that overflowed: ``GradScaler`` waits in every step to read whether it did."""
     scaler = torch.amp.GradScaler(device.type)
 
     def optimize(_: None) -> None:
@@ -248,9 +241,8 @@ def with_scaler(plain: PlainStep, device: torch.device) -> Step:
 class OverflowCount:
     """Counts steps that were not finite, without a kernel or a synchronisation in any of them.
 
-    Every step's loss, a number on the device, is kept and looked at after the window; updates are counted on the host.
-    A step counts when its loss was not finite, or when the scaler skipped its update because a gradient was not. (Where
-    there is no scaler, such a gradient spoils the weights, and shows in every later loss.)
+    Losses are kept on the device and looked at after the window. A step counts when its loss was not finite, or when
+    the scaler skipped its update because a gradient was not; without a scaler such a gradient shows in later losses.
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
@@ -279,10 +271,9 @@ class OverflowCount:
 
 
 def with_random_tensor(step: Step, device: torch.device, where: str) -> Step:
-    """Make a tensor of random numbers in every step, of the input's shape, and add none of it to the input.
+    """Make a tensor of random numbers in every step, of the input's shape, and add none of it (× 0) to the input.
 
-    Both sides draw as many numbers and add as many products (with 0, which leaves the input as it was): they differ in
-    where the numbers are drawn, and in the copy from there. All of it is part of ``forward``.
+    The sides differ in where the numbers are drawn, and in the copy from there. All of it is part of ``forward``.
     """
     source = torch.device("cpu") if where == "host" else device
 
@@ -324,8 +315,7 @@ class OutputCopies:
 class PinnedBuffers:
     """Two pinned buffers in turn for every shape, made when it first comes, which is in the warm-up.
 
-    A copy returns at once. A buffer is written again only when the copy before into it is done: whoever reads the
-    outputs has a step's time for it.
+    A copy returns at once; a buffer is written again only when the copy before into it is done.
     """
 
     BUFFERS = 2
@@ -350,10 +340,7 @@ class PinnedBuffers:
 
 
 def with_loss_read(step: Step) -> Step:
-    """Read the loss (``loss.item()``) at the end of every step; the wait for the device is part of ``optimizer``.
-
-    It comes last, so that the host waits for all that the step has put on the compute stream.
-    """
+    """Read the loss (``loss.item()``) when a step ends; the wait for all that the device does is in ``optimizer``."""
     losses: list[torch.Tensor] = []
     return step.noting(losses.append).after(lambda: losses.pop().item())
 
