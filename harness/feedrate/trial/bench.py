@@ -53,7 +53,9 @@ def run_witness_trial(job: Job, reporter: Reporter) -> None:
     plain = stages.assemble(job, torch.device(job.device))[0]
     with Witness(reporter.descriptor) as witness:
         result = _measure_window(job, reporter, plain, synchronize, witness)
-        source = _epoch_loader(job)
+        manifest, dataset, collate = feed.open_samples(job)
+        order = list(islice(feed.batch_order(job, manifest.count), EPOCH_STEPS))
+        source = feed.build_loader(job, dataset, collate, order)  # as a training script would load an epoch
         witness.stamp(EPOCHS_BEGIN)
         epochs = run_epochs(source, plain, synchronize)
         witness.stamp(EPOCHS_END)
@@ -94,12 +96,6 @@ def _measure_window(
         "window": list(window.borders()),
         "synchronised": synchronised,
     }
-
-
-def _epoch_loader(job: Job) -> Iterable[Batch]:
-    """The trial's samples in epochs of ``EPOCH_STEPS`` batches, as a training script would load them."""
-    manifest, dataset, collate = feed.open_samples(job)
-    return feed.build_loader(job, dataset, collate, list(islice(feed.batch_order(job, manifest.count), EPOCH_STEPS)))
 
 
 def run_epochs(source: Iterable[Batch], row: Sequence[Stage], synchronize: Callable[[], None]) -> list[tuple[int, int]]:

@@ -41,6 +41,7 @@ is the difference.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 from statistics import median
 from typing import Any, NamedTuple
@@ -221,15 +222,12 @@ def instrument(job: Job, prefetched: Prefetch, synchronize: Callable[[], None]) 
 def serialize(stages: Sequence[Stage], synchronize: Callable[[], None]) -> list[Stage]:
     """Wrap stages so that the host waits for the device after each."""
 
-    def waiting(run: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        def timed(state: Any) -> Any:
-            result = run(state)
-            synchronize()
-            return result
+    def timed(run: Callable[[Any], Any], state: Any) -> Any:
+        result = run(state)
+        synchronize()
+        return result
 
-        return timed
-
-    return [Stage(stage.phase, waiting(stage.run)) for stage in stages]
+    return [Stage(phase, partial(timed, run)) for phase, run in stages]
 
 
 def timed_event() -> torch.Event:
