@@ -86,7 +86,7 @@ _CLAIMS = (
         id="workers-sigterm",
         says="Workers are daemonic: when the training process ends, all of them are terminated with SIGTERM.",
         sources=("BOT",),
-        design="""A check: a training process with two workers returns in the middle of an epoch. Its last act says how
+        design="""A check: a training process with two workers returns in the middle of an epoch. Its workers say how
         many of them got SIGTERM. It is seen if all did. Beside it the same after an exception. No time is measured.""",
         not_shown="Workers that hang in a read: those are terminated after 5 s.",
         facts=({"check": "worker_signal", "ends_by": "return"}, {"check": "worker_signal", "ends_by": "exception"}),

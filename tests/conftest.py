@@ -20,6 +20,8 @@ import warm
 
 # Python looks for garbage after 700 new objects: a third of the time of loading tests and libraries went into that.
 gc.set_threshold(70_000)
+# PyTorch's compiler would try each set of vector instructions in an interpreter of its own, 3 s each.
+os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
 # In the background of a shell Ctrl-C is ignored, by children too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -25,20 +25,8 @@ from feedrate.trial.plants import LATE_NS
 from feedrate.trial.stages import Stage
 from feedrate.trial.witness import CLOSES, EPOCHS_BEGIN, EPOCHS_END, OPENS
 
-CELL = {
-    "workload": "synthetic",
-    "mode": "train",
-    "step": "emulated",
-    "step_ms": 3.0,
-    "storage_format": "lmdb",
-    "n_samples": 64,
-    "patch_size": 8,
-    "batch_size": 4,
-}
-
-
-def nothing() -> None:
-    pass
+CELL = {"workload": "synthetic", "storage_format": "lmdb", "n_samples": 64, "patch_size": 8, "batch_size": 4}
+CELL |= {"mode": "train", "step": "emulated", "step_ms": 3.0}
 
 
 @pytest.fixture
@@ -49,24 +37,14 @@ def pipe() -> Iterator[tuple[int, int]]:
     os.close(writing)
 
 
-@pytest.fixture(scope="module")
-def packed(pack: Callable[..., str]) -> str:
-    return pack("lmdb", 64)
-
-
-def events(reading: int) -> list[dict[str, Any]]:
-    """What came over a report pipe, in its order."""
-    return [json.loads(line) for line in os.read(reading, 1 << 20).splitlines()]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, 1])
 @tried
-def test_a_witnessed_trial_reports_all_its_steps(packed: str, pipe: tuple[int, int], workers: int) -> None:
+def test_a_witnessed_trial_reports_all_its_steps(pack: Callable[..., str], pipe: tuple[int, int], workers: int) -> None:
     """Every border of warm-up and window is there; our clock lies within the witness' and agrees with it."""
-    job = Job("witness", cell=CELL | {"num_workers": workers}, packed=packed, warmup_s=0.05, window_s=0.2)
+    job = Job("witness", cell=CELL | {"num_workers": workers}, packed=pack("lmdb", 64), warmup_s=0.05, window_s=0.2)
     run_witness_trial(job, Reporter(pipe[1]))
-    first, witness, result = events(pipe[0])
+    first, witness, result = map(json.loads, os.read(pipe[0], 1 << 20).splitlines())
     assert (first["event"], witness["event"], result["event"]) == ("first_batch", "witness", "result")
     assert result["iterated"] < first["t_ns"] <= result["warm"][0]
     borders = [*result["warm"], *result["window"]]
@@ -91,7 +69,7 @@ def test_a_steps_stamps_cost_less_than_ten_microseconds() -> None:
     row = [Stage(phase, lambda state: state) for phase in ("forward", "backward", "optimizer")]
     limits, took = loop.Limits(0, 2000, 1, 2000), []
     for _ in range(15):
-        timed = loop.measure(repeat(Batch((), b"")), row, limits, nothing).wall_ns
+        timed = loop.measure(repeat(Batch((), b"")), row, limits, lambda: None).wall_ns
         begun = time.perf_counter_ns()
         for batch in repeat(Batch((), b""), 2000):
             reduce(lambda state, stage: stage.run(state), row, batch)

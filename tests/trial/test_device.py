@@ -91,18 +91,17 @@ def follow(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> Measured:
         assert timeline
         timeline.reset(plan.steps)
         limits = Limits(0, plan.steps, 1, plan.steps)
-        window = loop.measure(source, timed, limits, device.synchronize, timeline.restart)
-        exposed, half = timeline.exposed(), timeline.half_ratio(1)
-    assert exposed is not None
+        window = loop.measure(source, timed, limits, device.synchronize, timeline.reset)
+        half = timeline.half_ratio(1)
     assert half is not None
-    steps = {**timeline.spans(), "exposed": exposed, "fetch": window.durations()["fetch"], "wall": [window.wall_ns]}
+    steps = {**timeline.spans(), "fetch": window.durations()["fetch"], "wall": [window.wall_ns]}
     return Measured(steps, half, trained, window)
 
 
 def happens(plan: Plan) -> dict[str, list[int]]:
     """The same by the simulation of the plan."""
     truth = Truth(plan)
-    steps = {**truth.spans(), "idle": truth.idle(), "exposed": truth.exposed(), "wall": [truth.wall_ns]}
+    steps = {**truth.spans(), "idle": truth.idle(), "h2d_exposed": truth.exposed(), "wall": [truth.wall_ns]}
     return {**steps, "fetch": [came - asked for asked, came in truth.waits()]}
 
 
@@ -166,14 +165,10 @@ def test_the_hook_sees_when_a_device_starves(name: str, monkeypatch: pytest.Monk
 
 def test_events_are_made_before_the_window_and_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Steps within the capacity make no event; the warm-up's are used again; one step too many still works."""
-    device, made = FakeDevice(), []
+    device, made, make = FakeDevice(), [], stages.timed_event
     device.install(monkeypatch)
-
-    def make() -> object:
-        made.append(1)
-        return stages.timed_event()
-
-    timeline = Timeline(["forward"], make)
+    monkeypatch.setattr(stages, "timed_event", lambda: (made.append(1), make())[1])
+    timeline = Timeline(["forward"])
     (timed,) = timeline.instrument([Stage("forward", lambda _: device.launch(0, 3_000_000))])
     timeline.reset(2)
     timed.run(None)

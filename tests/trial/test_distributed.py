@@ -33,18 +33,8 @@ from feedrate.trial.rendezvous import Meeting, Rendezvous
 if TYPE_CHECKING:  # ranks load this file too, without the tests beside it
     from warm import Runner
 
-CELL: dict[str, Any] = {
-    "workload": "synthetic",
-    "mode": "train",
-    "step": "real",
-    "model": "srcnn",
-    "storage_format": "lmdb",
-    "n_samples": 64,
-    "patch_size": 16,
-    "batch_size": 4,
-    "parallel": "ddp",
-    "world_size": 2,
-}
+CELL: dict[str, Any] = {"workload": "synthetic", "storage_format": "lmdb", "n_samples": 64, "patch_size": 16}
+CELL |= {"mode": "train", "step": "real", "model": "srcnn", "batch_size": 4, "parallel": "ddp", "world_size": 2}
 
 
 @settings(max_examples=60)
@@ -86,8 +76,8 @@ def gradients(job: Job, wrap: Any, order: Any, steps: int = 3) -> list[torch.Ten
     return [*found, *(p.detach().clone() for p in training.network.parameters())]
 
 
-RANK = """
-import sys, torch
+NODES = """
+import os, sys, torch
 from pathlib import Path
 from importlib.util import spec_from_file_location, module_from_spec
 from feedrate.trial import distributed
@@ -100,10 +90,13 @@ def work(job, reporter):
     distributed.join(job)
     torch.save(tests.both_ways(job), Path(sys.argv[2], f"{torch.distributed.get_rank()}.pt"))
 
+second = os.fork()  # a node each
 try:
-    distributed.launch(Job.parse(sys.argv[3]), 1, work)
+    distributed.launch(Job.parse(sys.argv[3 + bool(second)]), 1, work)
 except RuntimeError as error:
-    print(error)
+    print(error, flush=True)
+if second:
+    os.wait()
 """
 
 
@@ -130,11 +123,9 @@ def test_ranks_of_two_nodes_train_as_one_process(
 ) -> None:
     """From their halves of every batch two ranks compute the gradients of the whole, and come to the same weights."""
     job = {"kind": "trial", "cell": CELL | {"nodes": 2}, "seed": 3}
-    commands = [[sys.executable, "-c", RANK, __file__, str(tmp_path), json.dumps(job | node)] for node in two_nodes]
-    nodes = [subprocess.Popen(command, cwd=ROOT, stdout=-1, stderr=-2, text=True) for command in commands]
-    for node in nodes:
-        output, _ = node.communicate(timeout=120)
-        assert "all ranks ended without a result" in output, output
+    command = [sys.executable, "-c", NODES, __file__, str(tmp_path), *(json.dumps(job | node) for node in two_nodes)]
+    done = subprocess.run(command, cwd=ROOT, stdout=-1, stderr=-2, text=True, timeout=120, check=False)
+    assert done.stdout.count("all ranks ended without a result") == 2, done.stdout
     single = Job("trial", cell={**CELL, "parallel": "none", "world_size": 1, "batch_size": 8}, seed=3)
     whole = gradients(single, lambda model: model, feed.batch_order(single, 64))
     for rank in range(2):

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feedrate.formats import Reader
-from feedrate.loaders import Batch, Batches, StampedDataset
+from feedrate.loaders import Batch, StampedDataset
 from feedrate.machine.linux import last_level_cache_bytes
 from feedrate.trial import feed, index
 from feedrate.trial.job import Job
@@ -44,19 +44,6 @@ def pixels(batches: list[Batch]) -> list[bytes]:
     return [batch.fields[0].numpy().tobytes() for batch in batches]
 
 
-@given(samples=st.integers(1, 60), size=st.integers(1, 9), steps=st.integers(1, 20), seed=st.integers(0, 99))
-@settings(max_examples=50)
-def test_epochs_deal_out_one_order(samples: int, size: int, steps: int, seed: int) -> None:
-    """Epochs of any length, put together, are the batches of the endless order; each has its length."""
-    size = min(size, samples)
-    sampler = feed.EpochSampler(iter(Batches(samples, size, seed)), steps)
-    epochs = [list(sampler) for _ in range(3)]
-    assert [len(epoch) for epoch in epochs] == [steps] * 3
-    assert list(chain.from_iterable(epochs)) == list(islice(Batches(samples, size, seed), 3 * steps))
-    whole = feed.EpochSampler(iter(Batches(samples, 1, seed)), samples)
-    assert sorted(chain.from_iterable(whole)) == sorted(chain.from_iterable(whole)) == list(range(samples))
-
-
 def test_an_epoch_begins_when_its_first_batch_is_asked_for() -> None:
     """The last batch of an epoch does not begin the next; each has a fresh iterator, and the old one has ended."""
     made, ended = count(), count()
@@ -76,14 +63,15 @@ def test_an_epoch_begins_when_its_first_batch_is_asked_for() -> None:
     assert (epochs.begun, next(ended), next(made)) == (2, 2, 2)
 
 
-@pytest.mark.slow
+SLOW_EPOCHS = [{"epoch_steps": 3, **TWO}, {"epoch_steps": 25, **TWO, "persistent_workers": True}]
+
+
 @pytest.mark.parametrize(
     "cell",
     [
         {"epoch_steps": 10},
-        {"epoch_steps": 3, **TWO},
         {"epoch_steps": 3, **THREADS},
-        {"epoch_steps": 25, **TWO, "persistent_workers": True},
+        *(pytest.param(cell, marks=pytest.mark.slow) for cell in SLOW_EPOCHS),
     ],
     ids=str,
 )

@@ -126,7 +126,7 @@ def test_steps_that_overflow_are_counted(scaler: bool, expected: int) -> None:
     torch.manual_seed(1)
     real = PlainStep(torch.nn.Conv2d(3, 3, 1), mse)
     overflows = steps.OverflowCount(real.adam)
-    step = overflows.watch(steps.with_scaler(real, CPU) if scaler else real.step())
+    step = (steps.with_scaler(real, CPU) if scaler else real.step()).noting(overflows.note)
     for number, (source, target) in enumerate(batches(4)):
         run(step, (source * (1e30 if number == 1 else 1.0), target))
     assert overflows.count() == expected

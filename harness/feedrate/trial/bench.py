@@ -1,9 +1,8 @@
 """What package ``bench`` asks of the measured process: whether its window is right, and what timing it costs.
 
-A witnessed trial runs what a trial runs, with the trial's own limits, while a :class:`Witness` stamps the borders of
-the window. It reports every raw stamp, for other ways of timing the same steps. Then come two stretches that the
-endless loader of a window cannot show: short epochs, each with a fresh iterator whose workers start anew, and on CUDA
-steps that end with a synchronisation.
+A witnessed trial runs what a trial runs, with the trial's own limits, while a ``Witness`` stamps the borders of the
+window. It reports every raw stamp, for other ways of timing the same steps. Then come short epochs, each with a fresh
+iterator whose workers start anew, and on CUDA steps that end with a synchronisation.
 
 What timing costs is a ratio of real training with the stamps of loop and workers to training without, in turns in one
 process, so that what the machine does meanwhile falls on both. It does *not* show what the probes of the parent cost.
@@ -51,10 +50,12 @@ def run_witness_trial(job: Job, reporter: Reporter) -> None:
     torch.manual_seed(job.seed)
     synchronize = run.synchronizer(job)
     synchronize()
-    plain = stages.build(job, torch.device(job.device))
+    plain = stages.assemble(job, torch.device(job.device))[0]
     with Witness(reporter.descriptor) as witness:
         result = _measure_window(job, reporter, plain, synchronize, witness)
-        source = _epoch_loader(job)
+        manifest, dataset, collate = feed.open_samples(job)
+        order = list(islice(feed.batch_order(job, manifest.count), EPOCH_STEPS))
+        source = feed.build_loader(job, dataset, collate, order)  # as a training script would load an epoch
         witness.stamp(EPOCHS_BEGIN)
         epochs = run_epochs(source, plain, synchronize)
         witness.stamp(EPOCHS_END)
@@ -76,7 +77,7 @@ def _measure_window(
 
     def open_window() -> None:
         if timeline:
-            timeline.restart()
+            timeline.reset()
         witness.stamp(OPENS)
 
     window = loop.measure(source.batches, row, limits, synchronize, open_window, run.lead_in_steps(job))
@@ -95,12 +96,6 @@ def _measure_window(
         "window": list(window.borders()),
         "synchronised": synchronised,
     }
-
-
-def _epoch_loader(job: Job) -> Iterable[Batch]:
-    """The trial's samples in epochs of ``EPOCH_STEPS`` batches, as a training script would load them."""
-    manifest, dataset, collate = feed.open_samples(job)
-    return feed.build_loader(job, dataset, collate, list(islice(feed.batch_order(job, manifest.count), EPOCH_STEPS)))
 
 
 def run_epochs(source: Iterable[Batch], row: Sequence[Stage], synchronize: Callable[[], None]) -> list[tuple[int, int]]:
@@ -143,8 +138,7 @@ class _PlainDataset(Dataset[Fields]):
     """What ``StampedDataset`` does, without stamps."""
 
     def __init__(self, reader: Reader, transform: Transform) -> None:
-        self._reader = reader
-        self._transform = transform
+        self._reader, self._transform = reader, transform
 
     def __getitem__(self, index: int) -> Fields:
         return self._transform(self._reader.decode(self._reader.read(index)))
@@ -157,41 +151,33 @@ def training_ratios(job: Job) -> list[float]:
     _, stamped, collate = feed.open_samples(job)
     sampler = Batches(len(reader), job.value("batch_size"), job.seed)
     with_stamps = iter(DataLoader(stamped, batch_sampler=sampler, collate_fn=collate))
-    bare = iter(
-        DataLoader(plain, batch_sampler=sampler, collate_fn=lambda samples: Batch(tuple(default_collate(samples)), b""))
+    bare = DataLoader(
+        plain, batch_sampler=sampler, collate_fn=lambda fields: Batch(tuple(default_collate(fields)), b"")
     )
-    return step_ratios(job, stages.build(job, torch.device(job.device)), with_stamps, bare)
+    return step_ratios(job, stages.assemble(job, torch.device(job.device))[0], with_stamps, iter(bare))
 
 
 def step_ratios(job: Job, row: list[Stage], with_stamps: Iterator[Batch], bare: Iterator[Batch]) -> list[float]:
-    """Compare steps that are timed as in a trial with bare ones, pair by pair, the first of a pair changing.
-
-    Args:
-        job: says the device and, by its ``timing``, what is put around the stages.
-        row: stages of real training, on CUDA with the copy before them.
-        with_stamps: batches of the steps that are timed: by the host's stamps, on CUDA by events too.
-        bare: as many batches of the others.
-    """
+    """Compare steps that are timed as in a trial, on CUDA by events too, with bare ones, by pairs in changing order."""
     synchronize = run.synchronizer(job)
     timed, timeline = stages.instrument(job, stages.Prefetch(row, 0, None), synchronize)
     if timeline:
         timeline.reset(PAIR_STEPS)
-    opens = timeline.restart if timeline else lambda: None
+    opens = timeline.reset if timeline else lambda: None
     *copies, forward, backward, optimize = row
     if copies:  # as a script writes it: model(batch.to(device))
         move, train = copies[0].run, forward.run
         forward = forward._replace(run=lambda batch: train(move(batch)))
     limits = loop.Limits(0, PAIR_STEPS, 1, PAIR_STEPS)
-    turns: list[tuple[str, Callable[[], int]]] = [
-        ("timed", lambda: loop.measure(with_stamps, timed, limits, synchronize, opens).wall_ns),
-        ("bare", lambda: _bare_ns(bare, [forward, backward, optimize], synchronize)),
-    ]
+    turns: dict[str, Callable[[], int]] = {
+        "timed": lambda: loop.measure(with_stamps, timed, limits, synchronize, opens).wall_ns,
+        "bare": lambda: _bare_ns(bare, [forward, backward, optimize], synchronize),
+    }
     ratios: list[float] = []
     until = time.monotonic() + TRAINING_S
     for pair in range(WARM_UP + PAIRS):
         if pair >= WARM_UP + LEAST_PAIRS and time.monotonic() > until:
             break
-        order = turns if pair % 2 else turns[::-1]
-        times = {name: measure() for name, measure in order}
+        times = {side: turns[side]() for side in sorted(turns, reverse=bool(pair % 2))}
         ratios.append(times["timed"] / times["bare"])
     return ratios[WARM_UP:]

@@ -143,12 +143,17 @@ def replace_with_cache(
         "checksum": packed.checksum,
     }
     count = batch_count(job, len(reader)) if kind == "batch" else len(reader)
-    if not _usable(root, made_from, count):
+
+    def described() -> Manifest | None:
+        """The manifest of a cache of the right versions, samples and count."""
+        manifest = Manifest.load(root)
+        return manifest if (Contents.load(root).made_from, manifest.count) == (made_from, count) else None
+
+    def fill(temp: Path, _damaged: bool) -> Manifest:
         items = _batches(job, reader, transform, collation) if kind == "batch" else map(transform, reader)
-        with prepare.new_folder(root, f"while caching {count} {kind} items of {job.value('workload')}") as temp:
-            if not _usable(root, made_from, count):  # another process may have been faster
-                _fill(temp, items, made_from, packed, count)
-                prepare.install(temp, root)
+        return _fill(temp, items, made_from, packed, count)
+
+    prepare.make_once(root, f"while caching {count} {kind} items of {job.value('workload')}", described, fill)
     return CachedItems(root, batches=kind == "batch"), collate.identity, _join if kind == "batch" else collation
 
 
@@ -174,18 +179,7 @@ def _batches(job: Job, reader: Sequence[Sample], transform: Transform, collation
         yield tuple(collation([transform(reader[index]) for index in indices]))
 
 
-def _usable(root: Path, made_from: dict[str, str | int], count: int) -> bool:
-    """Whether there is a cache of the right versions, samples and count, and not a byte of it has changed."""
-    try:
-        manifest, contents = Manifest.load(root), Contents.load(root)
-    except DataError:
-        return False
-    if (contents.made_from, manifest.count) != (made_from, count):
-        return False
-    return (manifest.bytes, manifest.checksum) == prepare.size_and_checksum(root)
-
-
-def _fill(temp: Path, items: Iterator[Any], made_from: dict[str, str | int], packed: Manifest, count: int) -> None:
+def _fill(temp: Path, items: Iterator[Any], made_from: dict[str, str | int], packed: Manifest, count: int) -> Manifest:
     """Write all items into an empty folder, force them to disk and describe them."""
     begun = time.perf_counter_ns()
     first = next(items)
@@ -195,7 +189,7 @@ def _fill(temp: Path, items: Iterator[Any], made_from: dict[str, str | int], pac
     contents = Contents(made_from, fields, time.perf_counter_ns() - begun)
     (temp / _CONTENTS).write_text(json.dumps(asdict(contents), indent=1), encoding="utf-8")
     linux.sync(temp / _CONTENTS)
-    prepare.write_manifest(
+    return prepare.write_manifest(
         temp,
         count=count,
         shapes=((_align(fields[-1].end),),),

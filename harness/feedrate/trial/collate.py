@@ -105,11 +105,7 @@ def _in_a_loop(image: Image) -> torch.Tensor:
     return torch.tensor([[[pixel[channel] / 255 for pixel in row] for row in rows] for channel in channels])
 
 
-CONVERSIONS: dict[str, Callable[[Image], torch.Tensor]] = {
-    "strided": _strided,
-    "numpy": _by_numpy,
-    "loop": _in_a_loop,
-}
+CONVERSIONS: dict[str, Callable[[Image], torch.Tensor]] = {"strided": _strided, "numpy": _by_numpy, "loop": _in_a_loop}
 """Value of ``collate`` to how it makes floats in 0..1, channels first, of an image: uint8, channels last."""
 
 
@@ -146,8 +142,7 @@ def device_decoder(job: Job) -> visits.DeviceDecoder | None:
 def normalizer(job: Job, where: Literal["worker", "host", "cuda"]) -> Normalizer | None:
     """What normalises batches of bytes in a place, if a cell has it done there.
 
-    That is in the worker; where the training process fetches a batch (``host``: the part of a device that is a CPU); or
-    on CUDA, on the stream and in the phase of the copy.
+    ``host`` is the training process where it fetches, the part of a device that is a CPU; ``cuda`` the copy's stream.
     """
     axis = job.value("normalize_on")
     if job.value("collate") != "fast" or axis == "none" or plugins.on_device(job.value("decoder")):

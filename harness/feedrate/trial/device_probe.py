@@ -1,8 +1,7 @@
 """A look at a device and its software, once, before anything is measured: what feedrate assumes of CUDA, asked.
 
-Each fact is looked for by itself; one that cannot be had is told in words, and stops no other. Without a CUDA device
-most are such words. It is no benchmark: nothing is repeated enough for an interval. Nothing in it identifies the
-machine.
+A fact that cannot be had is told in words, and stops no other. It is no benchmark: nothing is repeated enough for an
+interval. Nothing in it identifies the machine.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -43,16 +42,15 @@ def _machine() -> Facts:
     os.close(os.pidfd_open(os.getpid()))  # a sweep waits for its trials with such descriptors
     machine = describe(gpu.installed())
     about = {"machine_id": machine.machine_id, "shm_free_bytes": procfs.free_shared_memory()}
-    return machine.model_dump(exclude_none=True) | about | {"libraries": list(_loadable(LIBRARIES))}
+    return machine.model_dump(exclude_none=True) | about | {"libraries": [*filter(_loadable, LIBRARIES)]}
 
 
-def _loadable(names: tuple[str, ...]) -> Iterator[str]:
-    for name in names:
-        try:
-            ctypes.CDLL(name)
-        except OSError:
-            continue
-        yield name
+def _loadable(name: str) -> bool:
+    try:
+        ctypes.CDLL(name)
+    except OSError:
+        return False
+    return True
 
 
 def _device() -> Facts:
@@ -87,12 +85,7 @@ _ON_CUDA = {"device": _device, "memory": _memory, "nvml": _nvml}
 
 
 def look() -> dict[str, Facts]:
-    """Look at everything.
-
-    Returns:
-        What each look saw, by its name; ``{"problem": …}`` where it saw nothing. ``cuda`` says whether there is a
-        device, and after how many seconds the driver said so.
-    """
+    """Look at everything: what each look saw, ``{"problem": …}`` where it saw nothing, and how soon CUDA was found."""
     looks = {name: _look(function) for name, function in _ANYWHERE.items()}
     seconds = _seconds(torch.cuda.is_available)
     available = torch.cuda.is_available()

@@ -86,7 +86,9 @@ def warm_up(measure: Callable[[Limits], Window], limits: Limits) -> Window:
         return measure(limits)
     first = measure(replace(limits, window_ns=0, capacity=limits.min_steps))
     rest = agree(limits, first.pace_ns()).min_steps - first.steps
-    return join_windows(first, measure(Limits(0, rest, 1, rest))) if rest > 0 else first
+    if rest <= 0:
+        return first
+    return replace(measure(Limits(0, rest, 1, rest)), started=first.started, lead_in=tuple(first.borders()[1:]))
 
 
 def agree(limits: Limits, pace_ns: int) -> Limits:
@@ -96,30 +98,13 @@ def agree(limits: Limits, pace_ns: int) -> Limits:
     device = "cuda" if torch.distributed.get_backend() == "nccl" else "cpu"
     slowest = torch.tensor(pace_ns, dtype=torch.int64, device=device)
     torch.distributed.all_reduce(slowest, torch.distributed.ReduceOp.MAX)
-    return fixed_limits(limits, int(slowest.item()))
-
-
-def fixed_limits(limits: Limits, pace_ns: int) -> Limits:
-    """Turn limits of time into a number of steps."""
-    needed = max(limits.min_steps, -(-int(SPARE * limits.window_ns) // pace_ns))
+    needed = max(limits.min_steps, -(-int(SPARE * limits.window_ns) // int(slowest.item())))
     steps = min(window.whole(needed, limits.multiple), limits.capacity)
     return Limits(0, steps, limits.multiple, steps)
 
 
-def join_windows(first: Window, second: Window) -> Window:
-    """Put two stretches of the same loop together; what lies between them falls to the last step of the first."""
-    width = len(first.phases) + 1
-    return replace(
-        second,
-        started=first.started,
-        steps=first.steps + second.steps,
-        stamps=first.stamps[: first.steps * width] + second.stamps,
-        tags=first.tags[: first.steps] + second.tags,
-    )
-
-
 class FailureReporter(Reporter):
-    """What a rank reports that is not the first: nothing, unless it fails."""
+    """Writes failures alone: what a rank reports that is not the first."""
 
     def send(self, event: str, **fields: Any) -> None:
         """Write a failure; drop everything else."""
@@ -184,12 +169,9 @@ def join(job: Job) -> None:
         torch.set_num_threads(max(1, torch.get_num_threads() // ranks))
     if job.device == "cuda":
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    # Not where the machine's name leads, which may be to itself alone.
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", _interface(job.meeting.address) if job.meeting else "lo")
+    interface = "lo"  # not where the machine's name leads, which may be to itself alone
+    if job.meeting:
+        cards = psutil.net_if_addrs().items()
+        interface = next(name for name, ends in cards if any(end.address == job.meeting.address for end in ends))
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
     torch.distributed.init_process_group("nccl" if job.device == "cuda" else "gloo")
-
-
-def _interface(address: str) -> str:
-    """The network interface of this machine that has an address."""
-    interfaces = psutil.net_if_addrs().items()
-    return next(name for name, addresses in interfaces if any(one.address == address for one in addresses))

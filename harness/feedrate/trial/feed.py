@@ -1,11 +1,8 @@
 """Where a trial's batches come from: the loader, or resident batches.
 
 Real epochs: a loader whose iterator is made anew every so many batches, as ``for batch in loader`` does. What an
-epoch's border costs, workers that end and workers that start, or that go on, is paid where a training script pays it:
-in the wait for the first batch of the next epoch.
-
-Epochs deal out one endless order, each the next part of it. So the batches are the same ones in the same order whatever
-the length of an epoch is, and whether its workers are kept; and an epoch as long as the set is one new permutation.
+epoch's border costs is paid where a training script pays it: in the wait for the first batch of the next epoch. Epochs
+deal out one endless order, each the next part of it: batches are the same in the same order whatever their length is.
 """
 
 from __future__ import annotations
@@ -108,10 +105,7 @@ def open_feed(job: Job, device: torch.device) -> Feed:
 
 
 def open_samples(job: Job) -> tuple[Manifest, Samples, StampedCollate]:
-    """Open the packed samples of a trial, its planted costs around them, and what makes batches of them.
-
-    Where the cell asks for a cache, it is filled if it is not there, and stands in their place.
-    """
+    """Open the packed samples of a trial or its cache, planted costs around them, and what makes batches of them."""
     reader = visits.wrap(job, open_packed(job))
     transform, collation = collate.build(job)
     transform, collation = plants.transform(job, transform), plants.collate(job, collation)
@@ -197,11 +191,7 @@ def _most_steps(job: Job, count: int, dataset: Samples) -> int:
 
 
 def planted_read_ns(job: Job, before: int, batches: int) -> int | None:
-    """Sum up what the reads of a stretch of batches were planted to wait.
-
-    Where waits vary, a stretch seldom has their mean. As the order of samples follows from the seed, its truth can be
-    computed exactly.
-    """
+    """Sum up what the reads of a stretch of batches were planted to wait, as their order follows from the seed."""
     if not job.value("read_us") or job.value("cache") != "none":
         return None
     count: int = job.value("n_samples")
@@ -231,10 +221,7 @@ def _resident_batches(job: Job, device: torch.device, dataset: Samples, collatio
 
 
 def _copies(field: torch.Tensor, count: int, pinned: bool) -> tuple[torch.Tensor, ...]:
-    """Copies of a tensor, of its layout, in memory as a loader hands it over: pinned, or shared with other processes.
-
-    A copy to the device from one buffer again and again would read it from the host's cache, which training never does.
-    """
+    """Copies of a tensor in memory as a loader hands it over, pinned or shared, so that the host's cache has none."""
     if pinned:
         memory = torch.empty(count * field.numel(), dtype=field.dtype, pin_memory=True)
     else:

@@ -1,9 +1,8 @@
 """An index: what a dataset keeps in memory of every sample.
 
-A dataset of a million files holds a million paths, labels and sizes. Kept as Python objects in a list they are copied,
-page by page, into every forked worker that looks at them: reading an object counts a reference, which is a write. As
-arrays, or pickled one after the other into one buffer (as detectron2's ``NumpySerializedList`` does), they are a few
-objects, and workers share their pages. Spawned workers get a copy of their own at their start either way.
+Paths, labels and sizes that are Python objects in a list are copied, page by page, into every forked worker that looks
+at them: reading an object counts a reference, which is a write. As arrays, or pickled one after the other into one
+buffer (as detectron2's ``NumpySerializedList`` does), they are a few objects, and workers share their pages.
 
 What an index takes is read from outside (``workers_uss_start_bytes``, ``workers_uss_end_bytes``); a lookup is part of
 reading. The packed samples stand for all entries in turn: an index can be larger than what a disk has to hold.
@@ -37,12 +36,8 @@ class Entry(TypedDict):
 def entries(count: int) -> Iterator[Entry]:
     """Make up entries as an image set has them, each of objects of its own."""
     for number in range(count):
-        label = number * 7919 % LABELS
-        yield {
-            "path": f"train/n{label:08d}/{number:08d}.png",
-            "label": label,
-            "size": 50_000 + number * 104_729 % 90_001,
-        }
+        label, size = number * 7919 % LABELS, 50_000 + number * 104_729 % 90_001
+        yield {"path": f"train/n{label:08d}/{number:08d}.png", "label": label, "size": size}
 
 
 class Index(Protocol):
@@ -100,8 +95,7 @@ class IndexedDataset(Dataset[Fields]):
     """As many samples as an index has entries: each is looked up first, and is then one of those packed, in turn."""
 
     def __init__(self, dataset: StampedDataset, index: Index) -> None:
-        self.dataset = dataset
-        self.index = index
+        self.dataset, self.index = dataset, index
 
     def __deepcopy__(self, memo: dict[int, Any]) -> IndexedDataset:
         """Threads have datasets of their own and share one index."""

@@ -43,8 +43,7 @@ class _Stat(ctypes.Structure):
 def settle(root: Path, state: Literal["warm", "cold", "full"], fill_bytes: int = 0) -> float:
     """Bring the packed files below a folder into the page cache, or out of it; gives the cached share, 0 to 1.
 
-    Where memory is to be full of them (``full``) they are first evicted, as a page counts for the memory group that
-    reads it; then this process reads ``fill_bytes`` from the beginning.
+    For ``full`` they are evicted, as a page counts for the memory group that reads it, and ``fill_bytes`` are read.
     """
     try:
         if state != "warm":

@@ -69,11 +69,7 @@ class Burn:
 
 
 def waits_ns(mean_us: int, shape: str, count: int, seed: int) -> list[int]:
-    """Deal out the waits of a set.
-
-    The Lorenz curve of a shape gives, for a share of the waits from the shortest on, their share of all waiting
-    (log-normal: Φ(Φ⁻¹(p) - σ)); its steps are the means of the slices.
-    """
+    """Deal out a set's waits: the steps of the shape's Lorenz curve (log-normal: Φ(Φ⁻¹(p) - σ)) are their means."""
     slices = min(count, SLICES)
     shares = np.arange(slices + 1) / slices
     curve: npt.NDArray[np.float64] = shares

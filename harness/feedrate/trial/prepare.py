@@ -2,10 +2,8 @@
 
 What belongs into a folder is written beside it, under a name that holds this machine and process; it is forced to disk,
 described in ``manifest.json``, read back in part, and only then renamed. What a killed process left is removed by the
-next one. Processes that want the same folder wait for each other: the second looks again whether it is there.
-
-A set that is there already is read once, whole, before anything is measured on it: a byte that changed since it was
-packed is found by its checksum, and the set is packed anew. Formats without checksums of their own rely on that.
+next one. A set that is there already is read once, whole, before anything is measured on it: a byte that changed since
+it was packed is found by its checksum, and the set is packed anew. Formats without checksums of their own rely on that.
 """
 
 from __future__ import annotations
@@ -19,8 +17,8 @@ import platform
 import shutil
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
@@ -68,34 +66,20 @@ def prepare(spec: DataSpec, storage_format: str, data_root: Path, progress: Prog
     workload = plugins.load("feedrate.workloads", spec.workload)
     storage = plugins.load("feedrate.formats", storage_format)
     root = dataset_root(data_root, spec, storage_format)
-    task = f"while packing {spec.n_samples} samples of {spec.workload} as {storage_format}"
-    with _disk_faults(root, task):
-        manifest, notes = _load_intact(root, spec, workload, storage)
-    if manifest:
-        return manifest
-    with new_folder(root, task) as temp:
-        manifest, _ = _load_intact(root, spec, workload, storage)
-        if manifest:  # another process was faster
-            return manifest
-        manifest = _fill(temp, spec, workload, storage, progress, notes)
-        install(temp, root)
-    return manifest
 
-
-def _load_intact(
-    root: Path, spec: DataSpec, workload: ModuleType, storage: ModuleType
-) -> tuple[Manifest | None, Sequence[str]]:
-    """Load the manifest of a set that needs no packing: right versions and count, no byte changed; else, notes."""
-    try:
+    def described() -> Manifest | None:
+        """The manifest of a set of the right versions and count."""
         manifest = Manifest.load(root)
-    except DataError:
-        return None, ()
-    versions = (manifest.count, manifest.workload_version, manifest.format_version)
-    if versions != (spec.n_samples, workload.VERSION, storage.VERSION) or not manifest.checksum:
-        return None, ()
-    if (manifest.bytes, manifest.checksum) == size_and_checksum(root):
-        return manifest, ()
-    return None, (f"{storage.__name__.rpartition('.')[2]}: the packed samples were damaged and are packed anew",)
+        versions = (manifest.count, manifest.workload_version, manifest.format_version)
+        return manifest if versions == (spec.n_samples, workload.VERSION, storage.VERSION) else None
+
+    def fill(temp: Path, damaged: bool) -> Manifest:
+        note = f"{storage_format}: the packed samples were damaged and are packed anew"
+        return _fill(temp, spec, workload, storage, progress, (note,) if damaged else ())
+
+    return make_once(
+        root, f"while packing {spec.n_samples} samples of {spec.workload} as {storage_format}", described, fill
+    )
 
 
 class _Observer:
@@ -103,8 +87,7 @@ class _Observer:
 
     def __init__(self, samples: Iterable[Sample], total: int, progress: Progress) -> None:
         self.samples, self.total, self.progress = samples, total, progress
-        self.count = 0
-        self.hash = hashlib.sha256()
+        self.count, self.hash = 0, hashlib.sha256()
         self.first: Sample = ()
         self.last: Sample = ()
 
@@ -128,7 +111,7 @@ class _Observer:
 
 
 def _fill(
-    temp: Path, spec: DataSpec, workload: ModuleType, storage: ModuleType, progress: Progress, notes: Sequence[str]
+    temp: Path, spec: DataSpec, workload: ModuleType, storage: ModuleType, progress: Progress, notes: tuple[str, ...]
 ) -> Manifest:
     """Pack into an empty folder, force it to disk, describe it, and read the first and last sample back."""
     started = time.perf_counter()
@@ -173,23 +156,46 @@ def same_image(bound: float, back: Image, packed: Image) -> bool:
     return bool(np.abs(back.astype(np.int16) - packed).mean() <= (bound if is_image else 0))
 
 
-@contextmanager
-def new_folder(root: Path, task: str) -> Iterator[Path]:
-    """Give an empty folder beside ``root`` to be filled and installed; whatever is left of it in the end is removed.
+def make_once(
+    root: Path, task: str, described: Callable[[], Manifest | None], fill: Callable[[Path, bool], Manifest]
+) -> Manifest:
+    """Fill a folder unless it is ``described`` as wanted and whole; processes that want it wait for each other.
 
-    It waits until no other process builds in the folder around ``root``.
+    ``fill`` gets an empty folder, and whether the one that is described as wanted is damaged.
     """
     prefix = f".{root.name}.{hashlib.sha256(platform.node().encode()).hexdigest()[:6]}."
     temp = root.parent / f"{prefix}{os.getpid()}.tmp"
     with _disk_faults(root, task), ExitStack() as stack:
+        if manifest := _whole(root, described)[0]:
+            return manifest
         stack.callback(shutil.rmtree, temp, ignore_errors=True)
         root.parent.mkdir(parents=True, exist_ok=True)
         lock = os.open(root.parent, os.O_RDONLY)
         stack.callback(os.close, lock)
         fcntl.flock(lock, fcntl.LOCK_EX)  # it ends with this process, however that ends
-        _remove_stale(root.parent, prefix)
-        temp.mkdir()
-        yield temp
+        manifest, damaged = _whole(root, described)
+        if not manifest:  # else another process was faster
+            _remove_stale(root.parent, prefix)
+            temp.mkdir()
+            manifest = fill(temp, damaged)
+            aside = temp.with_suffix(".old.tmp")
+            if root.exists():
+                root.rename(aside)
+            temp.rename(root)
+            linux.sync(root.parent)
+            shutil.rmtree(aside, ignore_errors=True)
+    return manifest
+
+
+def _whole(root: Path, described: Callable[[], Manifest | None]) -> tuple[Manifest | None, bool]:
+    """The manifest of a folder in which no byte has changed; else whether one has."""
+    manifest = None
+    with suppress(DataError):  # there is none, or it cannot be read
+        manifest = described()
+    if not manifest or not manifest.checksum:
+        return None, False
+    damaged = (manifest.bytes, manifest.checksum) != _size_and_checksum(root)
+    return None if damaged else manifest, damaged
 
 
 def _remove_stale(folder: Path, prefix: str) -> None:
@@ -213,19 +219,9 @@ def _disk_faults(root: Path, task: str) -> Iterator[None]:
         ) from error
 
 
-def install(temp: Path, root: Path) -> None:
-    """Rename a filled folder; an older one of that name is moved aside first and then removed."""
-    aside = temp.with_suffix(".old.tmp")
-    if root.exists():
-        root.rename(aside)
-    temp.rename(root)
-    linux.sync(root.parent)
-    shutil.rmtree(aside, ignore_errors=True)
-
-
 def write_manifest(folder: Path, **fields: Any) -> Manifest:
     """Describe a filled folder in ``manifest.json`` and force that to disk; bytes and checksum are the files' own."""
-    size, checksum = size_and_checksum(folder)
+    size, checksum = _size_and_checksum(folder)
     manifest = Manifest(bytes=size, checksum=checksum, **fields)
     (folder / "manifest.json").write_text(json.dumps(asdict(manifest), indent=1), encoding="utf-8")
     linux.sync(folder / "manifest.json")
@@ -233,7 +229,7 @@ def write_manifest(folder: Path, **fields: Any) -> Manifest:
     return manifest
 
 
-def size_and_checksum(root: Path) -> tuple[int, str]:
+def _size_and_checksum(root: Path) -> tuple[int, str]:
     """Add up the bytes of all files but the manifest, and their checksum."""
     size = checksum = 0
     for folder, folders, names in os.walk(root):

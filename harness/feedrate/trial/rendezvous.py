@@ -36,17 +36,13 @@ LONG_S = 5.0
 class Meeting:
     """A node's way to the others; of a trial, too, behind its gate. The sweep's end ends a wait as Ctrl-C does."""
 
-    url: str
-    """Of the server."""
+    url: str  # of the server
     node: int
-    nodes: int
-    """How many sweep."""
+    nodes: int  # that sweep
     block: int = 0
     position: int = BLOCK
-    address: str = ""
-    """Of this node, as the others reach it."""
-    endpoint: str = ""
-    """At which the first of the trial's nodes may listen."""
+    address: str = ""  # of this node, as the others reach it
+    endpoint: str = ""  # at which the first of the trial's nodes may listen
 
     @property
     def turn(self) -> int:
@@ -63,8 +59,8 @@ class Meeting:
             word = plan or f"{address}:{kept.getsockname()[1]}"
             answer = str(server.gate(self.node, block, position, word))
         if answer == "differs":
-            expected = "expected nodes that are equipped alike. make plan on two of them says in what they differ"
-            raise InputError(f"--together: the nodes do not plan the same cells; {expected}")
+            advice = "expected nodes that are equipped alike. make plan on two of them says in what they differ"
+            raise InputError(f"--together: the nodes do not plan the same cells; {advice}")
         if answer == "closed" or (answer == "budget" and position != BLOCK):  # with it others ended, without this node
             raise KeyboardInterrupt
         if answer == "budget" or (answer == "gone" and position != BLOCK):
@@ -93,8 +89,9 @@ class Rendezvous(ThreadingMixIn, SimpleXMLRPCServer):
 
     def __init__(self, nodes: int, budget_s: float | None, host: str) -> None:
         path = f"/{secrets.token_hex(16)}"
-        handler = type("Handler", (SimpleXMLRPCRequestHandler,), {"rpc_paths": (path,)})
-        super().__init__(("", 0), handler, logRequests=False)
+        super().__init__(
+            ("", 0), type("Handler", (SimpleXMLRPCRequestHandler,), {"rpc_paths": (path,)}), logRequests=False
+        )
         self.url = f"http://{host}:{self.server_address[1]}{path}"
         self._changed = threading.Condition()
         self._nodes, self._budget_s = nodes, budget_s
@@ -108,8 +105,8 @@ class Rendezvous(ThreadingMixIn, SimpleXMLRPCServer):
         self._warm: set[int] = set()  # nodes where the trial behind the last gate has warmed up
         self._begun: tuple[int, int] | None = None  # the last trial whose windows have
         self._end = ""  # why no gate opens any more: budget, differs, closed
-        self.register_function(self.gate)  # type: ignore[arg-type] # typeshed knows other arguments
-        self.register_function(self.start)  # type: ignore[arg-type]
+        for function in (self.gate, self.start):
+            self.register_function(function)  # type: ignore[arg-type] # typeshed knows other arguments
         threading.Thread(target=self.serve_forever, args=(0.1,), daemon=True).start()  # how soon it notices its end
 
     def gate(self, node: int, block: int, position: int, word: str) -> str:
@@ -192,8 +189,8 @@ class _Waiting(Transport):
             connection.connect()
             opened: Any = connection.sock
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL):
-                opened.setsockopt(socket.IPPROTO_TCP, option, 60)  # seconds
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60)  # seconds
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 60)
         return connection
 
 
@@ -207,6 +204,5 @@ def _server(url: str) -> Iterator[tuple[ServerProxy, str]]:
     except (ConnectionRefusedError, ConnectionResetError, Error) as error:
         raise KeyboardInterrupt from error
     except OSError as error:
-        problem = f"--together: {urlsplit(url).netloc} cannot be reached: {error}"
         advice = "expected that nodes can open connections to the machine where the sweep was typed"
-        raise EnvironmentFault(f"{problem}; {advice}") from error
+        raise EnvironmentFault(f"--together: {urlsplit(url).netloc} cannot be reached: {error}; {advice}") from error

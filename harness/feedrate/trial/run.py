@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from functools import partial, reduce
 from itertools import chain
@@ -47,7 +48,7 @@ def run_trial(job: Job, reporter: Reporter) -> None:
 
     def open_window() -> None:
         if timeline:
-            timeline.restart()
+            timeline.reset()
         if job.uses_cuda:
             torch.cuda.reset_peak_memory_stats()  # compiling and searching for algorithms take more than training
         if overflows:
@@ -87,20 +88,21 @@ def rehearse(
 ) -> tuple[Iterator[Batch], dict[str, int]]:
     """Have everything compiled, loaded and chosen before the warm-up; gives all batches again, and what it took.
 
-    On CUDA what was reserved meanwhile is given back: choosing algorithms takes more memory than training does.
+    What whole steps changed is taken back: weights, statistics, moments; a loss scaler keeps its scale. On CUDA what
+    was reserved meanwhile is given back: choosing algorithms takes more memory than training does.
     """
     if training is None or not training.rehearsals:
         return batches, {}
-    first = next(batches)
+    first, before = next(batches), deepcopy(training.network.state_dict())
     took: list[int] = []
-
-    def run_step() -> None:
+    for _ in range(training.rehearsals):
         begun = time.perf_counter_ns()
         reduce(lambda state, stage: stage.run(state), row, first)
         synchronize()
         took.append(time.perf_counter_ns() - begun)
-
-    training.rehearse(run_step)
+    training.network.load_state_dict(before)
+    training.optimizer.state.clear()
+    training.optimizer.zero_grad()
     synchronize()
     if job.device == "cuda":
         torch.cuda.empty_cache()
@@ -109,10 +111,7 @@ def rehearse(
 
 
 def warm_up_limits(job: Job) -> loop.Limits:
-    """For five steps and for ``warmup_s``; with epochs, until one of them ends.
-
-    Where samples may be read once only, none are spent on time.
-    """
+    """For five steps and, unless samples may be read once only, ``warmup_s``; with epochs, until one of them ends."""
     warmup_s = 0.0 if job.single_pass else job.warmup_s
     return loop.Limits.rounded(warmup_s, windows.LEAST_WARM_UP, max(1, job.value("epoch_steps")))
 
@@ -149,7 +148,8 @@ def throughput(job: Job, window: loop.Window) -> dict[str, Any]:
 
 def warm_up(warm: loop.Window, window: loop.Window) -> dict[str, int]:
     """Count what came before the window: the warm-up, what had to be allocated, and the stock."""
-    return {"warmup_steps": warm.steps + len(window.lead_in), "warmup_ns": window.started - warm.started}
+    steps = len(warm.lead_in) + warm.steps + len(window.lead_in)
+    return {"warmup_steps": steps, "warmup_ns": window.started - warm.started}
 
 
 def steadiness(job: Job, window: loop.Window, timeline: Timeline | None) -> dict[str, Any]:
@@ -167,10 +167,7 @@ def host_times(window: loop.Window) -> tuple[dict[str, int], dict[str, list[int]
 
 
 def _worker_stamps(feed: Feed, window: loop.Window) -> tuple[dict[str, int], dict[str, list[int | None]]]:
-    """The workers' stamps: sums for the trial; single batches, with who prepared each, and when.
-
-    Moments count from the beginning of the window's first step. Nothing where no loader runs.
-    """
+    """The workers' stamps: sums for the trial; single batches, with who prepared each, and when in the window."""
     if feed.startup_ns is None:
         return {}, {}
     *stages, begun, ended, workers = zip(*map(STAMPS.unpack, window.tags[: window.steps]), strict=True)
@@ -192,8 +189,6 @@ def device_times(
     steps: dict[str, list[int]] = {}
     if timeline:
         steps = {f"device_{name}_ns": times for name, times in timeline.spans().items()}
-        if (exposed := timeline.exposed()) is not None:
-            steps["device_h2d_exposed_ns"] = exposed
         columns = {name: sum(times) for name, times in steps.items()}
     if job.uses_cuda:
         free, total = torch.cuda.mem_get_info()

@@ -1,8 +1,7 @@
 """A training step as a row of stages, when a batch is moved to the device, and the device's own clock.
 
-Each stage takes what the one before returned.
-
-``mode`` and ``step`` choose the row, so that the loop has no ifs and a stage that is not there costs nothing:
+Each stage takes what the one before returned. ``mode`` and ``step`` choose the row, so that the loop has no ifs and a
+stage that is not there costs nothing. On a CPU there is nothing to copy and no ``h2d``:
 
 =========  ========  ==========================================
 mode       step      stages
@@ -15,42 +14,34 @@ compute              forward, backward, optimizer on one resident batch
 copy                 h2d of resident batches in turn
 =========  ========  ==========================================
 
-On a CPU there is nothing to copy and no ``h2d``.
+``prefetcher`` decides when a batch is moved: in its own step, before the forward pass (``none``); in the step before,
+on the compute stream, once that step's forward and backward passes are launched (``next_batch``); or in the step
+before, on a stream of its own, before that step's forward pass is launched (``stream``). With the last two a step
+fetches and moves the batch of the *next* step: its phases ``fetch`` and ``h2d`` are what it spends on that one. All
+batches arrive once and in order; the first is taken before the warm-up, and the last that was moved is not trained on.
 
-``prefetcher`` decides when a batch is moved:
-
-==========  ===================================================================================================
-none        in its own step, before the forward pass
-next_batch  in the step before, on the compute stream, once that step's forward and backward passes are launched
-stream      in the step before, on a stream of its own, before that step's forward pass is launched
-==========  ===================================================================================================
-
-With the last two a step fetches and moves the batch of the *next* step: its phases ``fetch`` and ``h2d`` are what it
-spends on that one, and its forward pass takes the batch that was moved a step ago. All batches arrive once and in
-order; the first is taken before the warm-up, and the last that was moved is not trained on.
-
-Memory is safe: a batch that was made on the copy stream is told that the compute stream uses it (``record_stream``),
-so that the caching allocator gives its memory to no later copy before the step is done; PyTorch's pinned memory waits
-for its copies by itself. Source: the data prefetcher of NVIDIA's Apex examples (imagenet), which waits for a batch
-before it begins to move the next one. Here the next one is begun first, and an event marks where the copies before it
-end: the work of the streams is the same, and nothing that the host does lies within the wait.
+A batch that was made on the copy stream is told that the compute stream uses it (``record_stream``), so that the
+caching allocator gives its memory to no later copy before the step is done; PyTorch's pinned memory waits for its
+copies by itself. Source: the data prefetcher of NVIDIA's Apex examples (imagenet), which waits for a batch before it
+begins to move the next one. Here the next one is begun first, and an event marks where the copies before it end: the
+work of the streams is the same, and nothing that the host does lies within the wait.
 
 The clock: CUDA events at the borders of stages are made before the window, recorded on the compute stream, and read
 after the window; nothing synchronises inside it. The time between two events is a *span*: it contains launch gaps and
 does not measure how busy the device was. From one step's last event to the next step's first the device had nothing of
-this step to do: that is ``idle``.
+this step to do: that is ``idle``. Copies on a stream of their own have events there, and their span is ``h2d``; on the
+compute stream that phase is then the wait for a copy that was begun a step before: the *exposed* copy. The next copy is
+issued before the step's first event: where the device has nothing to do meanwhile, it is ``idle``. On one stream all of
+a copy is waited for.
 
-Copies on a stream of their own have events there, and their span is ``h2d``. On the compute stream that phase is then
-the wait for a copy that was begun a step before: the *exposed* copy. The next copy is issued before the step's first
-event: where the device has nothing to do meanwhile, it is ``idle``. On one stream all of a copy is waited for.
-
-``timing = serialized`` synchronises after every stage instead, and ``off`` asks nothing of the device: what events
-cost is the difference. Both are values of an axis of its own, for cross-checks.
+``timing = serialized`` synchronises after every stage instead, and ``off`` asks nothing of the device: what events cost
+is the difference.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 from statistics import median
 from typing import Any, NamedTuple
@@ -81,15 +72,10 @@ class Stage(NamedTuple):
     """Takes what the stage before returned; the first takes a ``Batch``."""
 
 
-def build(job: Job, device: torch.device, wrap: step.Wrap = lambda network: network) -> list[Stage]:
-    """Choose the stages of a trial that needs nothing outside its window."""
-    return assemble(job, device, wrap)[0]
-
-
 def assemble(
     job: Job, device: torch.device, wrap: step.Wrap = lambda network: network
 ) -> tuple[list[Stage], step.Training | None]:
-    """Choose the stages of a trial; with them, where a model runs, the training behind them."""
+    """Choose the stages of a trial; with them, where a model runs, what is done about its training elsewhere."""
     mode = job.value("mode")
     if mode == "load":
         return [], None
@@ -111,14 +97,12 @@ def assemble(
 
 
 def copy_stage(device: torch.device, non_blocking: bool, normalizer: Normalizer | None) -> Stage:
-    """Copy a batch to the device; what was handed over as bytes is normalised there, on the stream of the copy."""
+    """Copy a batch to the device and normalise there, on the stream of the copy, what was handed over as bytes."""
 
     def to_device(batch: Batch) -> Fields:
         return tuple(field.to(device, non_blocking=non_blocking) for field in batch.fields)
 
-    if normalizer is None:
-        return Stage("h2d", to_device)
-    return Stage("h2d", lambda batch: normalizer(to_device(batch)))
+    return Stage(COPY, (lambda batch: normalizer(to_device(batch))) if normalizer else to_device)
 
 
 def _emulated_stage(step_ms: float) -> Stage:
@@ -223,10 +207,8 @@ def instrument(job: Job, prefetched: Prefetch, synchronize: Callable[[], None]) 
     row, _, streamed = prefetched
     if job.device != "cuda" or not row:
         return row, None
-    if job.value("timing") == "serialized":
-        return serialize(row, synchronize), None
-    if job.value("timing") == "off":
-        return row, None
+    if job.value("timing") != "events":
+        return serialize(row, synchronize) if job.value("timing") == "serialized" else row, None
     timeline = Timeline([stage.phase for stage in row])
     if streamed is None:
         return timeline.instrument(row), timeline
@@ -240,15 +222,12 @@ def instrument(job: Job, prefetched: Prefetch, synchronize: Callable[[], None]) 
 def serialize(stages: Sequence[Stage], synchronize: Callable[[], None]) -> list[Stage]:
     """Wrap stages so that the host waits for the device after each."""
 
-    def waiting(run: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        def timed(state: Any) -> Any:
-            result = run(state)
-            synchronize()
-            return result
+    def timed(run: Callable[[Any], Any], state: Any) -> Any:
+        result = run(state)
+        synchronize()
+        return result
 
-        return timed
-
-    return [Stage(stage.phase, waiting(stage.run)) for stage in stages]
+    return [Stage(phase, partial(timed, run)) for phase, run in stages]
 
 
 def timed_event() -> torch.Event:
@@ -262,35 +241,30 @@ class Timeline:
     Borders are recorded on the stream that is current when a timeline is made: looking it up each time takes longer.
     """
 
-    def __init__(self, phases: Sequence[str], make: Callable[[], Any] = timed_event) -> None:
+    def __init__(self, phases: Sequence[str]) -> None:
         self.phases = tuple(phases)
-        self._make = make
         self._stream = torch.accelerator.current_stream()
         self._borders: list[list[Any]] = []
         self._copies: list[list[Any]] | None = None
         self._step = 0
 
-    def reset(self, capacity: int) -> None:
-        """Make events for ``capacity`` steps and start over; called outside a window.
+    def reset(self, capacity: int = 0) -> None:
+        """Start over, with events for ``capacity`` steps or more.
 
         Steps beyond get theirs when they come, which costs them some microseconds.
         """
         while len(self._borders) < capacity:
             self._add_step()
-        self.restart()
-
-    def restart(self) -> None:
-        """Start over with the events that are there."""
         self._step = 0
 
     def reset_for(self, window_s: float, pace_ns: int) -> None:
-        """Make room for a window at the pace of the warm-up, and start over."""
+        """Start over with room for a window at the pace of the warm-up."""
         self.reset(EVENT_ROOM * int(window_s * 1e9) // pace_ns)
 
     def _add_step(self) -> None:
         """Make the events of a step and record each once: CUDA creates an event when it is first recorded."""
         borders = len(self.phases) + 1
-        events = [self._make() for _ in range(borders + 2 * (self._copies is not None))]
+        events = [timed_event() for _ in range(borders + 2 * (self._copies is not None))]
         for event in events:
             event.record(self._stream)
         self._borders.append(events[:borders])
@@ -299,10 +273,11 @@ class Timeline:
 
     def instrument(self, stages: Sequence[Stage]) -> list[Stage]:
         """Wrap stages so that each records the event at its end, and the first also the one at its start."""
-        last = len(stages) - 1
-        return [Stage(s.phase, self._wrap(s.run, border, border == last)) for border, s in enumerate(stages)]
+        return [Stage(phase, self._wrap(run, border)) for border, (phase, run) in enumerate(stages)]
 
-    def _wrap(self, run: Callable[[Any], Any], border: int, last: bool) -> Callable[[Any], Any]:
+    def _wrap(self, run: Callable[[Any], Any], border: int) -> Callable[[Any], Any]:
+        last = border == len(self.phases) - 1
+
         def timed(state: Any) -> Any:
             if border == 0:
                 if self._step == len(self._borders):
@@ -349,17 +324,18 @@ class Timeline:
         return (self._step - middle) / (total - first) / (middle / first)
 
     def spans(self) -> dict[str, list[int]]:
-        """Read the window's events; the device must have been synchronised."""
+        """Read the window's events, ns of each step; the device must have been synchronised.
+
+        ``h2d_exposed`` is what the compute stream waited for copies, if there are any.
+        """
         steps = self._borders[: self._step]
         spans = {phase: self._between(border) for border, phase in enumerate(self.phases)}
+        if COPY in spans:
+            spans[f"{COPY}_exposed"] = spans[COPY]
         if self._copies is not None:
             spans[COPY] = [_ns(*pair) for pair in self._copies[: self._step]]
         spans["idle"] = [0, *(_ns(a[-1], b[0]) for a, b in pairwise(steps))] if steps else []
         return spans
-
-    def exposed(self) -> list[int] | None:
-        """Read what the compute stream waited for copies in each step, in nanoseconds; None where none is copied."""
-        return self._between(self.phases.index(COPY)) if COPY in self.phases else None
 
     def _between(self, border: int) -> list[int]:
         return [_ns(step[border], step[border + 1]) for step in self._borders[: self._step]]

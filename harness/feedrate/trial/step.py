@@ -1,16 +1,12 @@
 """The training step of a trial, put together from its cell.
 
-A step is three callables. Every axis that changes it is one small function that makes another step out of one; an axis
-at its default adds nothing, so that the plain step pays for nothing that it does not do. From inside to outside: the
-plain step or the one with a loss scaler, autocast, layout of the images, their size, the tensor made in every step, the
-check of gradients, the count of overflows, the output copied back, the reading of the loss, and the debugging aid
-around all of it.
+A step is three callables. An axis that changes it makes another step out of one; an axis at its default adds nothing,
+so that the plain step pays for nothing that it does not do. ``build`` puts them together from inside to outside.
 
 ``debug`` leaves one of PyTorch's debugging aids on in every step. Each step has a profiler of its own: starting and
 stopping it is part of ``forward`` and ``optimizer``. ``emit_nvtx`` waits for the device at both ends. The checks of
 gradients are part of ``backward``; they evaluate the loss twice, in double precision, for every number of the input,
-and so take a batch of 1 and a few pixels. They look at a copy of the network with its first weights. A failed check
-does not end the trial: the question is its price.
+and look at a copy of the network with its first weights. A failed one ends no trial: the question is its price.
 
 ``fusion = compile`` uses ``torch.compile`` with static shapes, so that with ``vary_shapes`` each size has code of its
 own, made before the window; ``cuda_graphs`` has what was compiled launched as one graph, too (PyTorch calls it
@@ -26,7 +22,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from functools import cache, partial
-from itertools import cycle, repeat
+from itertools import cycle
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -61,13 +57,35 @@ class Step(NamedTuple):
     optimizer: Callable[[None], None]
     """Update of the weights; gradients are cleared for the next step."""
 
+    def before(self, change: Callable[[Fields], Fields]) -> Step:
+        """Change the fields that the forward pass gets."""
+        return self._replace(forward=lambda fields: self.forward(change(fields)))
+
+    def noting(self, note: Callable[[torch.Tensor], object]) -> Step:
+        """Note every loss."""
+
+        def forward(fields: Fields) -> torch.Tensor:
+            loss = self.forward(fields)
+            note(loss)
+            return loss
+
+        return self._replace(forward=forward)
+
+    def after(self, act: Callable[[], object]) -> Step:
+        """Do something when a step ends."""
+
+        def optimize(_: None) -> None:
+            self.optimizer(None)
+            act()
+
+        return self._replace(optimizer=optimize)
+
 
 class PlainStep:
     """Forward and loss, backward, optimizer (Adam) of a network, and nothing around them."""
 
     def __init__(self, model: torch.nn.Module, loss: Loss, *, set_to_none: bool = True) -> None:
-        self._model = model
-        self._loss = loss
+        self._model, self._loss = model, loss
         self.adam = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE)
         self.clear = partial(self.adam.zero_grad, set_to_none=set_to_none)
 
@@ -103,18 +121,6 @@ class Training:
     overflows: OverflowCount | None
     """Counts steps that were not finite; None without mixed precision."""
 
-    def rehearse(self, run_step: Callable[[], object]) -> None:
-        """Run whole steps until all is compiled, and take back what they changed: weights, statistics, moments.
-
-        A loss scaler keeps its scale.
-        """
-        before = copy.deepcopy(self.network.state_dict())
-        for _ in range(self.rehearsals):
-            run_step()
-        self.network.load_state_dict(before)
-        self.optimizer.state.clear()
-        self.optimizer.zero_grad()
-
 
 def build(job: Job, device: torch.device, wrap: Wrap) -> Training:
     """Put the training step of a trial together."""
@@ -122,30 +128,38 @@ def build(job: Job, device: torch.device, wrap: Wrap) -> Training:
         _set_libraries(job)
     loss = plugins.load("feedrate.workloads", job.value("workload")).loss
     network = build_network(job, device)
-    fusion, amp, debug = (job.value(axis) for axis in ("fusion", "amp", "debug"))
+    fusion, debug = job.value("fusion"), job.value("debug")
     outputs = None if job.value("d2h") == "none" else OutputCopies(job.value("d2h"), job.value("d2h_every"))
-    plain = PlainStep(
-        _fuse(network, fusion, wrap),
-        outputs.watch_loss(loss) if outputs else loss,
-        set_to_none=job.value("zero_grad") == "none",
-    )
+    watched, set_to_none = outputs.watch(loss) if outputs else loss, job.value("zero_grad") == "none"
+    plain = PlainStep(_fuse(network, fusion, wrap), watched, set_to_none=set_to_none)
     step = with_scaler(plain, device) if job.value("grad_scaler") else plain.step()
-    step = _on_images(job, step if amp == "off" else with_autocast(step, device, amp))
-    if job.value("create_on") != "none":
-        step = with_random_tensor(step, device, job.value("create_on"))
+    step = _around_forward(job, step, device)
     if debug in GRADIENT_CHECKS:
         step = with_gradient_check(step, network, loss, GRADIENT_CHECKS[debug])
-    overflows = None if amp == "off" else OverflowCount(plain.adam)
+    overflows = None if job.value("amp") == "off" else OverflowCount(plain.adam)
     if overflows:
-        step = overflows.watch(step)
+        step = step.noting(overflows.note)
     if outputs:
-        step = outputs.watch_step(step)
+        step = step.after(outputs.copy)
     if job.value("sync_every_step"):
         step = with_loss_read(step)
     if debug in DEBUG_CONTEXTS:
         step = with_context(step, DEBUG_CONTEXTS[debug])
     rehearsals = max(REHEARSALS.get(fusion, 0), CUDA_REHEARSALS if device.type == "cuda" else 0)
     return Training(step, network, plain.adam, rehearsals * count_sizes(job), overflows)
+
+
+def _around_forward(job: Job, step: Step, device: torch.device) -> Step:
+    """Change what the forward pass gets, and in which precision it computes."""
+    if (amp := job.value("amp")) != "off":  # the backward pass stays outside, as in PyTorch's own recipe
+        step = step._replace(forward=torch.autocast(device.type, dtype=AMP_TYPES[amp])(step.forward))
+    if job.value("memory_format") == "channels_last":
+        step = step.before(partial(_of_images, lambda image: image.contiguous(memory_format=torch.channels_last)))
+    if job.value("vary_shapes"):
+        step = with_sizes(step, job.value("patch_size"))
+    if job.value("create_on") != "none":
+        step = with_random_tensor(step, device, job.value("create_on"))
+    return step
 
 
 def _set_libraries(job: Job) -> None:
@@ -196,65 +210,39 @@ def count_sizes(job: Job) -> int:
     return len(image_sizes(job.value("patch_size"))) if job.value("vary_shapes") else 1
 
 
-def _on_images(job: Job, step: Step) -> Step:
-    if job.value("memory_format") == "channels_last":
-        step = with_channels_last(step)
-    return with_sizes(step, job.value("patch_size")) if job.value("vary_shapes") else step
-
-
-def with_channels_last(step: Step) -> Step:
-    """Lay images out with the channel as the fastest dimension; the conversion is part of ``forward``."""
-    return _with_images(step, repeat(lambda image: image.contiguous(memory_format=torch.channels_last)))
+def _of_images(change: Callable[[torch.Tensor], torch.Tensor], fields: Fields) -> Fields:
+    """Change the images of a batch, input and perhaps target."""
+    return tuple(change(field) if field.dim() == 4 else field for field in fields[:2])
 
 
 def with_sizes(step: Step, patch_size: int) -> Step:
     """Cut images to another size from step to step; the cut, a copy, is part of ``forward``; labels stay."""
+    sizes = cycle(image_sizes(patch_size))
 
-    def cut(image: torch.Tensor, size: int) -> torch.Tensor:
-        return image[..., :size, :size].contiguous()
+    def cut(fields: Fields) -> Fields:
+        size = next(sizes)
+        return _of_images(lambda image: image[..., :size, :size].contiguous(), fields)
 
-    return _with_images(step, cycle(partial(cut, size=size) for size in image_sizes(patch_size)))
-
-
-def _with_images(step: Step, changes: Iterator[Callable[[torch.Tensor], torch.Tensor]]) -> Step:
-    """Change the images of a batch, input and perhaps target, in each step by the next of some functions."""
-
-    def forward(fields: Fields) -> torch.Tensor:
-        change = next(changes)
-        return step.forward(tuple(change(field) if field.dim() == 4 else field for field in fields[:2]))
-
-    return step._replace(forward=forward)
-
-
-def with_autocast(step: Step, device: torch.device, amp: str) -> Step:
-    """Run forward pass and loss in mixed precision; the backward pass stays outside, as in PyTorch's own recipe."""
-    return step._replace(forward=torch.autocast(device.type, dtype=AMP_TYPES[amp])(step.forward))
+    return step.before(cut)
 
 
 def with_scaler(plain: PlainStep, device: torch.device) -> Step:
-    """Scale the loss, and skip the update when a gradient overflowed.
-
-    ``GradScaler`` reads back in every step whether gradients were finite: that wait is part of what scaling costs.
-    """
+    """Scale the loss, and skip an update that overflowed: ``GradScaler`` waits in every step to read whether it did."""
     scaler = torch.amp.GradScaler(device.type)
-
-    def backward(loss: torch.Tensor) -> None:
-        plain.backward(scaler.scale(loss))
 
     def optimize(_: None) -> None:
         scaler.step(plain.adam)
         scaler.update()
         plain.clear()
 
-    return Step(plain.forward, backward, optimize)
+    return Step(plain.forward, lambda loss: plain.backward(scaler.scale(loss)), optimize)
 
 
 class OverflowCount:
     """Counts steps that were not finite, without a kernel or a synchronisation in any of them.
 
-    Every step's loss, a number on the device, is kept and looked at after the window; updates are counted on the host.
-    A step counts when its loss was not finite, or when the scaler skipped its update because a gradient was not. (Where
-    there is no scaler, such a gradient spoils the weights, and shows in every later loss.)
+    Losses are kept on the device and looked at after the window. A step counts when its loss was not finite, or when
+    the scaler skipped its update because a gradient was not; without a scaler such a gradient shows in later losses.
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
@@ -265,15 +253,9 @@ class OverflowCount:
     def _count_update(self, *_: object) -> None:
         self._updates += 1
 
-    def watch(self, step: Step) -> Step:
-        """Keep the losses of a step."""
-
-        def forward(fields: Fields) -> torch.Tensor:
-            loss = step.forward(fields)
-            self._losses.append(loss.detach())
-            return loss
-
-        return step._replace(forward=forward)
+    def note(self, loss: torch.Tensor) -> None:
+        """Keep the loss of a step."""
+        self._losses.append(loss.detach())
 
     def reset(self) -> None:
         """Start over; called outside a window."""
@@ -289,58 +271,51 @@ class OverflowCount:
 
 
 def with_random_tensor(step: Step, device: torch.device, where: str) -> Step:
-    """Make a tensor of random numbers in every step, of the input's shape, and add none of it to the input.
+    """Make a tensor of random numbers in every step, of the input's shape, and add none of it (× 0) to the input.
 
-    Both sides draw as many numbers and add as many products (with 0, which leaves the input as it was): they differ in
-    where the numbers are drawn, and in the copy from there. All of it is part of ``forward``.
+    The sides differ in where the numbers are drawn, and in the copy from there. All of it is part of ``forward``.
     """
     source = torch.device("cpu") if where == "host" else device
 
-    def forward(fields: Fields) -> torch.Tensor:
+    def add(fields: Fields) -> Fields:
         image, *others = fields
         noise = torch.rand(image.shape, dtype=image.dtype, device=source).to(device)
-        return step.forward((torch.add(image, noise, alpha=0), *others))
+        return (torch.add(image, noise, alpha=0), *others)
 
-    return step._replace(forward=forward)
+    return step.before(add)
 
 
 class OutputCopies:
-    """The model's outputs, every n-th of which is copied back to the host at the end of its step."""
+    """The model's outputs, every n-th of which is copied back to the host at the end of its step.
+
+    The copy, or its launch, is part of ``optimizer``. The host waits for one to pageable memory; the last is kept.
+    """
 
     def __init__(self, where: str, every: int) -> None:
-        copy_back = PinnedBuffers().copy if where == "pinned" else self._copy_pageable
-        self._turns = cycle([*[lambda _: None] * (every - 1), copy_back])
-        self._outputs: list[torch.Tensor] = []
-        self._copied: torch.Tensor | None = None
+        self._copy = PinnedBuffers().copy if where == "pinned" else torch.Tensor.cpu
+        self._turns = cycle([*[False] * (every - 1), True])
+        self._output = self._copied = torch.empty(0)
 
-    def _copy_pageable(self, output: torch.Tensor) -> None:
-        """Copy to pageable memory, for which the host waits; the last copy is kept."""
-        self._copied = output.cpu()
-
-    def watch_loss(self, loss: Loss) -> Loss:
+    def watch(self, loss: Loss) -> Loss:
         """Take the outputs where the loss gets them."""
 
         def watched(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-            self._outputs[:] = [output.detach()]
+            self._output = output.detach()
             return loss(output, target)
 
         return watched
 
-    def watch_step(self, step: Step) -> Step:
-        """Copy outputs back when a step ends; the copy, or its launch, is part of ``optimizer``."""
-
-        def optimize(_: None) -> None:
-            step.optimizer(None)
-            next(self._turns)(self._outputs.pop())
-
-        return step._replace(optimizer=optimize)
+    def copy(self) -> None:
+        """Copy the step's output back, if it is its turn, and let go of it."""
+        if next(self._turns):
+            self._copied = self._copy(self._output)
+        del self._output
 
 
 class PinnedBuffers:
     """Two pinned buffers in turn for every shape, made when it first comes, which is in the warm-up.
 
-    A copy returns at once. A buffer is written again only when the copy before into it is done: whoever reads the
-    outputs has a step's time for it.
+    A copy returns at once; a buffer is written again only when the copy before into it is done.
     """
 
     BUFFERS = 2
@@ -348,8 +323,8 @@ class PinnedBuffers:
     def __init__(self) -> None:
         self._turns: dict[tuple[torch.Size, torch.dtype], Iterator[tuple[torch.Tensor, torch.Event]]] = {}
 
-    def copy(self, output: torch.Tensor) -> None:
-        """Begin to copy an output."""
+    def copy(self, output: torch.Tensor) -> torch.Tensor:
+        """Begin to copy an output into a buffer."""
         kind = (output.shape, output.dtype)
         if kind not in self._turns:
             self._turns[kind] = cycle([self._buffer(output) for _ in range(self.BUFFERS)])
@@ -357,6 +332,7 @@ class PinnedBuffers:
         done.synchronize()
         buffer.copy_(output, non_blocking=True)
         done.record()
+        return buffer
 
     def _buffer(self, output: torch.Tensor) -> tuple[torch.Tensor, torch.Event]:
         """A buffer of the same shape and layout, and the event that ends a copy into it."""
@@ -364,21 +340,9 @@ class PinnedBuffers:
 
 
 def with_loss_read(step: Step) -> Step:
-    """Read the loss (``loss.item()``) at the end of every step; the wait for the device is part of ``optimizer``.
-
-    It comes last, so that the host waits for all that the step has put on the compute stream.
-    """
+    """Read the loss (``loss.item()``) when a step ends; the wait for all that the device does is in ``optimizer``."""
     losses: list[torch.Tensor] = []
-
-    def forward(fields: Fields) -> torch.Tensor:
-        losses.append(step.forward(fields))
-        return losses[-1]
-
-    def optimize(_: None) -> None:
-        step.optimizer(None)
-        losses.pop().item()
-
-    return step._replace(forward=forward, optimizer=optimize)
+    return step.noting(losses.append).after(lambda: losses.pop().item())
 
 
 @cache
@@ -402,15 +366,11 @@ def with_context(step: Step, make: Callable[[], AbstractContextManager[Any]]) ->
     """Enter a new context when a step begins and leave it when the step has ended."""
     entered = ExitStack()
 
-    def forward(fields: Fields) -> torch.Tensor:
+    def enter(fields: Fields) -> Fields:
         entered.enter_context(make())
-        return step.forward(fields)
+        return fields
 
-    def optimize(_: None) -> None:
-        step.optimizer(None)
-        entered.close()
-
-    return step._replace(forward=forward, optimizer=optimize)
+    return step.before(enter).after(entered.close)
 
 
 def with_gradient_check(step: Step, model: torch.nn.Module, loss: Loss, check: Callable[..., bool]) -> Step:
@@ -418,9 +378,9 @@ def with_gradient_check(step: Step, model: torch.nn.Module, loss: Loss, check: C
     double = copy.deepcopy(model).double()
     batches: list[Fields] = []
 
-    def forward(fields: Fields) -> torch.Tensor:
+    def keep(fields: Fields) -> Fields:
         batches.append(fields)
-        return step.forward(fields)
+        return fields
 
     def backward(value: torch.Tensor) -> None:
         step.backward(value)
@@ -428,4 +388,4 @@ def with_gradient_check(step: Step, model: torch.nn.Module, loss: Loss, check: C
         source = source.detach().requires_grad_()
         check(lambda image: loss(double(image), target), (source,), raise_exception=False)
 
-    return step._replace(forward=forward, backward=backward)
+    return step._replace(backward=backward).before(keep)

@@ -66,14 +66,15 @@ class _Drawing:
     def _decode(self) -> DecodeFile:
         return ship if plugins.on_device(self.decoder) else decoders.load_for_files(self.decoder)
 
-    def __call__(self, packed: Packed, visit: Visit) -> Any:
+    def __call__(self, packed: Packed, visit: Visit) -> Sample:
         epoch, index, raw = visit
         sample = packed.decode(raw)
         random = Random((self.seed << 64) + (epoch << 32) + index)
         try:
-            return self.visit(sample, random, self._decode(), self.scales, self.size)
+            drawn: Sample = self.visit(sample, random, self._decode(), self.scales, self.size)
         except Undecodable as problem:
             raise packed.damage(str(problem), index, packed.root) from problem
+        return drawn
 
 
 class _Visits(Reader):
@@ -88,8 +89,7 @@ class _Visits(Reader):
         return epoch, index, self._packed.read(index)
 
     def decode(self, raw: Visit) -> Sample:
-        sample: Sample = self._drawing(self._packed, raw)
-        return sample
+        return self._drawing(self._packed, raw)
 
 
 class _StreamedVisits(Stream):
@@ -107,15 +107,11 @@ class _StreamedVisits(Stream):
     def begin(self, epoch: int) -> None:
         self._epoch = epoch
 
-    def visited(self, record: Any) -> Visit:
-        return self._epoch, record[0], record
-
     def records(self, shard: int) -> Iterator[Visit]:
-        return map(self.visited, self._packed.records(shard))
+        return ((self._epoch, record[0], record) for record in self._packed.records(shard))
 
     def decode(self, raw: Visit) -> Sample:
-        sample: Sample = self._drawing(self._packed, raw)
-        return sample
+        return self._drawing(self._packed, raw)
 
 
 def ship(file: bytes, _height: int, _width: int, _scale: int) -> Image:
@@ -149,11 +145,9 @@ class DeviceDecoder:
         ends = [row[0] for row in rows]
         encoded = [files[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
         decoded = plugins.load(decoders.__name__, self.decoder).decode_all(encoded, device)
-        images = torch.stack(
-            [
-                resized(image[:, top : top + height, left : left + width], self.size, bool(flipped))
-                for image, (_, top, left, height, width, flipped, *_) in zip(decoded, rows, strict=True)
-            ]
-        )
+        crops = [
+            resized(image[:, top : top + height, left : left + width], self.size, bool(flipped))
+            for image, (_, top, left, height, width, flipped, *_) in zip(decoded, rows, strict=True)
+        ]
         labels = table[:, -2:].to(torch.uint8).to(device)
-        return self.normalize((images, labels[..., None, None]))
+        return self.normalize((torch.stack(crops), labels[..., None, None]))

@@ -8,6 +8,8 @@ finds the opposite of its claim is a good trial.
 
 from __future__ import annotations
 
+import os
+import select
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -45,3 +47,14 @@ def scratch(job: Job) -> Iterator[Path]:
     root.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="check-", dir=root) as folder:
         yield Path(folder)
+
+
+def listen(pipe: int, silence_s: float, last: bytes | None = None) -> bytes:
+    """Read a pipe until its writers have ended, were silent for so long, or have sent what is awaited."""
+    text = b""
+    while last is None or last not in text:
+        received = os.read(pipe, 1 << 16) if select.select([pipe], [], [], silence_s)[0] else b""
+        if not received:
+            break
+        text += received
+    return text

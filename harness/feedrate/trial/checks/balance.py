@@ -46,9 +46,8 @@ def check(job: Job) -> Finding:
     fast, slow = workers.count(1), workers.count(0)
     if fast + slow != _BATCHES or not slow:
         raise TrialError(f"the check's own epoch is not whole: {fast} and {slow} batches of {_BATCHES}")
-    return Finding(
-        fast / slow >= SHARED,
-        fast / slow,
+    evidence = (
         f"Of {_BATCHES} batches the slow worker, which takes {SLOWER} times as long, prepared {slow}, and the fast one "
-        f"{fast}, {'in' if in_order else 'out of'} order.",
+        f"{fast}, {'in' if in_order else 'out of'} order."
     )
+    return Finding(fast / slow >= SHARED, fast / slow, evidence)

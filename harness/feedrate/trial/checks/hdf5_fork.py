@@ -1,9 +1,8 @@
 """Whether several processes can read an HDF5 file at once: through one inherited handle, or each through its own.
 
-A file of noise is written in HDF5's own chunks, uncompressed. Four processes are forked, and all five read random
-samples at the same time, each compared with what was written. ``guarded = False``: the file is opened and read before
-the fork, with the library's own chunk cache and locks, and a thread goes on reading while processes are forked. What
-may go wrong then:
+Four processes are forked, and all five read random samples of noise at the same time, each compared with what was
+written. ``guarded = False``: the file is opened before the fork, and a thread goes on reading while processes are
+forked. What may go wrong then:
 
 - the thread holds a lock at that moment: the child's copy is never released, and its first read never returns (h5py
   takes its own lock before a fork for that reason, which helps as long as all go through h5py);
@@ -18,36 +17,33 @@ which none went wrong is no proof that none can.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import select
-import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice, takewhile
+from multiprocessing import get_context
 from pathlib import Path
+from threading import Event, Thread
+from typing import Any
 
 import h5py
 import numpy as np
 
-from feedrate.trial.checks import Finding, scratch
+from feedrate.trial.checks import Finding, listen, scratch
 from feedrate.trial.job import Job
 
 REQUIRES: dict[str, str] = {"h5py": "h5py"}
-PROCESSES = 4
-READS, ROUNDS = 60, 5
-"""Of each forked process, while the thread reads; times that processes are forked, perhaps in the middle of a read."""
+PROCESSES, READS, ROUNDS = 4, 60, 5
+"""Forked processes, reads of each, and times that they are forked, perhaps in the middle of a read."""
 SAMPLES = 128
 """About 25 MB."""
 HANG_S = 5.0
 """When nothing was read for so long, the reads that are missing do not return."""
-_SHAPE = (3, 256, 256)
 
 
 def check(job: Job) -> Finding:
     """Write the file, read it in five processes at once, and count what went wrong."""
-    guarded = job.value("guarded")
-    outcomes: Counter[str] = Counter()
+    guarded, outcomes = job.value("guarded"), Counter[str]()
     with scratch(job) as folder:
         path = folder / "noise.h5"
         sums = write(path, job.seed)
@@ -65,7 +61,7 @@ def check(job: Job) -> Finding:
 
 def write(path: Path, seed: int) -> list[int]:
     """Write samples of noise in chunks of HDF5's choice; gives the sum of each."""
-    noise = np.random.default_rng(seed).integers(0, 256, (SAMPLES, *_SHAPE), np.uint8)
+    noise = np.random.default_rng(seed).integers(0, 256, (SAMPLES, 3, 256, 256), np.uint8)
     with h5py.File(path, "w") as file:
         file.create_dataset("samples", data=noise, chunks=True)
     return [int(sample.sum(dtype=np.int64)) for sample in noise]
@@ -74,46 +70,32 @@ def write(path: Path, seed: int) -> list[int]:
 def read_at_once(path: Path, sums: Sequence[int], seed: int, *, guarded: bool) -> Counter[str]:
     """Fork processes that read while a thread of this one does; says how many reads were right, wrong, failed, lost."""
     shared = None if guarded else h5py.File(path, "r")
-    here: Counter[str] = Counter()
-    ended = threading.Event()
+    outcomes, ended, (reading, writing) = Counter[str](), Event(), os.pipe()
 
     def read_on() -> None:
-        here.update(takewhile(lambda _: not ended.is_set(), _reads(path, shared, sums, seed)))
+        outcomes.update(takewhile(lambda _: not ended.is_set(), _reads(path, shared, sums, seed)))
 
     def report(number: int) -> None:
         for outcome in islice(_reads(path, shared, sums, seed + number), READS):
             os.write(writing, f"{outcome} ".encode())
 
-    thread = threading.Thread(target=read_on, daemon=True)
-    if shared:
-        thread.start()
-    reading, writing = os.pipe()
-    fork = multiprocessing.get_context("fork").Process
+    thread = Thread(target=read_on, daemon=True)
+    fork = get_context("fork").Process
     processes = [fork(target=report, args=(number,), daemon=True) for number in range(1, PROCESSES + 1)]
-    for process in processes:
-        process.start()
+    readers: list[Any] = [thread, *processes] if shared else [*processes, thread]
+    for reader in readers:
+        reader.start()
     os.close(writing)
-    if not shared:
-        thread.start()
-    outcomes = _reported(reading)
+    reported = listen(reading, HANG_S).decode().split()
+    os.close(reading)
     ended.set()
     thread.join(HANG_S)
-    os.close(reading)
     for process in processes:
         process.kill()
         process.join()
-    outcomes["lost"] = PROCESSES * READS - outcomes.total() + thread.is_alive()
-    if shared and not thread.is_alive():
-        shared.close()
-    return outcomes + here
-
-
-def _reported(reading: int) -> Counter[str]:
-    """What comes through a pipe until all who write to it have ended, or hang."""
-    words = b""
-    while select.select([reading], [], [], HANG_S)[0] and (more := os.read(reading, 1 << 16)):
-        words += more
-    return Counter(words.decode().split())
+    outcomes.update(reported)
+    outcomes["lost"] = PROCESSES * READS - len(reported) + thread.is_alive()
+    return outcomes
 
 
 def _reads(path: Path, shared: h5py.File | None, sums: Sequence[int], seed: int) -> Iterator[str]:

@@ -10,10 +10,11 @@ The value is the number of kinds that came unpinned; the fact, that exactly the 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, default_collate
+from torch.utils.data import DataLoader
 
 from feedrate.schema.errors import TrialError
 from feedrate.trial.checks import Finding
@@ -22,7 +23,6 @@ from feedrate.trial.job import Job
 DEVICE: str = "cuda"
 """Page-locked memory is the CUDA driver's."""
 _CUSTOM = "a class without pin_memory()"
-_SAMPLES = [torch.zeros(16)] * 8
 
 
 class Custom:
@@ -37,8 +37,7 @@ class Pinnable(Custom):
 
     def pin_memory(self) -> Pinnable:
         """Pin what it holds."""
-        self.values = self.values.pin_memory()
-        return self
+        return Pinnable(self.values.pin_memory())
 
 
 _KINDS: dict[str, tuple[Callable[[torch.Tensor], Any], Callable[[Any], torch.Tensor]]] = {
@@ -53,7 +52,12 @@ _KINDS: dict[str, tuple[Callable[[torch.Tensor], Any], Callable[[Any], torch.Ten
 
 def check(_job: Job) -> Finding:
     """Send a batch of every kind through a pinning DataLoader."""
-    pinned = {kind: _is_pinned(*ways) for kind, ways in _KINDS.items()}
+    pinned: dict[str, bool] = {}
+    numbers: Any = range(8)
+    for kind, (wrap, unwrap) in _KINDS.items():
+        collate = partial(_collate, wrap)
+        loader: DataLoader[int] = DataLoader(numbers, len(numbers), collate_fn=collate, pin_memory=True)
+        pinned[kind] = unwrap(next(iter(loader))).is_pinned()
     if not pinned["tensor"]:
         raise TrialError("pin_memory pinned nothing at all; expected a CUDA device")
     unpinned = [kind for kind in pinned if not pinned[kind]]
@@ -62,12 +66,5 @@ def check(_job: Job) -> Finding:
     return Finding(unpinned == [_CUSTOM], float(len(unpinned)), evidence)
 
 
-def _is_pinned(wrap: Callable[[torch.Tensor], Any], unwrap: Callable[[Any], torch.Tensor]) -> bool:
-    """Whether the tensor of a batch comes pinned."""
-    loader: DataLoader[torch.Tensor] = DataLoader(
-        _SAMPLES,  # type: ignore[arg-type]  # a list is a dataset in all but name
-        batch_size=len(_SAMPLES),
-        collate_fn=lambda samples: wrap(default_collate(samples)),
-        pin_memory=True,
-    )
-    return unwrap(next(iter(loader))).is_pinned()
+def _collate(wrap: Callable[[torch.Tensor], Any], numbers: list[int]) -> Any:
+    return wrap(torch.tensor(numbers))
