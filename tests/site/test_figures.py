@@ -44,7 +44,7 @@ def drawn(pictures: dict[str, str], kept: Path, folder: Path) -> None:
 def written(fake_run: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Placed]]:
     """Some figures of one small run."""
     root = tmp_path_factory.mktemp("figures")
-    fake_run.write(root / "results", fake_run.Fake(batches=(8,), workers=(0, 2), blocks=2))
+    fake_run.write(root / "results", fake_run.Fake(batches=(8,), workers=(0, 2), blocks=2, nulls=True))
     (shown,) = load_runs(root / "results")
     found = [place(draw(name, shown), name, "suites/loader.md", shown.origin) for name in ("phases", "throughput")]
     folder = root / "out"
