@@ -87,8 +87,14 @@ def made_up(fake_run: ModuleType) -> dict[str, list[Any]]:
 UNFOLD = """() => {
   window.feedrate.fill(document);
   for (const part of document.querySelectorAll("details")) part.open = true;
+  for (const part of document.querySelectorAll(".fr-figure, .fr-claims, .fr-untested, details")) {
+    part.style.contentVisibility = "visible";
+  }
 }"""
-"""Unfolds all of a page at once: a part that a script opens would else be filled a moment later."""
+"""Unfolds all of a page at once, and lays out what is out of sight.
+
+A part that a script opens would else be filled a moment later, and a colour begin to change when a test looks at it.
+"""
 SETTLED = """() => new Promise((settled) => requestAnimationFrame(() => requestAnimationFrame(() => {
   settled(Promise.allSettled(document.getAnimations().map((animation) => animation.finished)));
 })))"""

@@ -118,9 +118,7 @@ def test_papers_get_their_width_and_text_of_seven_points(millimetres: int, writt
         assert figure.citation.title not in svg
 
 
-def test_the_bibliography_holds_each_figure_with_the_hash_of_its_table(
-    written: tuple[Path, list[Placed]],
-) -> None:
+def test_the_bibliography_holds_each_figure_with_the_hash_of_its_table(written: tuple[Path, list[Placed]]) -> None:
     """One entry a figure under a key of its own; its hash is that of the CSV beside it, and stands in the picture."""
     folder, found = written
     text = (folder / "figures.bib").read_text(encoding="utf-8")

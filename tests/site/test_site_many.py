@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import Any
 
-import fake_run
 import many_runs
 import pyarrow as pa
 import pytest
@@ -52,9 +50,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     (results / str(RARE["machine_id"]) / str(RARE["run_id"])).touch()
     data.parent.mkdir()
     (results / compact.FOLDER).rename(data)  # an earlier build made it
-    few: dict[str, Any] = {"suites": ("collate",), "batches": (8,), "blocks": 2}
-    for number in range(MACHINES):
-        fake_run.write(results, fake_run.Fake(many_runs.run_id(number), cores=2 + number, **few))
+    many_runs.write(results, MACHINES, suites=("collate",), batches=(8,), blocks=2)
     marks.set_tier(folders(results)[0], marks.REFERENCE)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(site_build, "SHOWN", SHOWN)

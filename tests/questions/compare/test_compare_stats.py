@@ -164,7 +164,7 @@ def test_runs_of_a_script_are_compared_alike(scripts: Page, written: Callable[..
 
 def test_searches_are_compared_alike(scripts: Page, written: Callable[..., Path]) -> None:
     """A search and a script as it is, or another search, are compared in the settings of both, here as there."""
-    kinds: list[dict[str, Any]] = [{"blocks": 2}, {"blocks": 2, "most": 2}, {"workers": 0}]
+    kinds: list[dict[str, Any]] = [{"blocks": 3}, {"blocks": 2}, {"workers": 0}]
     search, *others = (runs.find(str(written(**kind))).table("trials") for kind in kinds)
     for other in others:
         got, want = both(scripts, search, other)
@@ -174,10 +174,9 @@ def test_searches_are_compared_alike(scripts: Page, written: Callable[..., Path]
 
 
 KINDS: dict[str, dict[str, Any]] = {
-    "one repetition": {"blocks": 1, "batches": (8,), "nulls": True},
+    "one repetition": {"blocks": 1, "batches": (8,), "nulls": True, "asked_only": True},
     "cuda": {"device": "cuda", "busy": True, "batches": (8, 32)},
     "storage": {"formats": ("png", "jpeg"), "suites": ("storage",), "blocks": 3},
-    "aged": {"batches": (8,), "asked_only": True},
 }
 
 

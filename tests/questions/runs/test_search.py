@@ -43,7 +43,7 @@ def show_search(fake_tuned: ModuleType, tmp_path_factory: pytest.TempPathFactory
 @pytest.fixture(scope="module")
 def view(show_search: Callable[..., RunView]) -> RunView:
     """A search with trials that failed."""
-    return show_search(fails=4, blocks=4)
+    return show_search(fails=4)
 
 
 @pytest.fixture(scope="module")
