@@ -9,6 +9,7 @@ import json
 import tempfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import fake_run
 import numpy as np
@@ -29,11 +30,11 @@ def run_id(number: int) -> str:
     return f"{BEGAN + number * timedelta(hours=1):%Y%m%dT%H%M%SZ}-{number % 2**16:04x}"
 
 
-def write(results: Path, machines: int) -> None:
+def write(results: Path, machines: int, **what: Any) -> None:
     """Write one run for each of some machines, every third of which has a GPU."""
     for number in range(machines):
         device = "cuda" if number % 3 == 2 else "cpu"
-        fake_run.write(results, fake_run.Fake(run_id(number), device, fails="none", cores=2 + number))
+        fake_run.write(results, fake_run.Fake(run_id(number), device, fails="none", cores=2 + number, **what))
 
 
 def write_compact(results: Path, count: int) -> None:

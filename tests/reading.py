@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import re
 from html import unescape
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from feedrate.pages.markup import Page
+
+NOTHING = re.compile(r"\bNone\b|\bnan\b|<NA>|NaN")
+"""What a value that is not there must not be shown as."""
 
 
 def plain(html: str) -> str:
     """Text without tags, each run of white space one space."""
     return " ".join(unescape(re.sub(r"<[^>]+>", " ", html)).split())
+
+
+def page_text(page: Page) -> str:
+    """What a page says, its figures included."""
+    return plain(page.body + "".join(placed.html for placed in page.figures.values()))
 
 
 def table_rows(html: str) -> list[list[str]]:

@@ -76,10 +76,9 @@ def made_up(fake_run: ModuleType) -> dict[str, list[Any]]:
             fake(
                 run_id=f"<b>x</b> {fake_run.HOSTILE}", hostile=True, batches=(8,), suites=(fake_run.HOSTILE,), blocks=2
             ),
-            fake(run_id="one-block", blocks=1, batches=(8,), cores=2, fails="none", nulls=True),
+            fake(run_id="one-block", blocks=1, batches=(8,), cores=2, fails="none", nulls=True, asked_only=True),
             fake(run_id="all-failed", fails="all", batches=(8,), cores=3, blocks=2),
-            fake(run_id="planted", suites=("planted",), plants=True, cores=4, blocks=2),
-            fake(run_id="aged", batches=(8,), asked_only=True, cores=5, blocks=2),
+            fake(run_id="planted", suites=("calibration",), plants=True, cores=4, blocks=2),
         ],
         "empty": [],
     }
@@ -88,8 +87,18 @@ def made_up(fake_run: ModuleType) -> dict[str, list[Any]]:
 UNFOLD = """() => {
   window.feedrate.fill(document);
   for (const part of document.querySelectorAll("details")) part.open = true;
+  for (const part of document.querySelectorAll(".fr-figure, .fr-claims, .fr-untested, details")) {
+    part.style.contentVisibility = "visible";
+  }
 }"""
-"""Unfolds all of a page at once: a part that a script opens would else be filled a moment later."""
+"""Unfolds all of a page at once, and lays out what is out of sight.
+
+A part that a script opens would else be filled a moment later, and a colour begin to change when a test looks at it.
+"""
+SETTLED = """() => new Promise((settled) => requestAnimationFrame(() => requestAnimationFrame(() => {
+  settled(Promise.allSettled(document.getAnimations().map((animation) => animation.finished)));
+})))"""
+"""Waits until what changed is laid out and every colour has come to rest."""
 COMMITTED = "committed"
 """The site of the results that are in the repository."""
 
@@ -218,4 +227,4 @@ def switched(page: Page, scheme: str) -> None:
     """Turn to the other theme by its button."""
     page.locator("[data-md-component=palette] label:visible").click()
     page.locator(f"body[data-md-color-scheme={scheme}]").wait_for()
-    page.evaluate("Promise.allSettled(document.getAnimations().map(animation => animation.finished))")
+    page.evaluate(SETTLED)

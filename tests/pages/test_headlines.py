@@ -137,12 +137,7 @@ def test_unusual_conditions_are_named() -> None:
             "none that is clear",
             "no loader setting is clearly faster than PyTorch’s default.",
         ),
-        (
-            RATES,
-            3,
-            "needs 4 repetitions",
-            "Loading alone on synthetic at 64 px: a gain needs 4 repetitions.",
-        ),
+        (RATES, 3, "needs 4 repetitions", "Loading alone on synthetic at 64 px: a gain needs 4 repetitions."),
         ({("png", 2): 900.0}, 6, "not measured", ""),
     ],
 )

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from feedrate.pages import selection
-from feedrate.pages.runs import load_runs
-from feedrate.pages.verdicts import load_verdicts
 from feedrate.plan.suite import MAIN
-from feedrate.questions.experiment import page as experiment_page
 from feedrate.store import marks
 from feedrate.store.marks import REFERENCE, SELF_REPORTED, Beside
 
@@ -74,23 +70,3 @@ def test_runs_on_one_device_push_off_none_on_the_other() -> None:
     everyone = selection.select([*cpu, *gpu, *others])
     assert everyone.featured == [*cpu[:-1], *gpu[:-1], *others[:-1]]
     assert everyone.of_suite(MAIN) == [*cpu[:-1], *gpu[:-1], others[0]]
-
-
-@pytest.mark.slow
-def test_the_experiment_s_page_keeps_the_reference_run(fake_run: ModuleType, tmp_path: Path) -> None:
-    """On the site too: after four quicker sweeps of its machine and some of others, its table stands there."""
-    for at in range(8):
-        fake = fake_run.Fake(
-            run_id=f"202601{10 + at}T030405Z-aaaa",
-            blocks=2,
-            fails="none",
-            batches=(8, 128) if at else (8, 16, 128),
-            workers=(0,),
-            cores=16 if at < 5 else 20 + at,
-        )
-        folder = fake_run.write(tmp_path, fake)
-        marks.set_tier(folder, SELF_REPORTED if at else REFERENCE)
-    everyone = selection.select(load_runs(tmp_path))
-    text = experiment_page.section(everyone.every, load_verdicts(everyone.of_claims()))
-    assert "run 20260110T030405Z-aaaa" in text
-    assert text.count('id="epochs-') == 4

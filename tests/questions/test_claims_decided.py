@@ -29,7 +29,7 @@ EFFECTS = {
 }
 """Claims where they can be tested, each with a device; those that have an effect of their own on CUDA stand twice."""
 FACTS = [name for name, (_, claim) in ALL.items() if claim.facts]
-BLOCKS = 12
+BLOCKS = 8
 PLANTED = 1.2
 """A ratio that no verdict leaves open."""
 SCATTER = (0.01, -0.01)

@@ -44,7 +44,7 @@ def drawn(pictures: dict[str, str], kept: Path, folder: Path) -> None:
 def written(fake_run: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Placed]]:
     """Some figures of one small run."""
     root = tmp_path_factory.mktemp("figures")
-    fake_run.write(root / "results", fake_run.Fake(batches=(8,), workers=(0, 2), blocks=2))
+    fake_run.write(root / "results", fake_run.Fake(batches=(8,), workers=(0, 2), blocks=2, nulls=True))
     (shown,) = load_runs(root / "results")
     found = [place(draw(name, shown), name, "suites/loader.md", shown.origin) for name in ("phases", "throughput")]
     folder = root / "out"
@@ -118,9 +118,7 @@ def test_papers_get_their_width_and_text_of_seven_points(millimetres: int, writt
         assert figure.citation.title not in svg
 
 
-def test_the_bibliography_holds_each_figure_with_the_hash_of_its_table(
-    written: tuple[Path, list[Placed]],
-) -> None:
+def test_the_bibliography_holds_each_figure_with_the_hash_of_its_table(written: tuple[Path, list[Placed]]) -> None:
     """One entry a figure under a key of its own; its hash is that of the CSV beside it, and stands in the picture."""
     folder, found = written
     text = (folder / "figures.bib").read_text(encoding="utf-8")

@@ -22,7 +22,7 @@ def test_images_step_and_machine_are_chosen(seen: Visit) -> None:
     lists = {name: page.locator(f"#workers select[data-facet={name}]") for name in ("images", "step", "machine")}
     every, shown = page.locator("#workers .fr-panel"), page.locator("#workers .fr-panel:visible")
     assert every.count() > 1
-    drawn = 0
+    drawn = False
     for name in ("images", "step"):
         for value in lists[name].evaluate(OPTIONS):
             lists[name].select_option(value)
@@ -32,9 +32,9 @@ def test_images_step_and_machine_are_chosen(seen: Visit) -> None:
             assert [lists[key].input_value() for key in ("images", "step")] == [facets["images"], facets["step"]]
             offered = lists["machine"].evaluate(OFFERED)
             assert offered == ["all", *facets["machine"]]
-            if len(facets["machine"]) > 1:
+            if len(facets["machine"]) > 1 and not drawn:
                 choose_machines(page, lists["machine"], offered)
-                drawn += 1
+                drawn = True
     assert drawn
 
 

@@ -13,14 +13,7 @@ from scipy import stats
 
 from feedrate.analysis.ceilings import cells_with_ceilings
 from feedrate.analysis.machines import compare
-from feedrate.questions.compare.analysis import (
-    best_of_both,
-    claims,
-    held_back,
-    kinds,
-    repeated,
-    stages,
-)
+from feedrate.questions.compare.analysis import best_of_both, claims, held_back, kinds, repeated, stages
 
 Trials = Callable[..., pd.DataFrame]
 LOAD = {"mode": "load", "storage_format": "png"}

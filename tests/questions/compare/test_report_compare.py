@@ -230,7 +230,7 @@ def test_nothing_in_common_is_said_with_reasons(results: Path, fake_run: ModuleT
         comparison.compare(SLOW, str(other), results)
 
 
-def test_the_command(results: Path) -> None:
+def test_the_command(results: Path, compared: comparison.Comparison) -> None:
     """`python -m feedrate compare A B` prints a report, with --markdown one to paste."""
     runner: Callable[..., Any] = CliRunner().invoke
     done = runner(app, ["compare", SLOW, FAST, "--results", str(results)])
@@ -238,4 +238,4 @@ def test_the_command(results: Path) -> None:
     assert "as fast as A" in done.output
     done = runner(app, ["compare", SLOW, FAST, "--results", str(results), "--markdown"])
     assert done.exit_code == 0
-    assert done.output == compare_terminal.markdown(comparison.compare(SLOW, FAST, results))
+    assert done.output == compare_terminal.markdown(compared)

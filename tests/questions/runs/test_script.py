@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import ModuleType
 
 import pytest
-from reading import plain
+from reading import NOTHING, page_text
 
 from feedrate.analysis.noise import OF_SCRIPTS
 from feedrate.pages.markup import Page
@@ -18,8 +18,6 @@ from feedrate.store import runs
 
 Show = Callable[..., RunView]
 pytestmark = pytest.mark.slow
-NOTHING = re.compile(r"\bNone\b|\bnan\b|<NA>|NaN")
-"""What a value that is not there must not be shown as."""
 
 
 @pytest.fixture(scope="module")
@@ -46,12 +44,7 @@ def page(view: RunView) -> Page:
 @pytest.fixture(scope="module")
 def with_ceilings(show_script: Show) -> str:
     """What the page of a script says whose step and loader were measured alone."""
-    return text(runs_page.page(show_script(headspace=True, prepare_ms=40.0)))
-
-
-def text(page: Page) -> str:
-    """What a page says, its figures included."""
-    return plain(page.body + "".join(placed.html for placed in page.figures.values()))
+    return page_text(runs_page.page(show_script(headspace=True, prepare_ms=40.0)))
 
 
 def test_what_holds_the_script_back_comes_first(view: RunView, page: Page) -> None:
@@ -77,7 +70,7 @@ def test_what_holds_the_script_back_comes_first(view: RunView, page: Page) -> No
 
 def test_it_has_no_words_of_a_sweep(show_script: Show, page: Page, with_ceilings: str) -> None:
     """No control cell, protocol, seed, order or px; rows of its loop are stretches; nothing is shown as None."""
-    for said in (text(page), text(runs_page.page(show_script(workers=0))), with_ceilings):
+    for said in (page_text(page), page_text(runs_page.page(show_script(workers=0))), with_ceilings):
         for word in (
             " px",
             "ontrol setting",
@@ -104,7 +97,7 @@ def test_step_and_loader_alone_are_its_ceilings(page: Page, with_ceilings: str) 
     assert re.search(r"The step alone, without its loader [\d,.]+ [\d,.]+–[\d,.]+ 6 ", with_ceilings)
     assert re.search(r"By the rule of all runs the loop is loader-bound ?:", with_ceilings)
     assert "weights were spoiled" in with_ceilings
-    assert "weights" not in text(page)
+    assert "weights" not in page_text(page)
 
 
 def test_a_run_from_elsewhere_speaks_through_its_records(show_script: Show) -> None:
@@ -117,7 +110,7 @@ def test_a_run_from_elsewhere_speaks_through_its_records(show_script: Show) -> N
     assert re.search(r'class="fr-answer">train.py waits for data \d\d\s% of its time: loader-bound\.', page.body)
     assert f"slot-timeline-{view.slug}" in page.body
     assert "What would help" not in page.body
-    assert not NOTHING.search(text(page))
+    assert not NOTHING.search(page_text(page))
 
 
 def test_a_script_takes_no_best_setting_away(show: Show, view: RunView) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from types import ModuleType
 
 import pytest
-from reading import plain
+from reading import NOTHING, page_text
 
 from feedrate.charts import render
 from feedrate.pages.markup import Page
@@ -23,9 +22,6 @@ from feedrate.schema.axes import TUNE
 from feedrate.store import runs
 
 pytestmark = pytest.mark.slow
-
-NOTHING = re.compile(r"\bNone\b|\bnan\b|<NA>|NaN")
-"""What a value that is not there must not be shown as."""
 
 
 @pytest.fixture(scope="module")
@@ -51,11 +47,6 @@ def page(view: RunView) -> Page:
     return runs_page.page(view)
 
 
-def text(page: Page) -> str:
-    """What a page says, its figures included."""
-    return plain(page.body + "".join(placed.html for placed in page.figures.values()))
-
-
 def test_what_to_paste_comes_first(view: RunView, page: Page) -> None:
     """The answer with its gain, what to paste, the bound, the path, the settings: in this order; then the run."""
     (found,) = view.manifest.tuned
@@ -71,7 +62,7 @@ def test_what_to_paste_comes_first(view: RunView, page: Page) -> None:
     ]
     places = [page.body.index(part) for part in parts]
     assert places == sorted(places)
-    said = text(page)
+    said = page_text(page)
     ratio, lo, hi = found.gain or (0.0, 0.0, 0.0)
     assert f"It is {ratio:.2f}× ({lo:.2f}–{hi:.2f}) as fast as num_workers=0 , which the script has." in said
     assert f"{found.trials} of {view.manifest.cells} settings" in said
@@ -102,7 +93,7 @@ def test_the_path_has_a_mark_a_trial(view: RunView) -> None:
 def test_a_search_that_was_cut_short_says_so(show_search: Callable[..., RunView]) -> None:
     """After one block nothing is bounded, and the page says what the search could not rule out."""
     view = show_search(blocks=1)
-    said = text(runs_page.page(view))
+    said = page_text(runs_page.page(view))
     assert "No other setting was measured often enough to be compared." in said
     assert "The search ended too early to rule out settings that are 3 % faster." in said
     assert "The script has it already." in said
