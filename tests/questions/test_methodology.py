@@ -74,9 +74,9 @@ def test_every_rule_is_stated(monkeypatch: pytest.MonkeyPatch) -> None:
     for criterion in noise.CRITERIA:
         assert all(f"{limit:g} {criterion.unit}" in text for limit in criterion.limits)
         assert criterion.doc in text
-    for name, (_, doc) in probed.DERIVED.items():
+    for name, derived in probed.DERIVED.items():
         assert f'id="measure-{name}"' in text
-        assert doc in text
+        assert derived.doc in text
     assert "lower end is over 1.01," in text
     monkeypatch.setattr(metrics, "CONFIRMED_OVER", 1.0234)
     strict = dataclasses.replace(noise.CRITERIA[0], limits=(1.25, 15.0, 40.0))

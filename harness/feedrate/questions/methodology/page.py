@@ -142,7 +142,7 @@ def tables() -> dict[str, Any]:
             for (name, blocks), shares in simulations.FAULTS_SIMULATED.items()
         ],
         "flag_rules": list(_flags()),
-        "derived": [(_anchor(f"measure-{name}", name), doc) for name, (*_, doc) in probed.DERIVED.items()],
+        "derived": [(_anchor(f"measure-{name}", name), derived.doc) for name, derived in probed.DERIVED.items()],
         "planted": list(_planted()),
         "refusing": [
             (rule.__name__.removeprefix("check_").capitalize(), " ".join(str(rule.__doc__).split()))
