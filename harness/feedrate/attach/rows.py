@@ -50,7 +50,12 @@ _STAGES = ("getitem", "collate")
 
 
 def save(ended: Ended, results: Path, name: str) -> runs.StoredRun | None:
-    """Write a script's run; None where its loop was too short to measure."""
+    """Write a script's run; None where its loop was too short to measure.
+
+    Raises:
+        InputError: the name is none.
+        EnvironmentFault: it cannot be written.
+    """
     BY_NAME["script"].checked(name, "--name")
     loader, pacing = ended.report.loader, ended.report.pacing
     if loader is None or pacing is None:
@@ -77,7 +82,11 @@ def save(ended: Ended, results: Path, name: str) -> runs.StoredRun | None:
 def save_search(
     session: Session, result: Result, results: Path, name: str, budget_s: float, report: Mapping[str, Any]
 ) -> runs.StoredRun:
-    """Write the run of a search: every trial, and what they showed."""
+    """Write the run of a search: every trial, and what they showed.
+
+    Raises:
+        EnvironmentFault: it cannot be written.
+    """
     tuning, first = session.tuning, session.starts[0]
     rows = Rows(name, first.watched, first.started_at, "cuda" if tuning.cuda else "cpu", TUNE)
     rows.samples = chain.from_iterable(start.watched.samples for start in session.starts)
@@ -204,9 +213,8 @@ class Rows:
             given |= {"parallel": "ddp", "world_size": ranks}
         axes = {"workload": SCRIPT, "script": self.name, "mode": mode, "batch_size": batch_size}
         cell = applicable({axis.name: axis.default for axis in AXES} | given | axes, self.device)[0]
-        return {
-            name: value for name, value in cell.items() if name != "non_blocking" or name in given
-        }  # else not known
+        # How a script copies is not known unless it was told.
+        return {name: value for name, value in cell.items() if name != "non_blocking" or name in given}
 
     def add(
         self, cell: Cell, begun: int, row: Mapping[str, Any], block: int | None = None, position: int = 0

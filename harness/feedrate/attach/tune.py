@@ -421,6 +421,10 @@ def tune(command: Sequence[str], tuning: Tuning, *, budget_s: float = math.inf, 
     """Start a script, and start it again where it ends before the search.
 
     ``any_loader``: the first loader that gives a batch is the one to tune.
+
+    Raises:
+        InputError: the program cannot be started, or its loader cannot be tuned as asked.
+        EnvironmentFault: there is no place for temporary files.
     """
     linux.adopt_orphans()
     began, idle, starts = time.monotonic(), 0, list[Ended]()

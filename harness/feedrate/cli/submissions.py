@@ -97,7 +97,11 @@ def submit(
 
 
 def confirm(console: Console) -> bool:
-    """Ask once whether to publish; anything but yes is no."""
+    """Ask once whether to publish; anything but yes is no.
+
+    Raises:
+        InputError: nobody is there to answer.
+    """
     if not sys.stdin.isatty():
         raise InputError("submit: asks before anything is published, and nobody is there to answer; --yes answers")
     return console.input("Publish this? [y/N] ", markup=False).strip().lower() in ("y", "yes")

@@ -42,7 +42,11 @@ class Slurm:
         self._states: dict[str, str] = {}
 
     def nodes(self) -> list[str]:
-        """Choose the nodes that can begin first, by name."""
+        """Choose the nodes that can begin first, by name.
+
+        Raises:
+            InputError: there are fewer than were asked for.
+        """
         partition, constraint = self._options.partition, self._options.constraint
         wanted = {feature.strip() for feature in constraint.split("&")} - {""}
         able: dict[str, int] = {}
@@ -119,7 +123,11 @@ ENGINES: dict[str, Callable[[SweepOptions, int, Path], Engine]] = {"slurm": Slur
 
 
 def make(options: SweepOptions, minutes: int, jobs: Path) -> Engine:
-    """Make the engine that was asked for; what jobs run and print lies in a folder that all nodes see."""
+    """Make the engine that was asked for; what jobs run and print lies in a folder that all nodes see.
+
+    Raises:
+        InputError: there is no such engine, or it is not there.
+    """
     if not options.on:
         raise InputError("--together: nodes of a cluster sweep together; expected --on slurm --nodes 4 beside it")
     if options.on not in ENGINES:

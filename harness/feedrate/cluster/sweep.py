@@ -95,6 +95,10 @@ def run(options: SweepOptions, console: Console) -> list[NodeStatus]:
     """Sweep on many nodes and wait for them: how each ended; of one whose job died the last that it told.
 
     After Ctrl-C nodes have written what they had measured, and no job is left.
+
+    Raises:
+        FeedrateError: the options cannot be used, the engine is not there or refuses.
+        KeyboardInterrupt: Ctrl-C; nodes wrote what they had measured, and no job is left.
     """
     if options.together and options.profile == SweepOptions().profile and not options.suite:
         options = replace(options, suite=SCALING)  # unless another is asked for

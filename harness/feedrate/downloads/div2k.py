@@ -30,7 +30,13 @@ SPLITS: dict[str, tuple[Archive, range]] = {
 
 
 def fetch(split: str, data_root: Path, console: Console, copy: Path | None = None) -> Path:
-    """Make sure that the sub-images of a part of DIV2K are there, from its archive or the user's own copy."""
+    """Make sure that the sub-images of a part of DIV2K are there, from its archive or the user's own copy.
+
+    Raises:
+        InputError: no such part, or a wrong copy.
+        EnvironmentFault: no room, a folder that cannot be written, or a network that does not work.
+        DataError: what came is damaged.
+    """
     if split not in SPLITS:
         raise InputError(f"--split {split}: DIV2K has no such part; {expected_one_of(split, SPLITS)}")
     console.out(TERMS, highlight=False)

@@ -30,7 +30,12 @@ ARCHIVES = {
 
 
 def fetch(data_root: Path, console: Console) -> Path:
-    """Make sure that ``oxford-iiit-pet`` is there, for ``torchvision.datasets.OxfordIIITPet(data_root)``."""
+    """Make sure that ``oxford-iiit-pet`` is there, for ``torchvision.datasets.OxfordIIITPet(data_root)``.
+
+    Raises:
+        EnvironmentFault: no room, a folder that cannot be written, or a network that does not work.
+        DataError: another file came.
+    """
     console.out(TERMS, highlight=False)
     base = data_root / "oxford-iiit-pet"
     with transfer.workplace(data_root, console):

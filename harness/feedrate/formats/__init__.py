@@ -223,7 +223,11 @@ class PixelReader(Reader):
         """Copy every byte of sample ``index`` into ``size`` bytes; any of ``failures`` where that cannot be done."""
 
     def read_into(self, index: int, buffer: Buffer) -> None:
-        """Copy every byte of sample ``index`` from storage into the caller's memory, ``size`` bytes."""
+        """Copy every byte of sample ``index`` from storage into the caller's memory, ``size`` bytes.
+
+        Raises:
+            DataError: the sample is missing, truncated, damaged or of another length than the buffer.
+        """
         try:
             if len(buffer) != self.size:
                 raise ValueError(f"{self.size} bytes, expected {len(buffer)}")

@@ -269,7 +269,11 @@ def _block_device(folder: Path, source: str) -> Path | None:
 
 
 def disk(folder: Path) -> Path:
-    """Find the block device that a folder lies on, below /sys; an EnvironmentFault where it lies on none."""
+    """Find the block device that a folder lies on, below /sys; an EnvironmentFault where it lies on none.
+
+    Raises:
+        OSError: the folder cannot be looked at.
+    """
     if (device := _block_device(folder, _mount(folder.resolve(strict=True))[1])) is None:
         raise EnvironmentFault("the data folder lies on no disk that the kernel tells of")
     return device
@@ -310,7 +314,11 @@ def storage(folder: Path) -> Storage:
 
 
 def describe(gpus: Sequence[tuple[str, int]] = (), data_root: Path | None = None) -> Machine:
-    """Find out what this machine is, with its GPUs (``probes.gpu.installed``) and the disk below a folder, if given."""
+    """Find out what this machine is, with its GPUs (``probes.gpu.installed``) and the disk below a folder, if given.
+
+    Raises:
+        InputError: ``data_root`` does not exist.
+    """
     threads = usable_cores()
     processors = _text("/proc/cpuinfo")
     virtual = bool(_text("/sys/hypervisor/type").strip() or re.search(r"(?m)^flags\s*:.*\bhypervisor\b", processors))

@@ -86,7 +86,11 @@ def for_machines(name: str) -> bool:
 
 
 def claims() -> dict[str, tuple[str, Claim]]:
-    """List the claims of all suites: id to the suite and the claim, in the order of the suites' names."""
+    """List the claims of all suites: id to the suite and the claim, in the order of the suites' names.
+
+    Raises:
+        InputError: a claim that cannot be tested, or two of one id.
+    """
     listed: dict[str, tuple[str, Claim]] = {}
     for name in plugins.names("feedrate.suites"):
         for claim in load(name).claims if name != CLAIMS else ():

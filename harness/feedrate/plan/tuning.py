@@ -84,7 +84,11 @@ def _cost(cell: PlannedCell) -> tuple[int, int]:
 
 
 def narrowed(plan: Plan) -> Plan:
-    """Leave the cells of tasks in a plan: neither ceilings nor claims are measured."""
+    """Leave the cells of tasks in a plan: neither ceilings nor claims are measured.
+
+    Raises:
+        InputError: there is no task.
+    """
     kept = tuple(cell for task in tasks(plan.cells) for cell in task.cells)
     if not kept:
         raise InputError(

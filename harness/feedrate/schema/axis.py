@@ -63,7 +63,11 @@ class Axis:
         return type(self.default)
 
     def checked(self, value: Any, where: str) -> Value:
-        """Check a value that somebody wrote, ``where`` names the place; an axis of floats takes whole numbers."""
+        """Check a value that somebody wrote, ``where`` names the place; an axis of floats takes whole numbers.
+
+        Raises:
+            InputError: no value of this axis.
+        """
         if self.type is float and type(value) is int:
             value = float(value)
         if type(value) is not self.type:

@@ -132,7 +132,11 @@ _PATTERN = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d
 
 
 def parse(value: object, where: str) -> float:
-    """Read a duration above zero, in seconds, from a number or a text such as ``90s``; ``where`` names its place."""
+    """Read a duration above zero, in seconds, from a number or a text such as ``90s``; ``where`` names its place.
+
+    Raises:
+        InputError: it is no duration above zero; ``where`` names the place.
+    """
     text = str(value).strip().lower()
     match = _PATTERN.fullmatch(text) if text and not isinstance(value, bool) else None
     if not match:

@@ -89,7 +89,11 @@ class Table:
     file: pq.ParquetFile
 
     def frames(self) -> Iterator[pd.DataFrame]:
-        """Decode the rows by and by: numbers and truths as float64 (NaN is null), texts as categories."""
+        """Decode the rows by and by: numbers and truths as float64 (NaN is null), texts as categories.
+
+        Raises:
+            Refused: a page fails its checksum, or cannot be decoded.
+        """
         first = 0
         try:
             for batch in self.file.iter_batches(batch_size=BATCH_ROWS, use_threads=False):
@@ -118,7 +122,11 @@ class Table:
 
 
 def read(path: Path, most: Cap = findings.FILE_BYTES) -> bytes:
-    """Read a file that must be a plain one, no link, and of so many bytes at most."""
+    """Read a file that must be a plain one, no link, and of so many bytes at most.
+
+    Raises:
+        Refused: it is not.
+    """
     if path.is_symlink() or not path.is_file():
         raise Refused(quote(path.name), "a link, a folder, a device or nothing", "a plain file")
     most.check(path.stat().st_size, quote(path.name))
@@ -203,7 +211,11 @@ def _canonical(value: Any) -> str:
 
 
 def check_fields(fields: dict[str, Any], where: str) -> None:
-    """Hold texts, numbers and the names of fields against what they are for."""
+    """Hold texts, numbers and the names of fields against what they are for.
+
+    Raises:
+        Refused: one is something else.
+    """
     for path, value in leaves(fields):
         for name in path.split("."):
             if not re.fullmatch(KEY, name):

@@ -48,7 +48,12 @@ class Release(NamedTuple):
 
 
 def make(results: Path, out: Path) -> Release:
-    """Write archive, ``SHA256SUMS`` and ``zenodo.json`` into a folder."""
+    """Write archive, ``SHA256SUMS`` and ``zenodo.json`` into a folder.
+
+    Raises:
+        InputError: there is no run.
+        EnvironmentFault: the disk cannot be written, or a store cannot be read.
+    """
     here = remote.copy(results)
     admitted = validator.admit(runs.folders(here))
     released = runs.runs(here, set(admitted.folders))

@@ -77,7 +77,11 @@ class Submission:
 
 
 def prepare(run: StoredRun, label: str = "", note: str = "") -> Submission:
-    """Read a run as it would be published; one that was withdrawn or is not valid where it lies is an error."""
+    """Read a run as it would be published; one that was withdrawn or is not valid where it lies is an error.
+
+    Raises:
+        InputError: it was withdrawn, is not valid where it lies, or a text is too long.
+    """
     beside = marks.about(run.folder)
     if beside.withdrawn:
         was = f"{run.manifest.run_id}: was withdrawn on {beside.withdrawn.on} ({beside.withdrawn.why})"
@@ -110,7 +114,11 @@ def own_names(submission: Submission) -> list[str]:
 
 
 def pack(submission: Submission, out: Path) -> Path:
-    """Write a run as one file that can be attached: a zip that unpacks at the repository's root."""
+    """Write a run as one file that can be attached: a zip that unpacks at the repository's root.
+
+    Raises:
+        EnvironmentFault: the disk cannot be written.
+    """
     path = make_folder(out) / f"submission-{submission.run.manifest.run_id}.zip"
     with replacing(path) as file:
         write_zip(file, sorted(submission.files.items()))
@@ -169,7 +177,11 @@ def route(checkout: Path, submission: Submission) -> Route:
 
 
 def propose(way: Route, submission: Submission) -> str:
-    """Open a pull request, and give its address."""
+    """Open a pull request, and give its address.
+
+    Raises:
+        Unable: a step failed, or one is open already.
+    """
     run, branch = partial(_run, way.checkout), submission.folder.replace("results", "run", 1)
     title, same = f"Run {submission.folder.partition('/')[2]}", way.head == way.base
     commit = _commit(way, submission.files, title)

@@ -109,7 +109,11 @@ def _beside(folder: Path, ids: Counter[str]) -> Finding | None:
 def judged(
     asked: Sequence[tuple[Path, bool]], seconds: float = SECONDS.most, memory_bytes: int = MEMORY_BYTES.most
 ) -> Iterator[Validated]:
-    """Have files and folders judged within limits by ``rules.judge``; the truth says whether each must lie in place."""
+    """Have files and folders judged within limits by ``rules.judge``; the truth says whether each must lie in place.
+
+    Raises:
+        EnvironmentFault: the process that reads files does not start.
+    """
     # -P: the folder that this is typed in may be a stranger's, and no module is imported from there.
     command = [sys.executable, "-P", "-m", "feedrate.share.validator", *map(str, (seconds, memory_bytes, os.getpid()))]
     environment = os.environ | _ENVIRONMENT

@@ -64,7 +64,11 @@ class ClusterFolder:
         return self.path / "jobs"
 
     def create(self) -> None:
-        """Make the folder, and the salt of all sweeps where there is none."""
+        """Make the folder, and the salt of all sweeps where there is none.
+
+        Raises:
+            EnvironmentFault: it cannot be written.
+        """
         runs.make_folder(self.jobs)
         self.path.chmod(0o700)  # names of nodes, and the secret by which they meet
         salt = self.path.with_name("salt")

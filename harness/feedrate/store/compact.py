@@ -138,7 +138,12 @@ def append(estimate: Estimate, results: Path = RESULTS, folder: Path | None = No
 
 
 def put(rows: pa.Table, folder: Path) -> None:
-    """Add rows (``CELLS``) of runs that have none yet to a data set to which nobody else writes; merge small files."""
+    """Add rows (``CELLS``) of runs that have none yet to a data set to which nobody else writes; merge small files.
+
+    Raises:
+        InputError: the data set is of another version.
+        EnvironmentFault: the disk cannot be written.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.dataset as ds

@@ -158,7 +158,11 @@ def opened(path: Path) -> Iterator[Any]:
 
 
 def put(path: Path, data: bytes | Path) -> None:
-    """Write a file of a store, from bytes or from a file here, so that a reader sees all of it or none."""
+    """Write a file of a store, from bytes or from a file here, so that a reader sees all of it or none.
+
+    Raises:
+        EnvironmentFault: the store did not take it; it is as it was.
+    """
     files, name = _client(path)
     whole = cast("Any", path).protocol in _OBJECTS
     target = name if whole else f"{name}.{secrets.token_hex(4)}.tmp"

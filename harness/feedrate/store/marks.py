@@ -144,7 +144,11 @@ def label(run: Path, label: str, note: str = "") -> Path:
 
 
 def withdraw(run: Path, why: str, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> Path:
-    """Say for which defect a run should no longer be shown, and return the file; only removing that takes it back."""
+    """Say for which defect a run should no longer be shown, and return the file; only removing that takes it back.
+
+    Raises:
+        InputError: there is no reason, it is too long, or the run was withdrawn before.
+    """
     if before := about(run).withdrawn:
         raise InputError(f"{run.name}: was withdrawn on {before.on} already: {before.why}")
     reason = _typed("--why", why, NOTE_MOST)
@@ -154,7 +158,11 @@ def withdraw(run: Path, why: str, now: Callable[[], datetime] = lambda: datetime
 
 
 def set_tier(run: Path, tier: str) -> Path:
-    """Say which of ``TIERS`` vouches for a run, and return the file; for maintainers."""
+    """Say which of ``TIERS`` vouches for a run, and return the file; for maintainers.
+
+    Raises:
+        InputError: there is no such tier.
+    """
     if tier not in TIERS:
         raise InputError(f"tier '{tier}': {expected_one_of(tier, TIERS)}")
     return _write(mark_file(run, "tier"), Tier.model_validate({"tier": tier}))

@@ -85,6 +85,9 @@ def copy(results: Path, into: Path = COPIES) -> Path:
     """Give all results of a store as a folder below another, for what reads every byte; a folder is given back.
 
     Runs, which never change, are fetched once; marks anew each time, and what the store lost goes.
+
+    Raises:
+        EnvironmentFault: the store cannot be read.
     """
     if not location.remote(results):
         return results

@@ -80,7 +80,11 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file, here or in a store, so that a reader sees all of it or none."""
+    """Write a file, here or in a store, so that a reader sees all of it or none.
+
+    Raises:
+        EnvironmentFault: the disk or the store cannot be written.
+    """
     if location.remote(path):
         location.put(path, data)
         return
@@ -107,7 +111,11 @@ class Journal:
             self._file.truncate(data.rfind(b"\n") + 1)  # a line that was cut off is lost
 
     def append(self, entry: Mapping[str, Any]) -> None:
-        """Add one trial and return when the disk has it; where it is full, what was appended before stays readable."""
+        """Add one trial and return when the disk has it; where it is full, what was appended before stays readable.
+
+        Raises:
+            EnvironmentFault: the disk is full or gone; what was appended before stays readable.
+        """
         left = memoryview(json.dumps(entry, separators=(",", ":")).encode() + b"\n")
         with _writing(self.path):
             while left:
@@ -133,7 +141,12 @@ def journal_chunks(folder: Path, trials: int = 200) -> Iterator[list[dict[str, A
 
 @contextmanager
 def machine_lock(results: Path, machine_id: str) -> Iterator[Path]:
-    """Hold a machine's folder, or that of a store's outbox, which can be written: two sweeps measure each other."""
+    """Hold a machine's folder, or that of a store's outbox, which can be written: two sweeps measure each other.
+
+    Raises:
+        InputError: another sweep holds it.
+        EnvironmentFault: it cannot be written.
+    """
     folder = make_folder(outbox(results) / machine_id)
     with _writing(folder):
         lock = (folder / ".lock").open("a+")
@@ -263,7 +276,11 @@ class StoredRun:
     manifest: RunManifest
 
     def table(self, name: str, trials: Iterable[str] | None = None) -> pd.DataFrame:
-        """Read ``trials``, ``steps`` or ``telemetry`` with nullable types, of all trials or of those that are named."""
+        """Read ``trials``, ``steps`` or ``telemetry`` with nullable types, of all trials or of those that are named.
+
+        Raises:
+            InputError: the file is not one that feedrate wrote (``tables.complete``), or changed since.
+        """
         import pyarrow as pa
         import pyarrow.compute as pc
         import pyarrow.parquet as pq
@@ -334,7 +351,11 @@ def runs(results: Path = RESULTS, only: Collection[Path] | None = None) -> list[
 
 
 def at(folder: Path) -> StoredRun:
-    """Open the run that has ended in a folder; errors as of ``runs``."""
+    """Open the run that has ended in a folder; errors as of ``runs``.
+
+    Raises:
+        InputError: its ``run.json`` cannot be understood, or needs a newer feedrate.
+    """
     return runs(only=[folder])[0]
 
 
@@ -364,6 +385,9 @@ def write_bench(results: Path, record: BenchRecord) -> Path:
     """Write what ``make bench`` found into ``results/<machine_id>/bench/<time>.json``, or that of a store's outbox.
 
     The file has the record's sections in its name where another began in the same second.
+
+    Raises:
+        EnvironmentFault: the disk cannot be written.
     """
     path = outbox(results) / record.machine.machine_id / "bench" / f"{record.name}.json"
     if path.exists():
@@ -374,7 +398,11 @@ def write_bench(results: Path, record: BenchRecord) -> Path:
 
 
 def benches(results: Path = RESULTS) -> list[BenchRecord]:
-    """List what ``make bench`` found, of all machines, oldest first."""
+    """List what ``make bench`` found, of all machines, oldest first.
+
+    Raises:
+        InputError: a record cannot be understood.
+    """
     records = []
     paths = sorted(location.glob(results, "*/bench/*.json"), key=lambda p: (p.name, p))
     for path, text in zip(paths, location.contents(paths), strict=True):
@@ -386,7 +414,11 @@ def benches(results: Path = RESULTS) -> list[BenchRecord]:
 
 
 def rows(folders: Sequence[Path], columns: Sequence[str], name: str = "trials") -> pd.DataFrame:
-    """Read some columns of a table of one run or many, with nullable types: whole tables of all fit into no memory."""
+    """Read some columns of a table of one run or many, with nullable types: whole tables of all fit into no memory.
+
+    Raises:
+        InputError: a file is not one that feedrate wrote (``tables.complete``), or changed since.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 

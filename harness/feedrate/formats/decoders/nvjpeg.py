@@ -18,6 +18,10 @@ DEVICE: str = "cuda"
 
 
 def decode_all(files: Sequence[torch.Tensor], device: torch.device) -> Sequence[torch.Tensor]:
-    """Decode JPEG files, uint8 tensors on the host: uint8, 3 × height × width, on the device."""
+    """Decode JPEG files, uint8 tensors on the host: uint8, 3 × height × width, on the device.
+
+    Raises:
+        RuntimeError: a file cannot be decoded.
+    """
     images: Sequence[torch.Tensor] = decode_jpeg(list(files), mode=ImageReadMode.RGB, device=device)
     return images
