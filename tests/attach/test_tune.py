@@ -174,7 +174,7 @@ if __name__ == "__main__":
             step(batch)
             time.sleep(0.010)
 """
-    options = ("--max-workers", "1", "--within", "10", "--budget", "30s")
+    options = ("--max-workers", "1", "--within", "10", "--budget", "60s")
     done = tune(place, sys.executable, place.script(text), options=options)
     assert done.status == 0, done.err
     found = told(place)
