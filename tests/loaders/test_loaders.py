@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import cache
 from itertools import chain, islice
-from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
@@ -101,9 +100,7 @@ def loaded(
 @cache
 def begun(loader: str) -> None:
     """Use a loader once: some start what they keep for the process, such as a resource tracker."""
-    resource_tracker.ensure_running()
-    if loader not in SPAWNING:
-        next(iter(loaded(loader, 1, [[0]])))
+    next(iter(loaded(loader, 1, [[0]])))
 
 
 @pytest.fixture

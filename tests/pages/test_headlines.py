@@ -112,7 +112,7 @@ def test_a_step_that_computes_nothing_is_no_training(step: str) -> None:
     (row,) = headlines(frame).to_dict("records")
     assert row["kind"] == "emulated"
     assert what_ran(row).startswith("emulated step, 10 ms a step")
-    assert sentences._kind({"mode": "train", "step": step, "step_ms": 10.0}) == "before an emulated step of 10 ms"
+    assert sentences._kind({"mode": "train", "step": step, "step_ms": 10.0}) == "Before an emulated step of 10 ms"
     (panel,) = slices(cells(frame), ("train", "emulated"))
     assert (panel.kind, panel.subtitle.split(":")[0]) == ("emulated", "emulated step")
 
