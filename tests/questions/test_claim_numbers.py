@@ -18,6 +18,8 @@ from feedrate.questions.claims.numbers import RECOMPUTE, numbers
 from feedrate.schema.plugins import ROOT
 from feedrate.store import runs
 
+pytestmark = pytest.mark.slow  # it judges every committed run
+
 RESULTS = ROOT / "results"
 
 
@@ -50,7 +52,6 @@ CHANGED = (("effects", "ratio", 0), ("effects", "hi", 1), ("effects", "n", 2), (
 """Kind, key and which one of them."""
 
 
-@pytest.mark.slow
 def test_a_number_that_is_not_the_runs_is_named(tmp_path: Path) -> None:
     """Of one run, changed by a thousandth, or a count by one: the script says which, and fails."""
     of_claims = (run for run in runs.runs(RESULTS) if "claims" in run.manifest.suites)
