@@ -47,7 +47,7 @@ def test_a_grade_is_explained_as_it_is_given(fake_run: ModuleType, tmp_path: Pat
     """The worst criterion decides, of as many as there are; rates say their blocks, margins are those of a verdict."""
     text = said(fake_run, tmp_path, batches=(8, 32), fails="none")
     assert f"(A best, D worst; the worst of {len(noise.CRITERIA)} criteria decides)" in text
-    assert f"do not (within {100 * (SAME[1] - 1):.0f} %)" in text
+    assert f"show none (within {100 * (SAME[1] - 1):.0f} %)" in text
     assert ", n = 6)" in text
 
 

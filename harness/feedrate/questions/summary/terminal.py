@@ -133,13 +133,11 @@ def _contrasts(run: StoredRun, trials: pd.DataFrame, console: Console) -> None:
     decided = compared[compared["verdict"] != "inconclusive"]
     clear = decided[decided["verdict"] != "no difference"]
     narrow = sum(one.reason == "target" for one in run.manifest.contrasts)
-    _say(
-        console,
-        f"\n{len(decided)} of {len(compared)} comparisons (two settings that differ in one axis) are decided: "
-        f"{len(clear)} differ, {len(decided) - len(clear)} do not (within {100 * (SAME[1] - 1):.0f} %). {narrow} are "
-        f"as narrow as wanted (±{run.manifest.protocol.ci_target_pct:g} % after {run.manifest.protocol.blocks[0]} "
-        "repetitions or more).",
-    )
+    same, wanted = len(decided) - len(clear), f"±{run.manifest.protocol.ci_target_pct:g} %"
+    parts = [f"{len(clear)} of {words.plural(len(compared), 'comparison')} show a difference, {same} show none"]
+    parts[0] += f" (within {100 * (SAME[1] - 1):.0f} %)"
+    parts.append(f"{'all' if not narrow else len(compared) - narrow} need more repetitions for {wanted}")
+    _say(console, f"\n{'; '.join(parts)}. A comparison is two settings that differ in one option.")
 
 
 def _next(run: StoredRun, console: Console) -> None:
