@@ -58,7 +58,7 @@ def sentence(row: Row, cases: Sequence[Row], claim: Claim) -> str:
     if not _finite(row["ratio"]):
         tells = f" and tells {METRICS[effect.metric].noun}" if effect.metric != THROUGHPUT else ""
         return f"No repetition has a measurement of every side that ended well{tells}."
-    parts = [f"{words.sentence(_change(row, effect))} {_conditions(effect)}{_worst(row, effect)}", *_held(row, effect)]
+    parts = [words.sentence(_change(row, effect)), *_conditions(effect), *_mean(row, effect), *_held(row, effect)]
     measured = [case for case in cases if _finite(case["ratio"]) and not case["role"].startswith("also")]
     if effect.against and measured:
         sides = [f"{_number(side['ratio'])} with {side['case'] or 'the default'}" for side in measured]
@@ -182,8 +182,8 @@ def _change(row: Row, effect: Effect) -> str:
     return f"with {last} {metric.noun} is {estimate(row)} what it is with {first}"
 
 
-def _conditions(effect: Effect) -> str:
-    """What all cases do and hold fixed, as a sentence."""
+def _conditions(effect: Effect) -> Iterator[str]:
+    """What all cases do and hold fixed."""
     everything = [*effect.cases, *effect.against]
     varied = {name for _, values in effect.steps for name in values}
     shared = {
@@ -195,17 +195,18 @@ def _conditions(effect: Effect) -> str:
         and not (name == "workload" and value in REPLACED)
     }
     kinds = {_kind({**case, **effect.steps[0][1]}) for case in everything}
-    kind = kinds.pop() if len(kinds) == 1 else "Measured"
-    settings = f" at {settings_text(shared)}" if shared else ""
-    return f"{kind}{settings}." if settings or kind != "Measured" else ""
+    kind = kinds.pop() if len(kinds) == 1 else ""
+    if shared:
+        yield f"{kind or 'Measured'} at {settings_text(shared)}."
+    elif kind:
+        yield f"{kind}."
 
 
-def _worst(row: Row, effect: Effect) -> str:
+def _mean(row: Row, effect: Effect) -> Iterator[str]:
     """Over how many settings the effect is averaged, and that which is least in the direction that is claimed."""
-    if len(effect.cases) < 2:
-        return ""
-    least = f"; the worst is {worst(row)} ({row['worst_case']})" if worst(row) else ""
-    return f" Mean of {len(effect.cases)} settings{least}."
+    if len(effect.cases) > 1:
+        least = f"; the worst is {worst(row)} ({row['worst_case']})" if worst(row) else ""
+        yield f"Mean of {len(effect.cases)} settings{least}."
 
 
 def _kind(values: Values) -> str:

@@ -159,4 +159,4 @@ def _sentences(findings: Findings, rows: Sequence[Row], claims: Claims, console:
         mine = rows_of(findings.cases[matches.all(axis=1)])
         claim = claims[row["claim"]][1].on(row["device"])
         _say(console, f"\n{claim.id}: {claim.says}", "bold")
-        _say(console, f"  {words.sentence(row['verdict'])[:-1]}. {sentence(row, mine, claim)}")
+        _say(console, f"  {words.sentence(row['verdict'])} {sentence(row, mine, claim)}")

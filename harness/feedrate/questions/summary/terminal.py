@@ -133,11 +133,13 @@ def _contrasts(run: StoredRun, trials: pd.DataFrame, console: Console) -> None:
     decided = compared[compared["verdict"] != "inconclusive"]
     clear = decided[decided["verdict"] != "no difference"]
     narrow = sum(one.reason == "target" for one in run.manifest.contrasts)
-    same, wanted = len(decided) - len(clear), f"±{run.manifest.protocol.ci_target_pct:g} %"
-    parts = [f"{len(clear)} of {words.plural(len(compared), 'comparison')} show a difference, {same} show none"]
-    parts[0] += f" (within {100 * (SAME[1] - 1):.0f} %)"
-    parts.append(f"{'all' if not narrow else len(compared) - narrow} need more repetitions for {wanted}")
-    _say(console, f"\n{'; '.join(parts)}. A comparison is two settings that differ in one option.")
+    wide = len(compared) - narrow if narrow else "all"
+    _say(
+        console,
+        f"\n{len(clear)} of {words.plural(len(compared), 'comparison')} show a difference, {len(decided) - len(clear)} "
+        f"show none (within {100 * (SAME[1] - 1):.0f} %); {wide} need more repetitions for "
+        f"±{run.manifest.protocol.ci_target_pct:g} %. A comparison is two settings that differ in one option.",
+    )
 
 
 def _next(run: StoredRun, console: Console) -> None:
