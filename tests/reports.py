@@ -78,7 +78,7 @@ for epoch in range(8):
         if count % 2:
             with timed("checkpoint"):
                 torch.save(state, file)  # here: checkpoint
-        if count % 16 == 15:
+        if count == 31:
             with timed("garbage"):
                 gc.collect()
     with timed("evaluation"), torch.no_grad():

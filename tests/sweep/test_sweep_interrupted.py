@@ -94,11 +94,21 @@ def unpacked(archive: Path, folder: Path) -> runs.StoredRun:
     return run
 
 
+def held(trial: psutil.Process) -> bool:
+    """Stop a trial, unless it has ended: all others can be stopped before it does."""
+    with contextlib.suppress(psutil.Error):
+        trial.suspend()
+        return trial.status() == psutil.STATUS_STOPPED
+    return False
+
+
 def interrupted_in_trouble(place: Place, process: subprocess.Popen[str], trials: int) -> str:
     """All processes stand still for 3 s, packed samples are destroyed, and Ctrl-C ends the sweep."""
-    while not family(process)["trial"]:
+    parent = psutil.Process(process.pid)
+    before = family(process)["trial"]
+    while not (begun := [trial for trial in family(process)["trial"] if trial not in before]) or not held(begun[0]):
         time.sleep(0.005)
-    standing = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
+    standing = [parent, *parent.children(recursive=True)]
     for member in standing:
         with contextlib.suppress(psutil.Error):
             member.suspend()
