@@ -100,7 +100,7 @@ def test_a_source_s_figure_is_a_ring() -> None:
     (_, high) = render.specification(figure.panels[0])["layer"][-1]["encoding"]["x"]["scale"]["domain"]
     assert high > 10
     assert "Clearest of the refuted: told-less" in figure.panels[0].message
-    assert figure.panels[0].message.endswith("; its source says 0.10 times.")
+    assert figure.panels[0].message.endswith("; its source says 0.10×.")
 
 
 def test_what_has_no_effect_is_not_drawn() -> None:

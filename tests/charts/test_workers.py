@@ -13,7 +13,7 @@ from made_trials import make_trials
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.loader import growth, startup
 from feedrate.charts import render
-from feedrate.questions.workers.charts import LOOKS, begin, who, worker_memory, worker_startup
+from feedrate.questions.workers.charts import LOOKS, begin, who, worker_memory, worker_scaling, worker_startup
 from feedrate.schema.axes import Value
 
 MIB = 2**20
@@ -74,7 +74,7 @@ def test_start_up_is_that_of_the_analysis() -> None:
     assert "synthetic" in figure.panels[0].title
     assert "No workers: 10.1 ms" in figure.message
     assert "2 threads: 2,450 ms" in figure.message
-    assert "240 times as long" in figure.message
+    assert "240× as long" in figure.message
 
 
 def test_memory_is_that_of_the_analysis() -> None:
@@ -88,3 +88,12 @@ def test_memory_is_that_of_the_analysis() -> None:
         wanted = found[row["index, start method"]][name] / divisor / MIB
         assert row["MiB"] == pytest.approx(wanted)
     assert [row["index, start method"] for row in figure.rows[3:]] == ["list, spawn", "list, fork", "numpy, fork"]
+
+
+def test_a_tooltip_says_whole_workers() -> None:
+    """Though marks of several formats stand a little beside one another."""
+    axes = [{"num_workers": count, "storage_format": name} for count in (0, 2) for name in ("lmdb", "png")]
+    panel = worker_scaling.draw(trials({str(cell): (cell, {}) for cell in axes})).panels[0]
+    points = [layer for layer in panel.chart.to_dict()["layer"] if layer["mark"]["type"] == "point"]
+    shown = [tooltip["field"] for layer in points for tooltip in layer["encoding"]["tooltip"]]
+    assert shown == ["workers", "line", "value", "lo", "hi", "n"]

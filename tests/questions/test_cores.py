@@ -88,7 +88,7 @@ def test_the_chart_says_what_a_core_loads() -> None:
     figure = charts.images_per_core.draw(trials(), cores=CORES)
     assert [row["decoder"] for row in figure.rows] == ["simplejpeg, scaled", "Pillow", "Pillow"]
     assert "A vCPU loads 300 images a second with simplejpeg, scaled" in figure.panels[0].message
-    assert "2.0 times what it does with Pillow" in figure.panels[0].message
+    assert "2.0× the speed with Pillow" in figure.panels[0].message
     assert not charts.images_per_core.draw(trials()[:0], cores=CORES).panels
 
 

@@ -48,8 +48,8 @@ def signed(pct: float, places: int | None = None) -> str:
 
 
 def times(ratio: float) -> str:
-    """Write a ratio: ``1.8 times``."""
-    return f"{ratio:.2f} times" if ratio < 1.095 else f"{number(ratio, 2)} times"
+    """Write a ratio: ``1.8×``."""
+    return f"{ratio:.2f}×" if ratio < 1.095 else f"{number(ratio, 2)}×"
 
 
 def plural(count: int, noun: str) -> str:

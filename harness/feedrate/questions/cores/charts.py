@@ -141,7 +141,7 @@ def _message(rows: Sequence[Row]) -> str:
     text = f"a vCPU loads {words.number(best['value'])} images a second with {best['decoder']} ({interval(best)})"
     if worst is not best:
         times = words.times(best["value"] / worst["value"])
-        text += f", {times} what it does with {worst['decoder']}"
+        text += f", {times} the speed with {worst['decoder']}"
     return words.sentence(f"{text}, {words.plural(most, 'worker')} busy")
 
 

@@ -5,7 +5,6 @@ Both take rows of several runs. A machine is a colour; ``machines`` names it and
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -45,7 +44,7 @@ from feedrate.charts.plot import (
 )
 from feedrate.pages import descriptions
 from feedrate.pages.tasks import gain_settings
-from feedrate.questions.workers.charts import scaled_cells, speed_up
+from feedrate.questions.workers.charts import against_fewest, scaled_cells, speed_up
 from feedrate.schema import words
 
 _KINDS = (EMULATED, TRAIN, LOAD)
@@ -131,11 +130,7 @@ def _workers_message(rows: Sequence[Row]) -> str:
     for machine in dict.fromkeys(row["machine"] for row in rows):
         best = max((row for row in rows if row["machine"] == machine), key=lambda row: row["value"])
         fastest = f"{words.plural(best['workers'], 'worker')}, {words.number(best['value'])} samples/s"
-        if best["times"] is not None and best["workers"] != best["base"]:
-            low, high = (math.nan if best[end] is None else best[end] for end in ("times_lo", "times_hi"))
-            times = Estimate(best["times"], low, high, best["n"], "ratio")
-            fastest += f", {times.text()} the speed with {best['base'] or 'none'}"
-        texts.append(f"Fastest on {machine}: {fastest}.")
+        texts.append(f"Fastest on {machine}: {fastest}{against_fewest(best)}.")
     return " ".join(texts)
 
 

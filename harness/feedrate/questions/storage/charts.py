@@ -262,7 +262,7 @@ def _throughput_message(rows: Sequence[Row]) -> str:
         best, worst = (pick(of_state, key=lambda row: row["value"]) for pick in (max, min))
         text = f"{state}, {best['format']} brings {words.number(best['value'])} samples/s ({interval(best)})"
         if best["format"] != worst["format"]:
-            text += f", {words.times(best['value'] / worst['value'])} what {worst['format']} does"
+            text += f", {words.times(best['value'] / worst['value'])} the speed of {worst['format']}"
             text += overlap(best, worst)
         sentences.append(words.sentence(text))
     return " ".join(sentences)

@@ -126,7 +126,7 @@ def _message(rows: Sequence[Row]) -> str:
     others = [row for row in end if row["memory"].startswith("pageable")]
     if others and best not in others:
         behind = max(others, key=lambda row: row["value"])
-        text += f", {words.times(best['value'] / behind['value'])} what {behind['memory']} memory gives"
+        text += f", {words.times(best['value'] / behind['value'])} the speed from {behind['memory']} memory"
     least = [row for row in rows if row["bytes"] == smallest and row["memory"] == best["memory"]]
     if least and smallest < largest:
         text += f"; at {_size(smallest)} it is {words.number(least[0]['value'])} GB/s"

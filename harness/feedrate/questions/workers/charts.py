@@ -11,6 +11,7 @@ import pandas as pd
 
 from feedrate.analysis import estimates
 from feedrate.analysis.blocks import KEYS
+from feedrate.analysis.estimate import Estimate
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.loader import HOW, growth, startup
 from feedrate.analysis.storage import credible, scaling
@@ -35,6 +36,7 @@ from feedrate.charts.figure import (
     with_ends,
 )
 from feedrate.charts.plot import (
+    BLOCKS,
     Fields,
     Looks,
     Plot,
@@ -45,6 +47,7 @@ from feedrate.charts.plot import (
     log_of,
     names,
     of_workers,
+    rate,
     unlike,
 )
 from feedrate.charts.theme import SHAPES, colour
@@ -216,9 +219,9 @@ def _lines(rows: Sequence[Row], looks: Looks, cores: float | None) -> Plot:
     drawn = [{**row, "at": (1 + row["workers"]) * places[row["line"]] - 1} for row in rows]
     numbered = [row["workers"] for row in rows]
     x, y = counts("at", "workers", numbered), amount("value", "samples per second")
-    also: Fields = {"workers:Q": ""}
+    tooltip: Fields = {"workers:Q": "", "line:N": "", **rate("samples per second"), **BLOCKS}
     behind = core_marks([cores], x, max(numbered))
-    return Plot(rows=drawn, x=x, y=y, by="line", looks=looks, joined=True, also=also, behind=behind)
+    return Plot(rows=drawn, x=x, y=y, by="line", looks=looks, joined=True, tooltip=tooltip, behind=behind)
 
 
 def _throughput_message(rows: Sequence[Row]) -> str:
@@ -226,12 +229,17 @@ def _throughput_message(rows: Sequence[Row]) -> str:
     best = max(rows, key=lambda row: row["value"])
     text = (
         f"the fastest is {best['line']} with {words.plural(best['workers'], 'worker')}: {words.number(best['value'])} "
-        f"samples/s ({interval(best)})"
+        f"samples/s ({interval(best)}){against_fewest(best)}"
     )
-    if best["times"] is not None and best["workers"] != best["base"]:
-        spread = interval(best, "times_lo", "times_hi", "pairs")
-        text += f", {words.times(best['times'])} what it does with {best['base']} ({spread})"
     return words.sentence(text)
+
+
+def against_fewest(mark: Row) -> str:
+    """Write a mark's speed over that of its line's fewest workers (:func:`speed_up`); nothing where these are its."""
+    if mark["times"] is None or mark["workers"] == mark["base"]:
+        return ""
+    low, high = (math.nan if mark[end] is None else mark[end] for end in ("times_lo", "times_hi"))
+    return f", {Estimate(mark['times'], low, high, mark['n'], 'ratio').text()} the speed with {mark['base'] or 'none'}"
 
 
 @chart("Starting workers", "How long do workers take to the first batch, by how they are started?")
