@@ -68,17 +68,14 @@ def policies(site: Site) -> set[str]:
 
 
 def made_up(fake_run: ModuleType) -> dict[str, list[Any]]:
-    """Whole runs on two machines; odd runs (hostile, one block without metrics, all failed); no results at all."""
-    fake = fake_run.Fake
+    """Whole runs on two machines; odd runs (hostile, all failed, planted without metrics); no results at all."""
+    fake, hostile = fake_run.Fake, fake_run.HOSTILE
     return {
         "main": [fake(workers=(0, 1, 2)), fake(run_id="20260103T030405Z-gpu", device="cuda", busy=True)],
         "odd": [
-            fake(
-                run_id=f"<b>x</b> {fake_run.HOSTILE}", hostile=True, batches=(8,), suites=(fake_run.HOSTILE,), blocks=2
-            ),
-            fake(run_id="one-block", blocks=1, batches=(8,), cores=2, fails="none", nulls=True, asked_only=True),
+            fake(run_id=f"<b>x</b> {hostile}", hostile=True, batches=(8,), suites=(hostile,), blocks=2),
             fake(run_id="all-failed", fails="all", batches=(8,), cores=3, blocks=2),
-            fake(run_id="planted", suites=("calibration",), plants=True, cores=4, blocks=2),
+            fake(run_id="planted", suites=("calibration",), plants=True, cores=4, blocks=2, nulls=True),
         ],
         "empty": [],
     }

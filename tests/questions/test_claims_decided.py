@@ -28,6 +28,12 @@ EFFECTS = {
     if claim.effect and claim.needs in ("cpu", "cuda", "gpus")
 }
 """Claims where they can be tested, each with a device; those that have an effect of their own on CUDA stand twice."""
+SHAPES = {
+    (effect.says, bool(effect.figure), effect.level, bool(effect.along), bool(effect.against), bool(claim.also)): name
+    for name, (claim, device) in EFFECTS.items()
+    if (effect := claim.on(device).effect)
+}
+"""A claim of each shape that effects have."""
 FACTS = [name for name, (_, claim) in ALL.items() if claim.facts]
 BLOCKS = 8
 PLANTED = 1.2
@@ -122,7 +128,7 @@ def judged(name: str, frame: pd.DataFrame) -> Mapping[str, Any]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", EFFECTS)
 def test_records_decide(name: str) -> None:
-    """An effect as claimed confirms, its contrary refutes, none is no difference; scatter decides nothing."""
+    """An effect as claimed confirms, its contrary refutes, none is no difference."""
     claim, device = EFFECTS[name]
     effect = claim.on(device).effect
     assert effect is not None
@@ -134,7 +140,15 @@ def test_records_decide(name: str) -> None:
         # Eight workers that do as much for large batches as for small ones, for which they must be slower.
         none = "refuted" if claim.id == "fewer-workers-small-batch" else none
         assert verdict(claim.id, trials(claim, device, 1.0)) == none
-    # Scatter that is larger than the effect leaves it open, and says how many blocks it would take.
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SHAPES.values())
+def test_scatter_and_a_missing_setting_decide_nothing(name: str) -> None:
+    """Scatter larger than an effect leaves it open, and says how many blocks it would take."""
+    claim, device = EFFECTS[name]
+    effect = claim.on(device).effect
+    assert effect is not None
     edge = least_of(effect.figure, effect.says) if effect.figure else 1.0
     scattered = judged(claim.id, trials(claim, device, 1.02 * edge, (0.5, -0.5)))
     assert scattered["verdict"] == "inconclusive"

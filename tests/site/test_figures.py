@@ -8,6 +8,8 @@ import re
 import struct
 import subprocess
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
@@ -18,7 +20,8 @@ from typer.testing import CliRunner
 from feedrate.charts.citation import data_hash
 from feedrate.cli import app
 from feedrate.pages.markup import Placed
-from feedrate.pages.runs import draw, load_runs, place
+from feedrate.pages.runs import load_runs
+from feedrate.questions.runs import page as runs_page
 from feedrate.schema.errors import InputError
 from feedrate.site import build as site_build
 from feedrate.site import figures
@@ -40,73 +43,70 @@ def drawn(pictures: dict[str, str], kept: Path, folder: Path) -> None:
         drawing.put(folder)
 
 
+@dataclass(frozen=True)
+class Written:
+    """Figures of a page, of which the first two were written as files."""
+
+    every: Sequence[Placed]
+    folder: Path
+
+    @property
+    def drawn(self) -> Sequence[Placed]:
+        return self.every[:2]
+
+
 @pytest.fixture(scope="module")
-def written(fake_run: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Placed]]:
-    """Some figures of one small run."""
+def written(fake_script: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Written:
+    """Figures of the run of a script, which has few."""
     root = tmp_path_factory.mktemp("figures")
-    fake_run.write(root / "results", fake_run.Fake(batches=(8,), workers=(0, 2), blocks=2, nulls=True))
+    fake_script.write(root / "results", fake_script.Script(steps=60))
     (shown,) = load_runs(root / "results")
-    found = [place(draw(name, shown), name, "suites/loader.md", shown.origin) for name in ("phases", "throughput")]
-    folder = root / "out"
-    folder.mkdir()
-    figures.write(found, folder)
-    return folder, found
+    figures_written = Written(figures.placed([runs_page.page(shown)]), root / "out")
+    figures_written.folder.mkdir()
+    figures.write(figures_written.drawn, figures_written.folder)
+    return figures_written
 
 
 @pytest.mark.slow
-def test_another_process_writes_the_same_bytes(
-    written: tuple[Path, list[Placed]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_process_writes_the_same_bytes(written: Written, tmp_path: Path) -> None:
     """The command, run by itself with other hashes of text, writes every figure alike; a PDF alone may differ."""
-    results, here, there = written[0].with_name("results"), tmp_path / "here", tmp_path / "there"
-    with monkeypatch.context() as patch:
-        patch.setattr(figures, "write", lambda *_: None)  # texts of all figures are compared, pictures of one
-        found = site_build.write_figures(results, tmp_path / "none")
+    here, there = written.folder, tmp_path / "there"
+    results = here.with_name("results")
     command = [sys.executable, "-m", "feedrate", "figures", "--results", str(results), "--out", str(there)]
     done = subprocess.run(command, env=os.environ | {"PYTHONHASHSEED": "7"}, capture_output=True, text=True, check=True)
-    assert f"{len(found)} figures" in done.stdout
-    assert len(found) > 4
-    texts = {Path(path).name: text for figure in found for path, text in figure.files.items()}
-    assert len(texts) == 3 * len(found)
+    assert f"{len(written.every)} figures" in done.stdout
+    assert len(written.every) > 4
+    texts = {Path(path).name: text for figure in written.every for path, text in figure.files.items()}
+    assert len(texts) == 3 * len(written.every)
     assert {name: (there / name).read_text(encoding="utf-8") for name in texts} == texts
-    here.mkdir()
-    figures.write(found[:1], here)
     names = [path.name for path in here.iterdir() if path.suffix not in (".pdf", ".bib")]
     same, different, errors = filecmp.cmpfiles(here, there, names, shallow=False)
     assert (different, errors) == ([], [])
-    assert len(same) > 4
+    assert len(same) > 8
 
 
 @pytest.mark.slow
-def test_every_figure_comes_in_every_kind(written: tuple[Path, list[Placed]]) -> None:
+def test_every_figure_comes_in_every_kind(written: Written) -> None:
     """Those of the website, those for papers, and nothing else but the bibliography."""
-    folder, found = written
-    names = {figure.name for figure in found}
-    assert len(names) == len(found) == 2
-    kinds = {
-        ".svg",
-        ".png",
-        ".pdf",
-        ".csv",
-        ".vl.json",
-        *(f"-{mm}mm.{end}" for mm in (89, 183) for end in ("svg", "pdf")),
-    }
+    names = {figure.name for figure in written.drawn}
+    assert len(names) == 2
+    kinds = {".svg", ".png", ".pdf", ".csv", ".vl.json"}
+    kinds |= {f"-{mm}mm.{end}" for mm in (89, 183) for end in ("svg", "pdf")}
     expected = {f"{name}{kind}" for name in names for kind in kinds} | {"figures.bib"}
-    assert {path.name for path in folder.iterdir()} == expected
+    assert {path.name for path in written.folder.iterdir()} == expected
     for name in names:
-        svg = (folder / f"{name}.svg").read_text(encoding="utf-8")
+        svg = (written.folder / f"{name}.svg").read_text(encoding="utf-8")
         width, height = (int(part) for part in re.findall(r'\b(?:width|height)="(\d+)"', svg)[:2])
-        assert size((folder / f"{name}.png").read_bytes()) == (2 * width, 2 * height)
-        assert (folder / f"{name}.pdf").read_bytes().startswith(b"%PDF-")
+        assert size((written.folder / f"{name}.png").read_bytes()) == (2 * width, 2 * height)
+        assert (written.folder / f"{name}.pdf").read_bytes().startswith(b"%PDF-")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("millimetres", [89, 183])
-def test_papers_get_their_width_and_text_of_seven_points(millimetres: int, written: tuple[Path, list[Placed]]) -> None:
+def test_papers_get_their_width_and_text_of_seven_points(millimetres: int, written: Written) -> None:
     """As wide as a column or two to half a millimetre, in SVG and PDF; every text has 7 points; no title."""
-    folder, found = written
-    for figure in found:
-        stem = folder / f"{figure.name}-{millimetres}mm"
+    for figure in written.drawn:
+        stem = written.folder / f"{figure.name}-{millimetres}mm"
         svg = Path(f"{stem}.svg").read_text(encoding="utf-8")
         (width,) = re.findall(r'<svg [^>]*?\bwidth="([\d.]+)mm"', svg)
         assert float(width) == pytest.approx(millimetres, abs=0.5)
@@ -118,13 +118,13 @@ def test_papers_get_their_width_and_text_of_seven_points(millimetres: int, writt
         assert figure.citation.title not in svg
 
 
-def test_the_bibliography_holds_each_figure_with_the_hash_of_its_table(written: tuple[Path, list[Placed]]) -> None:
+def test_the_bibliography_holds_each_figure_with_the_hash_of_its_table(written: Written) -> None:
     """One entry a figure under a key of its own; its hash is that of the CSV beside it, and stands in the picture."""
-    folder, found = written
+    folder = written.folder
     text = (folder / "figures.bib").read_text(encoding="utf-8")
     keys = re.findall(r"^@misc\{(.*),$", text, re.MULTILINE)
-    assert len(set(keys)) == len(keys) == len(found)
-    for figure, key in zip(found, keys, strict=True):
+    assert len(set(keys)) == len(keys) == len(written.drawn)
+    for figure, key in zip(written.drawn, keys, strict=True):
         printed = data_hash((folder / f"{figure.name}.csv").read_bytes())
         assert key == f"feedrate-{figure.name}-{printed[:6]}"
         entry = text.partition(key)[2].partition("\n\n")[0]

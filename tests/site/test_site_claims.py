@@ -23,7 +23,7 @@ Open = Callable[..., Page]
 def built(fake_run: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """Claims of two suites on a machine without a GPU, those of one of them on a machine with one."""
     root = tmp_path_factory.mktemp("claims")
-    common = {"suites": ("claims",), "blocks": 6, "fails": "none"}
+    common = {"suites": ("claims",), "blocks": 4, "fails": "none"}
     fake_run.write(root / "results", fake_run.Fake(**common, claims=("collate", "loader")))
     gpu = {"run_id": "20260103T030405Z-gpu", "device": "cuda", "claims": ("loader",)}
     fake_run.write(root / "results", fake_run.Fake(**common, **gpu))
