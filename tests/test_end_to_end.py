@@ -16,12 +16,13 @@ from visits import Site, Visit, visit
 from feedrate.analysis.estimates import cells
 from feedrate.charts.embed import cell_text
 from feedrate.schema.plugins import ROOT
+from feedrate.site import build as site_build
 from feedrate.site.serve import served
 from feedrate.store import runs
 
 MATRIX = """
 version: 1
-protocol: {warmup_s: 0.05, window_s: 0.1, min_steps: 2, blocks: [2, 2], timeout_s: 30}
+protocol: {warmup_s: 0.05, window_s: 0.1, min_steps: 2, blocks: [1, 1], timeout_s: 30}
 suites:
   loader:
     - {mode: load, workload: div2k, patch_size: 32, n_samples: 64, storage_format: [png, lmdb], batch_size: 8,
@@ -48,14 +49,6 @@ class Swept:
         return run
 
 
-def typed(*arguments: str) -> str:
-    """Run a command, as a user types it, to its good end: what it printed."""
-    command = [sys.executable, "-m", "feedrate", *arguments]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory: pytest.TempPathFactory) -> Swept:
     """A sweep over photographs of scikit-image, nested and among junk, and the site of its results."""
@@ -67,10 +60,12 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Swept:
     (photographs.parent / "broken.jpg").write_bytes(b"not a photograph")
     (root / "matrix.yaml").write_text(MATRIX)
     folders = ["--data", str(root / "photographs"), "--data-root", str(root / "data")]
-    results = ["--results", str(root / "results")]
-    printed = typed("sweep", "--matrix", str(root / "matrix.yaml"), *folders, *results)
-    typed("site", *results, "--out", str(root / "build"))
-    return Swept(root, printed)
+    options = ["--matrix", str(root / "matrix.yaml"), *folders, "--results", str(root / "results")]
+    command = [sys.executable, "-m", "feedrate", "sweep", *options]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    site_build.build(root / "results", root / "build")
+    return Swept(root, done.stdout)
 
 
 @pytest.fixture

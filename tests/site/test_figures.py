@@ -8,8 +8,6 @@ import re
 import struct
 import subprocess
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
@@ -17,7 +15,7 @@ import pypdfium2
 import pytest
 from typer.testing import CliRunner
 
-from feedrate.charts.citation import data_hash
+from feedrate.charts.citation import bibliography, data_hash
 from feedrate.cli import app
 from feedrate.pages.markup import Placed
 from feedrate.pages.runs import load_runs
@@ -43,41 +41,36 @@ def drawn(pictures: dict[str, str], kept: Path, folder: Path) -> None:
         drawing.put(folder)
 
 
-@dataclass(frozen=True)
-class Written:
-    """Figures of a page, of which the first two were written as files."""
-
-    every: Sequence[Placed]
-    folder: Path
-
-    @property
-    def drawn(self) -> Sequence[Placed]:
-        return self.every[:2]
+@pytest.fixture(scope="module")
+def of_page(fake_script: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Placed]]:
+    """The run of a script, which has few figures, and all figures of its page."""
+    results = tmp_path_factory.mktemp("figures")
+    fake_script.write(results, fake_script.Script(steps=60))
+    (shown,) = load_runs(results)
+    return results, figures.placed([runs_page.page(shown)])
 
 
 @pytest.fixture(scope="module")
-def written(fake_script: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Written:
-    """Figures of the run of a script, which has few."""
-    root = tmp_path_factory.mktemp("figures")
-    fake_script.write(root / "results", fake_script.Script(steps=60))
-    (shown,) = load_runs(root / "results")
-    figures_written = Written(figures.placed([runs_page.page(shown)]), root / "out")
-    figures_written.folder.mkdir()
-    figures.write(figures_written.drawn, figures_written.folder)
-    return figures_written
+def written(of_page: tuple[Path, list[Placed]], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Placed]]:
+    """A folder, and the figures that were written there."""
+    folder, found = tmp_path_factory.mktemp("out"), of_page[1][:2]
+    figures.write(found, folder)
+    return folder, found
 
 
 @pytest.mark.slow
-def test_another_process_writes_the_same_bytes(written: Written, tmp_path: Path) -> None:
+def test_another_process_writes_the_same_bytes(
+    of_page: tuple[Path, list[Placed]], written: tuple[Path, list[Placed]], tmp_path: Path
+) -> None:
     """The command, run by itself with other hashes of text, writes every figure alike; a PDF alone may differ."""
-    here, there = written.folder, tmp_path / "there"
-    results = here.with_name("results")
+    (results, every), here, there = of_page, written[0], tmp_path / "there"
     command = [sys.executable, "-m", "feedrate", "figures", "--results", str(results), "--out", str(there)]
     done = subprocess.run(command, env=os.environ | {"PYTHONHASHSEED": "7"}, capture_output=True, text=True, check=True)
-    assert f"{len(written.every)} figures" in done.stdout
-    assert len(written.every) > 4
-    texts = {Path(path).name: text for figure in written.every for path, text in figure.files.items()}
-    assert len(texts) == 3 * len(written.every)
+    assert f"{len(every)} figures" in done.stdout
+    assert len(every) > 4
+    texts = {Path(path).name: text for figure in every for path, text in figure.files.items()}
+    assert len(texts) == 3 * len(every)
+    texts["figures.bib"] = bibliography([figure.citation for figure in every if figure.citation])
     assert {name: (there / name).read_text(encoding="utf-8") for name in texts} == texts
     names = [path.name for path in here.iterdir() if path.suffix not in (".pdf", ".bib")]
     same, different, errors = filecmp.cmpfiles(here, there, names, shallow=False)
@@ -86,27 +79,29 @@ def test_another_process_writes_the_same_bytes(written: Written, tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_every_figure_comes_in_every_kind(written: Written) -> None:
+def test_every_figure_comes_in_every_kind(written: tuple[Path, list[Placed]]) -> None:
     """Those of the website, those for papers, and nothing else but the bibliography."""
-    names = {figure.name for figure in written.drawn}
-    assert len(names) == 2
+    folder, found = written
+    names = {figure.name for figure in found}
+    assert len(names) == len(found) == 2
     kinds = {".svg", ".png", ".pdf", ".csv", ".vl.json"}
     kinds |= {f"-{mm}mm.{end}" for mm in (89, 183) for end in ("svg", "pdf")}
     expected = {f"{name}{kind}" for name in names for kind in kinds} | {"figures.bib"}
-    assert {path.name for path in written.folder.iterdir()} == expected
+    assert {path.name for path in folder.iterdir()} == expected
     for name in names:
-        svg = (written.folder / f"{name}.svg").read_text(encoding="utf-8")
+        svg = (folder / f"{name}.svg").read_text(encoding="utf-8")
         width, height = (int(part) for part in re.findall(r'\b(?:width|height)="(\d+)"', svg)[:2])
-        assert size((written.folder / f"{name}.png").read_bytes()) == (2 * width, 2 * height)
-        assert (written.folder / f"{name}.pdf").read_bytes().startswith(b"%PDF-")
+        assert size((folder / f"{name}.png").read_bytes()) == (2 * width, 2 * height)
+        assert (folder / f"{name}.pdf").read_bytes().startswith(b"%PDF-")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("millimetres", [89, 183])
-def test_papers_get_their_width_and_text_of_seven_points(millimetres: int, written: Written) -> None:
+def test_papers_get_their_width_and_text_of_seven_points(millimetres: int, written: tuple[Path, list[Placed]]) -> None:
     """As wide as a column or two to half a millimetre, in SVG and PDF; every text has 7 points; no title."""
-    for figure in written.drawn:
-        stem = written.folder / f"{figure.name}-{millimetres}mm"
+    folder, found = written
+    for figure in found:
+        stem = folder / f"{figure.name}-{millimetres}mm"
         svg = Path(f"{stem}.svg").read_text(encoding="utf-8")
         (width,) = re.findall(r'<svg [^>]*?\bwidth="([\d.]+)mm"', svg)
         assert float(width) == pytest.approx(millimetres, abs=0.5)
@@ -118,18 +113,18 @@ def test_papers_get_their_width_and_text_of_seven_points(millimetres: int, writt
         assert figure.citation.title not in svg
 
 
-def test_the_bibliography_holds_each_figure_with_the_hash_of_its_table(written: Written) -> None:
+def test_the_bibliography_holds_each_figure_with_the_hash_of_its_table(of_page: tuple[Path, list[Placed]]) -> None:
     """One entry a figure under a key of its own; its hash is that of the CSV beside it, and stands in the picture."""
-    folder = written.folder
-    text = (folder / "figures.bib").read_text(encoding="utf-8")
+    _, every = of_page
+    text = bibliography([figure.citation for figure in every if figure.citation])
     keys = re.findall(r"^@misc\{(.*),$", text, re.MULTILINE)
-    assert len(set(keys)) == len(keys) == len(written.drawn)
-    for figure, key in zip(written.drawn, keys, strict=True):
-        printed = data_hash((folder / f"{figure.name}.csv").read_bytes())
+    assert len(set(keys)) == len(keys) == len(every)
+    for figure, key in zip(every, keys, strict=True):
+        (table,) = (content for path, content in figure.files.items() if path.endswith(".csv"))
+        printed = data_hash(table.encode())
         assert key == f"feedrate-{figure.name}-{printed[:6]}"
-        entry = text.partition(key)[2].partition("\n\n")[0]
-        assert printed in entry
-        assert printed in (folder / f"{figure.name}.svg").read_text(encoding="utf-8")
+        assert printed in text.partition(key)[2].partition("\n\n")[0]
+        assert printed in figure.picture
 
 
 @pytest.mark.slow

@@ -29,7 +29,7 @@ def show_search(fake_tuned: ModuleType, tmp_path_factory: pytest.TempPathFactory
     """Make up the run of a search and read it back as one from elsewhere: without its report."""
 
     def make(**what: object) -> RunView:
-        folder = fake_tuned.write(tmp_path_factory.mktemp("search"), fake_tuned.Search(**what))
+        folder = fake_tuned.write(tmp_path_factory.mktemp("search"), fake_tuned.Search(steps=60, **what))
         runs.report_of(folder).unlink()
         return RunView(runs.find(str(folder)))
 
