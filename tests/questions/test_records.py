@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from feedrate.charts import render
 from feedrate.charts.citation import data_hash
 from feedrate.pages.runs import RunView, place
 from feedrate.questions.loader.charts import throughput
@@ -36,17 +35,6 @@ def test_the_command_that_checks_a_hash_prints_it(show: Callable[..., RunView], 
         printed = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=True)
         assert printed.stdout.strip() == expected
     assert hashes[1] in body
-
-
-@pytest.mark.slow
-def test_the_same_records_give_the_same_files(show: Callable[..., RunView]) -> None:
-    """Read, estimated and drawn again: table, picture and specification are the same bytes, and so is the HTML."""
-    view = show(batches=(8,), blocks=2)
-    first = place(throughput.draw(view.cells), "x", "index.md", view.origin)
-    render._drawn.cache_clear()
-    again = RunView(view.run)
-    assert place(throughput.draw(again.cells), "x", "index.md", again.origin) == first
-    assert {Path(path).suffix for path in first.files} == {".csv", ".svg", ".json"}
 
 
 def test_without_figures_the_page_is_still_of_use() -> None:

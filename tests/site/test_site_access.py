@@ -102,13 +102,9 @@ FOCUSED = """() => {
 
 
 def one_of_each(pages: list[str]) -> list[str]:
-    """A page of every kind: all of the top, and of each folder its index and one more."""
-    chosen = [page for page in pages if "/" not in page]
-    for folder in sorted({page.partition("/")[0] for page in pages if "/" in page}):
-        inside = [page for page in pages if page.startswith(f"{folder}/")]
-        chosen += [page for page in inside if page.endswith("/index.html")]
-        chosen += [page for page in inside if not page.endswith("/index.html")][:1]
-    return chosen
+    """A page of every kind: all of the top, and one of each folder."""
+    first = {page.rpartition("/")[0]: page for page in reversed(pages) if "/" in page}
+    return [*(page for page in pages if "/" not in page), *first.values()]
 
 
 def unfit(page: Page, width: int) -> list[str]:
