@@ -88,7 +88,7 @@ def test_a_page_that_fails_is_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, chromium: str, html: str, problem: str
 ) -> None:
     """A chart that is not drawn, a page that never rests: it is said which page, and nothing hangs."""
-    monkeypatch.setattr(site, "_MOST_MS", 2000)
+    monkeypatch.setattr(site, "_MOST_MS", 500)
     with pytest.raises(FeedrateError, match=problem):
         cost(chromium, tmp_path, html)
 

@@ -6,7 +6,7 @@ The same cells, with an effect planted as the claim says it, the other way round
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -28,6 +28,12 @@ EFFECTS = {
     if claim.effect and claim.needs in ("cpu", "cuda", "gpus")
 }
 """Claims where they can be tested, each with a device; those that have an effect of their own on CUDA stand twice."""
+SHAPES = {
+    (effect.says, bool(effect.figure), effect.level, bool(effect.along), bool(effect.against), bool(claim.also)): name
+    for name, (claim, device) in EFFECTS.items()
+    if (effect := claim.on(device).effect)
+}
+"""A claim of each shape that effects have."""
 FACTS = [name for name, (_, claim) in ALL.items() if claim.facts]
 BLOCKS = 8
 PLANTED = 1.2
@@ -119,22 +125,62 @@ def judged(name: str, frame: pd.DataFrame) -> Mapping[str, Any]:
     return {str(column): value for column, value in row.items()}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", EFFECTS)
-def test_records_decide(name: str) -> None:
-    """An effect as claimed confirms, its contrary refutes, none is no difference; scatter decides nothing."""
+def apart() -> Iterator[list[str]]:
+    """Claims in groups that one run can have: no two look at the same cells, and all are of one device."""
+    groups: list[tuple[str, set[str], list[str]]] = []
+    for name, (claim, device) in EFFECTS.items():
+        cells = set(trials(claim, device, PLANTED, blocks=1)["cell_id"])
+        free = (group for group in groups if group[0] == device and group[1].isdisjoint(cells))
+        group = next(free, None)
+        if group is None:
+            groups.append(group := (device, set(), []))
+        group[1].update(cells)
+        group[2].append(name)
+    yield from (names for _, _, names in groups)
+
+
+def verdicts(names: Sequence[str], ratios: Callable[[Effect], float]) -> dict[str, str]:
+    """What one run says of several claims, with a ratio planted for each."""
+    if not names:
+        return {}
+    asked = {EFFECTS[name][0].id: ALL[EFFECTS[name][0].id] for name in names}
+    frames = [trials(claim, device, ratios(effect_of(name))) for name in names for claim, device in [EFFECTS[name]]]
+    claims = judge_claims([observe(pd.concat(frames, ignore_index=True), asked)], asked).claims
+    return dict(zip(claims["claim"], claims["verdict"], strict=True))
+
+
+def effect_of(name: str) -> Effect:
     claim, device = EFFECTS[name]
     effect = claim.on(device).effect
     assert effect is not None
-    assert verdict(claim.id, trials(claim, device, as_said(effect))) == "confirmed"
-    for contrary in contrary_to(effect):
-        assert verdict(claim.id, trials(claim, device, contrary)) == "refuted"
-    if not effect.figure:
-        none = "confirmed" if effect.says == "same" else "no difference"
-        # Eight workers that do as much for large batches as for small ones, for which they must be slower.
-        none = "refuted" if claim.id == "fewer-workers-small-batch" else none
-        assert verdict(claim.id, trials(claim, device, 1.0)) == none
-    # Scatter that is larger than the effect leaves it open, and says how many blocks it would take.
+    return effect
+
+
+def without(name: str) -> str:
+    """The verdict on a claim where there is no effect."""
+    # Eight workers that do as much for large batches as for small ones, for which they must be slower.
+    if EFFECTS[name][0].id == "fewer-workers-small-batch":
+        return "refuted"
+    return "confirmed" if effect_of(name).says == "same" else "no difference"
+
+
+@pytest.mark.slow
+def test_records_decide() -> None:
+    """An effect as claimed confirms, its contrary refutes, none is no difference."""
+    for names in apart():
+        assert set(verdicts(names, as_said).values()) == {"confirmed"}
+        assert set(verdicts(names, lambda effect: contrary_to(effect)[0]).values()) == {"refuted"}
+        same = [name for name in names if len(contrary_to(effect_of(name))) > 1]
+        assert set(verdicts(same, lambda effect: contrary_to(effect)[1]).values()) <= {"refuted"}
+        free = [name for name in names if not effect_of(name).figure]
+        assert verdicts(free, lambda _: 1.0) == {EFFECTS[name][0].id: without(name) for name in free}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SHAPES.values())
+def test_scatter_and_a_missing_setting_decide_nothing(name: str) -> None:
+    """Scatter larger than an effect leaves it open, and says how many blocks it would take."""
+    (claim, device), effect = EFFECTS[name], effect_of(name)
     edge = least_of(effect.figure, effect.says) if effect.figure else 1.0
     scattered = judged(claim.id, trials(claim, device, 1.02 * edge, (0.5, -0.5)))
     assert scattered["verdict"] == "inconclusive"

@@ -232,12 +232,13 @@ def test_the_terminal_names_the_node(results: Path) -> None:
     assert printed(results, fake_run.SWEEP) == text
 
 
-def test_a_sweep_that_is_not_there_is_refused(results: Path, tmp_path: Path) -> None:
+def test_a_sweep_that_is_not_there_is_refused(tmp_path: Path) -> None:
     """With the names of those that are, or with how one is made."""
-    with pytest.raises(InputError, match=f"SWEEP x: no such sweep.*{fake_run.SWEEP}"):
-        named("x", results)
     with pytest.raises(InputError, match="no sweep of a cluster's nodes"):
         named("", tmp_path)
+    fake_run.write(tmp_path, Fake(node=0, batches=(8,), workers=(0,), blocks=1))
+    with pytest.raises(InputError, match=f"SWEEP x: no such sweep.*{fake_run.SWEEP}"):
+        named("x", tmp_path)
 
 
 @pytest.mark.slow

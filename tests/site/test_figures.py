@@ -15,10 +15,11 @@ import pypdfium2
 import pytest
 from typer.testing import CliRunner
 
-from feedrate.charts.citation import data_hash
+from feedrate.charts.citation import bibliography, data_hash
 from feedrate.cli import app
 from feedrate.pages.markup import Placed
-from feedrate.pages.runs import draw, load_runs, place
+from feedrate.pages.runs import load_runs
+from feedrate.questions.runs import page as runs_page
 from feedrate.schema.errors import InputError
 from feedrate.site import build as site_build
 from feedrate.site import figures
@@ -41,40 +42,40 @@ def drawn(pictures: dict[str, str], kept: Path, folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def written(fake_run: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Placed]]:
-    """Some figures of one small run."""
-    root = tmp_path_factory.mktemp("figures")
-    fake_run.write(root / "results", fake_run.Fake(batches=(8,), workers=(0, 2), blocks=2, nulls=True))
-    (shown,) = load_runs(root / "results")
-    found = [place(draw(name, shown), name, "suites/loader.md", shown.origin) for name in ("phases", "throughput")]
-    folder = root / "out"
-    folder.mkdir()
+def of_page(fake_script: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Placed]]:
+    """The run of a script, which has few figures, and all figures of its page."""
+    results = tmp_path_factory.mktemp("figures")
+    fake_script.write(results, fake_script.Script(steps=60))
+    (shown,) = load_runs(results)
+    return results, figures.placed([runs_page.page(shown)])
+
+
+@pytest.fixture(scope="module")
+def written(of_page: tuple[Path, list[Placed]], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Placed]]:
+    """A folder, and the figures that were written there."""
+    folder, found = tmp_path_factory.mktemp("out"), of_page[1][:2]
     figures.write(found, folder)
     return folder, found
 
 
 @pytest.mark.slow
 def test_another_process_writes_the_same_bytes(
-    written: tuple[Path, list[Placed]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    of_page: tuple[Path, list[Placed]], written: tuple[Path, list[Placed]], tmp_path: Path
 ) -> None:
     """The command, run by itself with other hashes of text, writes every figure alike; a PDF alone may differ."""
-    results, here, there = written[0].with_name("results"), tmp_path / "here", tmp_path / "there"
-    with monkeypatch.context() as patch:
-        patch.setattr(figures, "write", lambda *_: None)  # texts of all figures are compared, pictures of one
-        found = site_build.write_figures(results, tmp_path / "none")
+    (results, every), here, there = of_page, written[0], tmp_path / "there"
     command = [sys.executable, "-m", "feedrate", "figures", "--results", str(results), "--out", str(there)]
     done = subprocess.run(command, env=os.environ | {"PYTHONHASHSEED": "7"}, capture_output=True, text=True, check=True)
-    assert f"{len(found)} figures" in done.stdout
-    assert len(found) > 4
-    texts = {Path(path).name: text for figure in found for path, text in figure.files.items()}
-    assert len(texts) == 3 * len(found)
+    assert f"{len(every)} figures" in done.stdout
+    assert len(every) > 4
+    texts = {Path(path).name: text for figure in every for path, text in figure.files.items()}
+    assert len(texts) == 3 * len(every)
+    texts["figures.bib"] = bibliography([figure.citation for figure in every if figure.citation])
     assert {name: (there / name).read_text(encoding="utf-8") for name in texts} == texts
-    here.mkdir()
-    figures.write(found[:1], here)
     names = [path.name for path in here.iterdir() if path.suffix not in (".pdf", ".bib")]
     same, different, errors = filecmp.cmpfiles(here, there, names, shallow=False)
     assert (different, errors) == ([], [])
-    assert len(same) > 4
+    assert len(same) > 8
 
 
 @pytest.mark.slow
@@ -83,14 +84,8 @@ def test_every_figure_comes_in_every_kind(written: tuple[Path, list[Placed]]) ->
     folder, found = written
     names = {figure.name for figure in found}
     assert len(names) == len(found) == 2
-    kinds = {
-        ".svg",
-        ".png",
-        ".pdf",
-        ".csv",
-        ".vl.json",
-        *(f"-{mm}mm.{end}" for mm in (89, 183) for end in ("svg", "pdf")),
-    }
+    kinds = {".svg", ".png", ".pdf", ".csv", ".vl.json"}
+    kinds |= {f"-{mm}mm.{end}" for mm in (89, 183) for end in ("svg", "pdf")}
     expected = {f"{name}{kind}" for name in names for kind in kinds} | {"figures.bib"}
     assert {path.name for path in folder.iterdir()} == expected
     for name in names:
@@ -118,18 +113,18 @@ def test_papers_get_their_width_and_text_of_seven_points(millimetres: int, writt
         assert figure.citation.title not in svg
 
 
-def test_the_bibliography_holds_each_figure_with_the_hash_of_its_table(written: tuple[Path, list[Placed]]) -> None:
+def test_the_bibliography_holds_each_figure_with_the_hash_of_its_table(of_page: tuple[Path, list[Placed]]) -> None:
     """One entry a figure under a key of its own; its hash is that of the CSV beside it, and stands in the picture."""
-    folder, found = written
-    text = (folder / "figures.bib").read_text(encoding="utf-8")
+    _, every = of_page
+    text = bibliography([figure.citation for figure in every if figure.citation])
     keys = re.findall(r"^@misc\{(.*),$", text, re.MULTILINE)
-    assert len(set(keys)) == len(keys) == len(found)
-    for figure, key in zip(found, keys, strict=True):
-        printed = data_hash((folder / f"{figure.name}.csv").read_bytes())
+    assert len(set(keys)) == len(keys) == len(every)
+    for figure, key in zip(every, keys, strict=True):
+        (table,) = (content for path, content in figure.files.items() if path.endswith(".csv"))
+        printed = data_hash(table.encode())
         assert key == f"feedrate-{figure.name}-{printed[:6]}"
-        entry = text.partition(key)[2].partition("\n\n")[0]
-        assert printed in entry
-        assert printed in (folder / f"{figure.name}.svg").read_text(encoding="utf-8")
+        assert printed in text.partition(key)[2].partition("\n\n")[0]
+        assert printed in figure.picture
 
 
 @pytest.mark.slow

@@ -8,10 +8,15 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
-from visits import Site, everybody, unfold, visit
+from visits import Site, unfold, visit
 
+from feedrate.pages.runs import load_runs
+from feedrate.pages.selection import select
+from feedrate.pages.verdicts import load_verdicts
 from feedrate.plan.suite import claims
+from feedrate.questions.claims import page as claims_page
 from feedrate.site import build as site_build
+from feedrate.site.publish import publish
 from feedrate.site.serve import served
 
 pytestmark = pytest.mark.slow
@@ -21,15 +26,16 @@ Open = Callable[..., Page]
 
 @pytest.fixture(scope="module")
 def built(fake_run: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """Claims of two suites on a machine without a GPU, those of one of them on a machine with one."""
+    """The page alone: claims of two suites on a machine without a GPU, those of one of them on a machine with one."""
     root = tmp_path_factory.mktemp("claims")
     common = {"suites": ("claims",), "blocks": 6, "fails": "none"}
     fake_run.write(root / "results", fake_run.Fake(**common, claims=("collate", "loader")))
     gpu = {"run_id": "20260103T030405Z-gpu", "device": "cuda", "claims": ("loader",)}
     fake_run.write(root / "results", fake_run.Fake(**common, **gpu))
-    folder = site_build.build(root / "results", root / "build", everybody)
-    with served(folder) as address:
-        yield Site(root / "results", folder, address)
+    page = claims_page.page(load_verdicts(select(load_runs(root / "results")).of_claims()))
+    publish(site_build.SOURCE, root / "docs", root / "site", [{"Claims": claims_page.PATH}], [page])
+    with served(root / "site") as address:
+        yield Site(root / "results", root / "site", address)
 
 
 @pytest.fixture
@@ -52,9 +58,8 @@ def ids(page: Page) -> list[str]:
     return found
 
 
-def test_check_boxes_leave_claims_everywhere(opened: Open, built: Site) -> None:
+def test_check_boxes_leave_claims_everywhere(opened: Open) -> None:
     """A verdict leaves its claims in list, table and pictures; a second one adds, a source narrows."""
-    assert not (built.folder / "suites").exists()  # the suite of claims has this page alone
     page = opened("claims.html")
     rows, machines = page.locator("#claims-table [data-row]"), page.locator("#claims-table [scope='rowgroup']")
     unfold(page.locator("#claims .fr-data summary"))

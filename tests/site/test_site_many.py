@@ -22,7 +22,7 @@ from feedrate.store.tables import arrow_schema
 
 pytestmark = pytest.mark.slow
 
-MACHINES, SHOWN, MADE_UP = 4, 2, 101
+MACHINES, SHOWN, MADE_UP = 3, 1, 101
 """Machines with a run each; runs that have pages; machines that only the data set knows."""
 HOSTILE = "<img src=x onerror=\"document.title='owned'\">"
 RARE = {
@@ -41,7 +41,7 @@ ROWS, FIELD, STATUS = ".fr-machines tbody tr", "#fr-hardware input", "#fr-hardwa
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """A site with room for two runs and two machines; the oldest run is a reference, and one machine is rare."""
+    """A site with room for one run and two machines; the oldest run is a reference, and one machine is rare."""
     root = tmp_path_factory.mktemp("many")
     results, data = root / "results", root / "build" / compact.FOLDER
     many_runs.write_compact(results, MADE_UP * many_runs.RUNS_A_MACHINE)

@@ -26,16 +26,14 @@ def other(fake_run: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Pat
 def written(
     fake_script: ModuleType, fake_tuned: ModuleType, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[..., Path]:
-    """Makes up a run of a script, or a search where ``blocks`` are given, and gives its folder; each kind once."""
-    folders: dict[str, Path] = {}
+    """Makes up a run of a script, or a search where ``blocks`` are given, below one folder; each kind once."""
+    results, folders = tmp_path_factory.mktemp("written"), dict[str, Path]()
 
     def write(**what: Any) -> Path:
         if str(what) not in folders:
-            results = tmp_path_factory.mktemp("written")
-            if "blocks" in what:
-                folders[str(what)] = fake_tuned.write(results, fake_tuned.Search(**what))
-            else:
-                folders[str(what)] = fake_script.write(results, fake_script.Script(**what))
+            search, script = fake_tuned.Search, fake_script.Script
+            module, kind = (fake_tuned, search) if "blocks" in what else (fake_script, script)
+            folders[str(what)] = module.write(results, kind(**what))
         return folders[str(what)]
 
     return write

@@ -52,6 +52,11 @@ def said(found: comparison.Comparison, **options: Any) -> str:
     return console.export_text()
 
 
+def of_written(a: Path, b: Path) -> comparison.Comparison:
+    """Compare two runs of one folder of results."""
+    return comparison.compare(str(a), str(b), a.parents[1])
+
+
 def machines(results: Path) -> list[str]:
     """Ids of both machines, the one with two runs first."""
     return [run.manifest.machine.machine_id for run in runs.runs(results)[1:]]
@@ -157,23 +162,21 @@ def test_runs_of_one_machine(results: Path) -> None:
     assert re.search(r"A ratio of one lies in (\d+) of \1 intervals", text)
 
 
+REPEATED = ("can be repeated", "A ratio of one")
+SAME = "The script's loader has the same settings in both."
 SCRIPTS = [
-    ({"workers": 4}, ("A → B: num_workers 2 → 4.", "training · train.py  "), ("can be repeated", "A ratio of one")),
-    (
-        {"hour": 5},
-        ("The script's loader has the same settings in both.", "can be repeated", "A ratio of one"),
-        ("→ B:",),
-    ),
+    ({"workers": 4}, ("A → B: num_workers 2 → 4.", "training · train.py  "), REPEATED),
+    ({"hour": 5}, (SAME, *REPEATED), ("→ B:",)),
 ]
 """What B is, what is said of it beside the script's usual run, and what is not."""
 
 
 @pytest.mark.parametrize(("b", "told", "never"), SCRIPTS)
 def test_two_runs_of_a_script(
-    written: Callable[..., Path], tmp_path: Path, b: dict[str, Any], told: tuple[str, ...], never: tuple[str, ...]
+    written: Callable[..., Path], b: dict[str, Any], told: tuple[str, ...], never: tuple[str, ...]
 ) -> None:
     """How settings differ is said, and the waits; how well a run can be repeated only where nothing was changed."""
-    text = said(comparison.compare(str(written()), str(written(**b)), tmp_path))
+    text = said(of_written(written(), written(**b)))
     for words in (
         *told,
         "It waits for data ",
@@ -186,16 +189,16 @@ def test_two_runs_of_a_script(
     assert re.search(r"This one setting: [\d.]+× \([\d.]+–[\d.]+, n = 32 and \d+\)\.", text)
 
 
-def test_searches_are_compared_setting_by_setting(written: Callable[..., Path], tmp_path: Path) -> None:
+def test_searches_are_compared_setting_by_setting(written: Callable[..., Path]) -> None:
     """Two searches are compared in the settings that both tried; a script as it is with a search in its own."""
     search = written(blocks=3)
-    both = comparison.compare(str(written(blocks=2)), str(search), tmp_path)
+    both = of_written(written(blocks=2), search)
     assert len(both.found.cells) > 1
     assert both.found.changed is None
     text = said(both)
     assert "feedrate tune -- train.py" in text
     assert "A → B:" not in text
-    against = comparison.compare(str(written(workers=0)), str(search), tmp_path)
+    against = of_written(written(workers=0), search)
     assert against.found.cells["cell_id"].tolist() == [runs.find(str(search)).manifest.tuned[0].present]
     assert against.found.changed is None
 
@@ -231,9 +234,10 @@ def test_nothing_in_common_is_said_with_reasons(results: Path, fake_run: ModuleT
 
 
 def test_the_command(results: Path, compared: comparison.Comparison) -> None:
-    """`python -m feedrate compare A B` prints a report, with --markdown one to paste."""
+    """`python -m feedrate compare A B` prints a report, with --markdown one to paste; B may be a run's file."""
     runner: Callable[..., Any] = CliRunner().invoke
-    done = runner(app, ["compare", SLOW, FAST, "--results", str(results)])
+    file = runs.find(FAST, results).folder / "trials.parquet"
+    done = runner(app, ["compare", SLOW, str(file), "--results", str(results)])
     assert done.exit_code == 0, done.output
     assert "as fast as A" in done.output
     done = runner(app, ["compare", SLOW, FAST, "--results", str(results), "--markdown"])

@@ -92,10 +92,12 @@ def test_without_scripts_the_command_is_there(sites: dict[str, Any], browser: Br
     assert page.locator(".fr-compare").is_hidden()
 
 
-def test_two_runs_of_one_machine_are_said_to_be(
+def test_two_runs_of_one_machine_are_compared_by_keyboard(
     page: Page, sites: dict[str, Any], fake_run: ModuleType, tmp_path: Path
 ) -> None:
-    """Two runs of one machine: the page says so, and how well they repeat each other as Python counts it."""
+    """The page says how well two runs of a machine repeat each other; chooser and headings work without a pointer."""
+    page.locator("#fr-compare-input").focus()
+    assert page.locator(".fr-compare-choose").evaluate("one => getComputedStyle(one).outlineStyle") != "none"
     again = made(fake_run, tmp_path, "20260106T030405Z-again", factor=1.02)
     give(page, again)
     result(page)
@@ -103,14 +105,6 @@ def test_two_runs_of_one_machine_are_said_to_be(
     said = page.locator(".fr-compare-result").inner_text()
     assert "One machine twice: half of the settings" in said
     assert f"agree within {found.half_within_pct:.1f} %, {found.hold} of {found.cells} intervals contain 1×" in said
-
-
-def test_everything_works_by_keyboard(page: Page, other: Path) -> None:
-    """The file chooser and both lists are reached without a pointer; headings of the table sort it."""
-    page.locator("#fr-compare-input").focus()
-    assert page.locator(".fr-compare-choose").evaluate("one => getComputedStyle(one).outlineStyle") != "none"
-    give(page, other)
-    result(page)
     page.locator("summary", has_text="All settings").press("Enter")
     page.get_by_role("button", name="B ÷ A").focus()
     first = page.locator(".fr-explore-table tbody td").first.inner_text()

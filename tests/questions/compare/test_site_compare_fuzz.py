@@ -21,8 +21,8 @@ from feedrate.site.serve import served
 
 pytestmark = pytest.mark.slow
 
-FILES = 44
-"""Four of each kind of damage."""
+FILES = 22
+"""Two of each kind of damage."""
 SECONDS = 10
 """Deadline of the Worker here: so many files may not each take what one may."""
 MEMORY = 2 * 2**30

@@ -39,7 +39,7 @@ def show_search(fake_tuned: ModuleType, tmp_path_factory: pytest.TempPathFactory
 @pytest.fixture(scope="module")
 def view(show_search: Callable[..., RunView]) -> RunView:
     """A search with trials that failed."""
-    return show_search(fails=4)
+    return show_search(most=3, fails=3)
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def test_what_to_paste_comes_first(view: RunView, page: Page) -> None:
             f'class="fr-answer">Of the settings that were searched, <code>{best}</code> is the one for train.py. ',
             "<code>",
         ),
-        *("DataLoader(..., num_workers=", "Compared with ", "A grid of 25 settings × 8 repetitions"),
+        *("DataLoader(..., num_workers=", "Compared with ", "A grid of 19 settings × 8 repetitions"),
         *(f'id="slot-search-{view.slug}"', "## Settings that were tried", "## Settings that were not tried"),
         *("## Set aside, but measured all the same", "## The run", "feedrate tune -- train.py", "## What failed"),
     ]
