@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from contextlib import nullcontext, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+from unittest.mock import patch
 
 import psutil
 
+from feedrate import cli
 from feedrate.schema.plugins import ROOT
+from feedrate.sweep import launcher
+
+if TYPE_CHECKING:
+    from feedrate.sweep.launcher import Template
 
 MATRIX = """
 version: 1
@@ -34,6 +43,32 @@ def printed_by(*command: str, status: int = 0) -> str:
     return done.stdout + done.stderr
 
 
+class Done(NamedTuple):
+    """A command that has ended."""
+
+    status: int
+    out: str
+    err: str
+
+
+def typed(*words: str, template: Template | None = None) -> Done:
+    """Type a command in this process; a warm template spares each of its blocks the import of torch."""
+    warm = {"Template": lambda: nullcontext(template)} if template else {}
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        patch.object(sys, "argv", ["feedrate", *words]),
+        patch.dict(os.environ, COLUMNS="120"),
+        patch.multiple(launcher, **warm) if warm else nullcontext(),
+        redirect_stdout(out),
+        redirect_stderr(err),
+    ):
+        try:
+            status = cli.main()
+        except SystemExit as ended:
+            status = int(ended.code or 0)
+    return Done(status, out.getvalue(), err.getvalue())
+
+
 class Place:
     """A folder to sweep in."""
 
@@ -44,6 +79,12 @@ class Place:
     def command(self, *more: str) -> list[str]:
         places = ["--matrix", str(self.matrix), "--results", str(self.results), "--data-root", str(self.data)]
         return [sys.executable, "-m", "feedrate", "sweep", *places, *more]
+
+    def sweep(self, template: Template, *more: str, status: int = 0) -> str:
+        """Sweep in this process: what was printed."""
+        done = typed(*self.command(*more)[3:], template=template)
+        assert done.status == status, done.out + done.err
+        return done.out + done.err
 
     def start(self, *more: str) -> subprocess.Popen[str]:
         out = subprocess.PIPE
