@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import nullcontext, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -95,11 +96,16 @@ class Place:
         texts = [path.read_bytes().rpartition(b"\n")[0] for path in self.results.glob("*/*/journal.jsonl")]
         return [json.loads(line) for text in texts for line in text.splitlines()]
 
-    def wait_for_trials(self, count: int, seconds: float = 240) -> None:
-        until = time.monotonic() + seconds
-        while len(self.journal()) < count:
-            assert time.monotonic() < until, "no trial ended in time"
-            time.sleep(0.05)
+    def wait_for_trials(self, count: int) -> None:
+        until(lambda: len(self.journal()) >= count)
+
+
+def until(holds: Callable[[], bool], most_s: float = 240) -> None:
+    """Wait for something."""
+    end = time.monotonic() + most_s
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 def family(process: subprocess.Popen[str]) -> dict[str, list[psutil.Process]]:

@@ -11,9 +11,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from clustering import command, matrix, orders, started, until
+from clustering import command, matrix, orders, started
 from real_slurm import Slurm
 from rich.console import Console
+from sweeping import until
 
 from feedrate.cluster import node
 from feedrate.cluster.node import TELL_S, NodeScreen
