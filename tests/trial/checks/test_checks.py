@@ -9,7 +9,6 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -269,18 +268,17 @@ def test_a_first_process_that_never_waits_keeps_them() -> None:
 
 
 @pytest.fixture
-def ahead(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A script that is ready, its workers and whoever watches come before all others, where that is allowed."""
+def ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A script that is ready and its workers come before all others, where that is allowed."""
 
     def prefer(started: subprocess.Popen[bytes]) -> None:
         _await_ready(started)
-        for pid in (os.getpid(), started.pid, *(child.pid for child in psutil.Process(started.pid).children())):
+        script = psutil.Process(started.pid)
+        for thread in (thread for process in (script, *script.children()) for thread in process.threads()):
             with suppress(PermissionError):
-                os.sched_setscheduler(pid, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(1))
+                os.sched_setscheduler(thread.id, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(1))
 
     monkeypatch.setattr("feedrate.trial.checks._ending._await_ready", prefer)
-    yield
-    os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
 
 
 @pytest.mark.usefixtures("ahead")
