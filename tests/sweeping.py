@@ -37,13 +37,6 @@ profiles: {quick: {}}
 """
 
 
-def printed_by(*command: str, status: int = 0) -> str:
-    """What a command says that ends with a status."""
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == status, done.stdout + done.stderr
-    return done.stdout + done.stderr
-
-
 class Done(NamedTuple):
     """A command that has ended."""
 
