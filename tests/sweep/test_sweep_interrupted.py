@@ -79,12 +79,16 @@ def require_gone(processes: list[psutil.Process], within_s: float = 0) -> None:
 
 def killed(place: Place, process: subprocess.Popen[str]) -> Entries:
     """Kill a worker, a trial and at last the parent outright; nobody whom it started stays: the journal."""
-    for victim in ("worker", "trial"):
-        place.wait_for_trials(len(place.journal()) + 1)
-        while not (living := family(process)[victim]):
-            time.sleep(0.005)
-        with contextlib.suppress(psutil.Error):
-            living[0].kill()
+
+    def struck(victim: str, outcome: str) -> bool:
+        for member in family(process)[victim][:1]:
+            with contextlib.suppress(psutil.Error):
+                member.kill()
+        return outcome in {entry["trial"]["outcome"] for entry in place.journal()}
+
+    place.wait_for_trials(1)
+    until(lambda: struck("worker", "error"))
+    until(lambda: struck("trial", "crash"))
     place.wait_for_trials(len(place.journal()) + 2)
     started = psutil.Process(process.pid).children(recursive=True)
     process.kill()
