@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from pathlib import Path
 from typing import Any
+
+from sweeping import until
 
 from feedrate.store import runs
 from feedrate.store.clusters import ClusterFolder
@@ -46,11 +47,3 @@ def started(folder: Path) -> ClusterFolder:
     until(lambda: len(list(folder.glob("results/cluster/*/node-1.json"))) == 1)
     (path,) = folder.glob("results/cluster/*/")
     return ClusterFolder(folder / "results", path.name)
-
-
-def until(holds: Any, most_s: float = 240) -> None:
-    """Wait for something."""
-    end = time.monotonic() + most_s
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.2)

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import nullcontext, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+from unittest.mock import patch
 
 import psutil
 
+from feedrate import cli
 from feedrate.schema.plugins import ROOT
+from feedrate.sweep import launcher
+
+if TYPE_CHECKING:
+    from feedrate.sweep.launcher import Template
 
 MATRIX = """
 version: 1
@@ -27,11 +37,30 @@ profiles: {quick: {}}
 """
 
 
-def printed_by(*command: str, status: int = 0) -> str:
-    """What a command says that ends with a status."""
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == status, done.stdout + done.stderr
-    return done.stdout + done.stderr
+class Done(NamedTuple):
+    """A command that has ended."""
+
+    status: int
+    out: str
+    err: str
+
+
+def typed(*words: str, template: Template | None = None) -> Done:
+    """Type a command in this process; a warm template spares each of its blocks the import of torch."""
+    warm = {"Template": lambda: nullcontext(template)} if template else {}
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        patch.object(sys, "argv", ["feedrate", *words]),
+        patch.dict(os.environ, COLUMNS="120"),
+        patch.multiple(launcher, **warm) if warm else nullcontext(),
+        redirect_stdout(out),
+        redirect_stderr(err),
+    ):
+        try:
+            status = cli.main()
+        except SystemExit as ended:
+            status = int(ended.code or 0)
+    return Done(status, out.getvalue(), err.getvalue())
 
 
 class Place:
@@ -45,6 +74,12 @@ class Place:
         places = ["--matrix", str(self.matrix), "--results", str(self.results), "--data-root", str(self.data)]
         return [sys.executable, "-m", "feedrate", "sweep", *places, *more]
 
+    def sweep(self, template: Template, *more: str, status: int = 0) -> str:
+        """Sweep in this process: what was printed."""
+        done = typed(*self.command(*more)[3:], template=template)
+        assert done.status == status, done.out + done.err
+        return done.out + done.err
+
     def start(self, *more: str) -> subprocess.Popen[str]:
         out = subprocess.PIPE
         return subprocess.Popen(self.command(*more), cwd=ROOT, stdout=out, stderr=subprocess.STDOUT, text=True)
@@ -54,11 +89,16 @@ class Place:
         texts = [path.read_bytes().rpartition(b"\n")[0] for path in self.results.glob("*/*/journal.jsonl")]
         return [json.loads(line) for text in texts for line in text.splitlines()]
 
-    def wait_for_trials(self, count: int, seconds: float = 240) -> None:
-        until = time.monotonic() + seconds
-        while len(self.journal()) < count:
-            assert time.monotonic() < until, "no trial ended in time"
-            time.sleep(0.05)
+    def wait_for_trials(self, count: int) -> None:
+        until(lambda: len(self.journal()) >= count)
+
+
+def until(holds: Callable[[], bool], most_s: float = 240) -> None:
+    """Wait for something."""
+    end = time.monotonic() + most_s
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 def family(process: subprocess.Popen[str]) -> dict[str, list[psutil.Process]]:

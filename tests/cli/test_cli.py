@@ -6,13 +6,11 @@ import errno
 import os
 import re
 import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 from unittest.mock import Mock
 
 import pytest
+from sweeping import Done, Place, typed
 from typer.testing import CliRunner
 
 from feedrate import cli
@@ -20,6 +18,7 @@ from feedrate.plan.options import OPTIONS, SweepOptions
 from feedrate.schema.errors import EnvironmentFault
 from feedrate.schema.plugins import ROOT
 from feedrate.store.bench_record import SECTIONS
+from feedrate.sweep.launcher import Template
 
 SMALL = """
 version: 1
@@ -27,34 +26,6 @@ protocol: {warmup_s: 0.05, window_s: 0.1, min_steps: 2, blocks: [1, 1]}
 suites: {loader: {workload: div2k, mode: load, patch_size: 16, n_samples: 32, batch_size: 8, storage_format: lmdb}}
 profiles: {quick: {}}
 """
-
-
-class Done(NamedTuple):
-    """A command that has ended."""
-
-    status: int
-    out: str
-    err: str
-
-
-Feedrate = Callable[..., Done]
-
-
-@pytest.fixture
-def feedrate(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Feedrate:
-    """Type a command in the checkout, in this process."""
-    monkeypatch.chdir(ROOT)
-    monkeypatch.setenv("COLUMNS", "120")
-
-    def typed(*arguments: str) -> Done:
-        monkeypatch.setattr(sys, "argv", ["feedrate", *arguments])
-        try:
-            status = cli.main()
-        except SystemExit as ended:
-            status = int(ended.code or 0)
-        return Done(status, *capsys.readouterr())
-
-    return typed
 
 
 @pytest.fixture
@@ -87,9 +58,9 @@ def folder(tmp_path: Path) -> Path:
         ("--profil quick", "No such option"),
     ],
 )
-def test_bad_options(command: str, arguments: str, words: str, feedrate: Feedrate, folder: Path) -> None:
+def test_bad_options(command: str, arguments: str, words: str, folder: Path) -> None:
     """A name, a number or a folder that cannot be used is said in one message; nothing is started or written."""
-    done = feedrate(command, "--results", str(folder / "results"), *arguments.format(folder=folder).split())
+    done = typed(command, "--results", str(folder / "results"), *arguments.format(folder=folder).split())
     assert (done.status, done.out) == (2, "")
     assert re.search(words, " ".join(done.err.split()))
     assert not list(folder.glob("results/*/*"))
@@ -100,16 +71,24 @@ def test_bad_options(command: str, arguments: str, words: str, feedrate: Feedrat
     [
         ("--matrix matrix.yaml --budget 2s", "--budget: 2.0 s is less than one repetition, which takes about"),
         ("--results {folder}/blocked/in", "{folder}/blocked"),
-        pytest.param("--data {folder}/broken", "neither PNG, JPEG nor WebP", marks=pytest.mark.slow),
     ],
 )
-def test_what_a_sweep_cannot_use(arguments: str, word: str, feedrate: Feedrate, folder: Path) -> None:
-    """A budget without room for a block, a folder that cannot be written, photographs of which none can be read."""
+def test_what_a_sweep_cannot_use(arguments: str, word: str, folder: Path) -> None:
+    """A budget without room for a block, a folder that cannot be written."""
     places = [f"--matrix={folder}/matrix.yaml", f"--results={folder}/r", f"--data-root={folder}/d"]
-    done = feedrate("sweep", *places, *arguments.format(folder=folder).split())
+    done = typed("sweep", *places, *arguments.format(folder=folder).split())
     assert done.status == 2
     assert word.format(folder=folder) in done.err
     assert not list(folder.glob("r/*/*/*"))
+
+
+@pytest.mark.slow
+def test_photographs_of_which_none_can_be_read(folder: Path, template: Template) -> None:
+    """A message says so, and nothing is measured."""
+    place = Place(folder)
+    place.matrix.write_text(SMALL)
+    assert "neither PNG, JPEG nor WebP" in place.sweep(template, "--data", f"{folder}/broken", status=2)
+    assert not list(place.results.glob("*/*/*"))
 
 
 @pytest.mark.parametrize(
@@ -121,9 +100,9 @@ def test_what_a_sweep_cannot_use(arguments: str, word: str, feedrate: Feedrate, 
         (["plan", "--axes"], ("prefetch_factor", "lmdb")),
     ],
 )
-def test_the_command_line_explains_itself(arguments: list[str], names: tuple[str, ...], feedrate: Feedrate) -> None:
+def test_the_command_line_explains_itself(arguments: list[str], names: tuple[str, ...]) -> None:
     """`feedrate` names its commands, `bench --help` what can be measured alone, `plan --axes` every axis."""
-    done = feedrate(*arguments)
+    done = typed(*arguments)
     assert [name for name in names if name not in done.out + done.err] == []
 
 

@@ -11,9 +11,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from clustering import command, matrix, orders, started, until
+from clustering import command, matrix, orders, started
 from real_slurm import Slurm
 from rich.console import Console
+from sweeping import typed, until
 
 from feedrate.cluster import node
 from feedrate.cluster.node import TELL_S, NodeScreen
@@ -116,13 +117,17 @@ def test_what_cannot_be_used_is_refused_before_anything_starts(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("words", "count"), [("", 4), ("--partition small", 1), ("--constraint fast", 1)])
-def test_more_nodes_than_slurm_has_are_refused(slurm: Slurm, tmp_path: Path, words: str, count: int) -> None:
+def test_more_nodes_than_slurm_has_are_refused(
+    slurm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, count: int
+) -> None:
     """In all, of a partition or with a feature; nothing is submitted."""
     matrix(tmp_path)
-    typed = command(tmp_path, "--on", "slurm", "--nodes", "5", *words.split())
-    done = subprocess.run(typed, cwd=tmp_path, env=slurm.environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert f"Slurm has {count} such node" in done.stderr
+    monkeypatch.chdir(tmp_path)
+    for name, value in slurm.environment.items():
+        monkeypatch.setenv(name, value)
+    done = typed(*command(tmp_path, "--on", "slurm", "--nodes", "5", *words.split())[3:])
+    assert done.status == 2
+    assert f"Slurm has {count} such node" in done.err
     assert slurm.ask("squeue", "-h") == ""
 
 

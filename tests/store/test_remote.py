@@ -20,11 +20,13 @@ import s3_server
 import s3fs
 from fsspec.implementations.local import LocalFileSystem
 from s3_server import Store
+from sweeping import typed
 from upath import UPath
 
 from feedrate.schema.errors import EnvironmentFault, InputError
 from feedrate.schema.plugins import ROOT
 from feedrate.store import location, marks, remote, runs
+from feedrate.sweep.launcher import Template
 
 BUCKET = "measured"
 ENVIRONMENT = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_DEFAULT_REGION": "us-east-1"}
@@ -283,20 +285,21 @@ profiles: {quick: {}}
 
 
 @pytest.mark.slow
-def test_a_sweep_whose_store_fails_is_handed_in_by_the_next(server: Store, results: Path, tmp_path: Path) -> None:
+def test_a_sweep_whose_store_fails_is_handed_in_by_the_next(
+    server: Store, results: Path, template: Template, tmp_path: Path
+) -> None:
     """A sweep says at its end what its store did not take and where that lies; a sweep after it hands in both."""
     (tmp_path / "matrix.yaml").write_text(MATRIX)
-    code = f"{HOME}from feedrate.__main__ import run\nsys.exit(run())"
-    words = [sys.executable, "-c", code, str(tmp_path / "home"), "sweep", "--matrix", str(tmp_path / "matrix.yaml")]
-    words += ["--results", str(results), "--data-root", str(tmp_path / "data")]
+    words = ("sweep", "--matrix", str(tmp_path / "matrix.yaml"), "--results", str(results))
+    words += ("--data-root", str(tmp_path / "data"))
     server.fault, server.on = "error", "steps.parquet"
-    failed = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    failed = typed(*words, template=template)
     (left,) = runs.folders(runs.outbox(results))
-    assert failed.returncode == 2, failed.stdout
-    assert f"Nothing is lost: {left} is whole" in failed.stderr
+    assert failed.status == 2, failed.out
+    assert f"Nothing is lost: {left} is whole" in failed.err
     server.reset()
     assert not runs.folders(results)
-    subprocess.run(words, cwd=tmp_path, capture_output=True, check=True)
+    assert typed(*words, template=template).status == 0
     assert [len(run.table("trials")) for run in runs.runs(results)] == [1, 1]
     assert runs.folders(results)[0].name == left.name
     assert not runs.folders(runs.outbox(results))

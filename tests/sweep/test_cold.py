@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from beside import tried
-from sweeping import Place, printed_by
+from sweeping import Place
 from warm import Runner
 
 from feedrate.machine import limits, read_ahead
@@ -18,7 +18,7 @@ from feedrate.machine.probes.host import HostProbe
 from feedrate.machine.probes.procfs import descendants
 from feedrate.schema.window import READ_LEAST, UNREAD_MOST, consumed_samples, needed_bytes, unread_in_memory
 from feedrate.store import runs
-from feedrate.sweep.launcher import Answer
+from feedrate.sweep.launcher import Answer, Template
 from feedrate.sweep.observer import Observer, require_page_cache
 
 CELL = {
@@ -124,12 +124,12 @@ def test_what_a_trial_must_have_read(
 
 
 @pytest.fixture(scope="module")
-def limited(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
+def limited(template: Template, tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
     """Trials of a real sweep whose cells differ in format and limit."""
     folder = tmp_path_factory.mktemp("limited")
     place = Place(folder)
     place.matrix.write_text(LIMITED)
-    printed_by(*place.command())
+    place.sweep(template)
     (run,) = runs.runs(place.results)
     return run.table("trials").query("role == 'cell'")
 

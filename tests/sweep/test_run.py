@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 from rich.console import Console
-from sweeping import Place, printed_by
+from sweeping import Place
 
 from feedrate.plan import request, suite
 from feedrate.plan.claim import Claim
@@ -23,6 +23,7 @@ from feedrate.questions.claims import terminal as claims_terminal
 from feedrate.schema.errors import InputError
 from feedrate.store import runs
 from feedrate.sweep import record
+from feedrate.sweep.launcher import Template
 from feedrate.sweep.run import ActiveRun
 
 CERTAIN = "persistent-workers"
@@ -48,10 +49,10 @@ BEGUN = "2026-01-01T00:00:00+00:00"
 
 
 @pytest.mark.slow
-def test_a_plain_fact_is_confirmed(tmp_path: Path) -> None:
+def test_a_plain_fact_is_confirmed(template: Template, tmp_path: Path) -> None:
     """A sweep of a claim ends when that is certain, says its verdict, and the results say it again in a sentence."""
     place = asking(tmp_path, [FACT], "[4, 30]")
-    output = printed_by(*place.command())
+    output = place.sweep(template)
     (run,) = runs.runs(place.results)
     trials = run.table("trials")
     assert (trials["outcome"] == "ok").all(), trials["error_message"].dropna().to_list()

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
-from sweeping import Place, printed_by
+from sweeping import Place
 
 from feedrate.analysis.contrasts import contrasts
 from feedrate.schema.columns import PHASES, STEPS_KEPT
 from feedrate.store import runs
+from feedrate.sweep.launcher import Template
 
 pytestmark = pytest.mark.slow
 """Real sweeps; tests/test_end_to_end.py runs one in make test."""
 
 
 @pytest.fixture(scope="module")
-def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[runs.StoredRun, str]:
+def swept(tmp_path_factory: pytest.TempPathFactory, template: Template) -> tuple[runs.StoredRun, str]:
     """The run, and what the terminal said."""
     folder = tmp_path_factory.mktemp("swept")
     place = Place(folder)
-    printed = printed_by(*place.command("--seed", "7"))
+    printed = place.sweep(template, "--seed", "7")
     return runs.runs(place.results)[-1], printed
 
 

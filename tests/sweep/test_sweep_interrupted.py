@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import getpass
 import os
 import pwd
@@ -12,6 +13,7 @@ import signal
 import socket
 import subprocess
 import tarfile
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -24,11 +26,12 @@ import pyarrow.parquet as pq
 import pytest
 import skimage.data
 from PIL import Image
-from sweeping import Place, family, printed_by
+from sweeping import Place, family, until
 
 from feedrate.schema.plugins import ROOT
 from feedrate.share import rules, submission
 from feedrate.store import runs
+from feedrate.sweep.launcher import Template
 
 pytestmark = pytest.mark.slow
 """Real sweeps; tests/test_end_to_end.py runs one in make test."""
@@ -57,15 +60,14 @@ Entries = list[dict[str, Any]]
 
 @dataclass
 class Story:
-    """A sweep that was killed, resumed, killed, and begun afresh with another photograph, until Ctrl-C."""
+    """A sweep that was killed, resumed and ended by Ctrl-C; its copy was begun afresh with another photograph."""
 
     place: Place
+    copy: Place
     killed: Entries
-    """Its journal after the first kill."""
-    resumed: Entries
-    """And after the second."""
-    archived: list[runs.StoredRun]
-    """What its archive held after each kill."""
+    """Its journal when it was killed."""
+    archived: runs.StoredRun
+    """What its archive held then."""
     printed: dict[str, str]
 
 
@@ -75,23 +77,24 @@ def require_gone(processes: list[psutil.Process], within_s: float = 0) -> None:
     assert not [process for process in there if process.status() != psutil.STATUS_ZOMBIE]
 
 
-def kill(place: Place, process: subprocess.Popen[str], trials: int) -> str:
-    """Kill a sweep's parent outright when journals hold so many trials; nobody whom it started stays."""
-    place.wait_for_trials(trials)
+def killed(place: Place, process: subprocess.Popen[str]) -> Entries:
+    """Kill a worker, a trial and at last the parent outright; nobody whom it started stays: the journal."""
+
+    def struck(victim: str, outcome: str) -> bool:
+        for member in family(process)[victim][:1]:
+            with contextlib.suppress(psutil.Error):
+                member.kill()
+        return outcome in {entry["trial"]["outcome"] for entry in place.journal()}
+
+    place.wait_for_trials(1)
+    until(lambda: struck("worker", "error"))
+    until(lambda: struck("trial", "crash"))
+    place.wait_for_trials(len(place.journal()) + 2)
     started = psutil.Process(process.pid).children(recursive=True)
-    assert started
     process.kill()
-    printed, _ = process.communicate()
+    process.communicate()
     require_gone(started, within_s=30)
-    return printed
-
-
-def unpacked(archive: Path, folder: Path) -> runs.StoredRun:
-    """The one run that an archive holds."""
-    with tarfile.open(archive) as file:
-        file.extractall(folder, filter="data")
-    (run,) = runs.runs(folder / "results")
-    return run
+    return place.journal()
 
 
 def held(trial: psutil.Process) -> bool:
@@ -102,7 +105,7 @@ def held(trial: psutil.Process) -> bool:
     return False
 
 
-def interrupted_in_trouble(place: Place, process: subprocess.Popen[str], trials: int) -> str:
+def interrupted_in_trouble(place: Place, process: subprocess.Popen[str]) -> str:
     """All processes stand still for 3 s, packed samples are destroyed, and Ctrl-C ends the sweep."""
     parent = psutil.Process(process.pid)
     before = family(process)["trial"]
@@ -119,8 +122,8 @@ def interrupted_in_trouble(place: Place, process: subprocess.Popen[str], trials:
     for path in place.data.glob("folder-*/**/*"):
         if path.suffix in (".png", ".mdb"):
             path.write_bytes(b"not what it was")
-    place.wait_for_trials(trials + 5)
-    started = psutil.Process(process.pid).children(recursive=True)
+    place.wait_for_trials(len(place.journal()) + 5)
+    started = parent.children(recursive=True)
     process.send_signal(signal.SIGINT)
     printed, _ = process.communicate(timeout=60)
     assert process.returncode == 130, printed
@@ -128,33 +131,52 @@ def interrupted_in_trouble(place: Place, process: subprocess.Popen[str], trials:
     return printed
 
 
+def begun_afresh(place: Place, template: Template, *words: str) -> None:
+    """Close an unfinished run and begin another, which Ctrl-C ends after its first trial."""
+    (journal,) = place.results.glob("*/*/journal.jsonl")
+
+    def interrupt() -> None:
+        until(lambda: not journal.exists())
+        place.wait_for_trials(1)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    place.sweep(template, "--fresh", *words, status=130)
+
+
+def archived(archive: Path, folder: Path) -> runs.StoredRun:
+    """The one run that an archive holds, which is valid."""
+    with tarfile.open(archive) as file:
+        file.extractall(folder, filter="data")
+    (run,) = runs.runs(folder / "results")
+    assert not rules.judge(run.folder, in_place=True).findings
+    return run
+
+
 @pytest.fixture(scope="module")
-def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
+def story(tmp_path_factory: pytest.TempPathFactory, template: Template) -> Story:
     folder = tmp_path_factory.mktemp("interrupted") / MINE
-    photographs, archive = folder / "photographs", folder / "kept.tar.gz"
+    photographs, archive, printed = folder / "photographs", folder / "kept.tar.gz", {}
     photographs.mkdir(parents=True)
     for name in ("astronaut.png", "coffee.png"):
         shutil.copy(Path(skimage.data.__file__).with_name(name), photographs)
     place = Place(folder)
     place.matrix.write_text(MATRIX)
-    words = ("--data", str(photographs), "--seed", "3", "--archive", str(archive))
-    printed = {"killed": kill(place, place.start(*words), 2)}
-    killed = place.journal()
-    archived = [unpacked(archive, folder / "first")]
-    printed["resumed"] = kill(place, place.start(*words), len(killed) + 1)
-    resumed = place.journal()
-    archived.append(unpacked(archive, folder / "second"))
+    words = ("--data", str(photographs), "--seed", "3")
+    entries = killed(place, place.start("--archive", str(archive), *words))
+    kept = archived(archive, folder / "before")
+    copied = copy.copy(place)
+    copied.results = shutil.copytree(place.results, folder / "copy")
+    coffee = (photographs / "coffee.png").read_bytes()
     Image.new("RGB", (64, 64), "blue").save(photographs / "coffee.png")
-    printed["refused"] = printed_by(*place.command(*words), status=2)
-    fresh = place.start("--fresh", *words)
-    place.wait_for_trials(len(resumed) + 1)
-    printed["second"] = printed_by(*place.command(*words), status=2)
-    printed["fresh"] = interrupted_in_trouble(place, fresh, len(place.journal()))
-    return Story(place, killed, resumed, archived, printed)
-
-
-def ids(entries: Entries) -> list[str]:
-    return [entry["trial"]["trial_id"] for entry in entries]
+    printed["refused"] = copied.sweep(template, *words, status=2)
+    begun_afresh(copied, template, *words)
+    (photographs / "coffee.png").write_bytes(coffee)
+    resumed = place.start("--archive", str(archive), *words)
+    place.wait_for_trials(len(entries) + 1)
+    printed["second"] = place.sweep(template, *words, status=2)
+    printed["resumed"] = interrupted_in_trouble(place, resumed)
+    return Story(place, copied, entries, kept, printed)
 
 
 def test_ctrl_c_before_anything_was_measured(tmp_path: Path) -> None:
@@ -176,35 +198,39 @@ def test_ctrl_c_before_anything_was_measured(tmp_path: Path) -> None:
 def test_a_killed_sweep_resumes_where_it_was(story: Story) -> None:
     """A kill -9 of the parent loses at most the running trial; the same command resumes, and repeats none.
 
-    Its archive holds every trial that had ended, and is valid, before and after.
+    A killed trial and a killed worker are rows. Its archive holds every trial that had ended, before and after.
     """
-    assert f"{len(story.killed)} measurements are there already" in story.printed["resumed"]
-    assert story.resumed[: len(story.killed)] == story.killed
-    assert len(set(ids(story.resumed))) == len(story.resumed)
-    for entries, run in zip((story.killed, story.resumed), story.archived, strict=True):
-        assert not rules.judge(run.folder, in_place=True).findings
-        assert set(ids(entries)) <= set(run.table("trials")["trial_id"])
+    before = {entry["trial"]["trial_id"]: entry["trial"].get("samples_per_s") for entry in story.killed}
+    assert {entry["trial"]["outcome"] for entry in story.killed} == {"ok", "crash", "error"}
+    assert f"{len(before)} measurements are there already" in story.printed["resumed"]
+    (run,) = runs.runs(story.place.results)
+    folder = story.place.matrix.parent
+    for resumed in (story.archived, run, archived(folder / "kept.tar.gz", folder / "after")):
+        trials = resumed.table("trials").set_index("trial_id")["samples_per_s"]
+        assert trials.index.is_unique
+        speeds = trials.astype(object).where(trials.notna(), None)
+        assert {name: speeds[name] for name in before} == before
 
 
 def test_data_that_changed_are_refused(story: Story) -> None:
     """Until --fresh closes the run that began with others: it keeps what it had, and is valid."""
     assert "the data changed since it began (folder)" in story.printed["refused"]
-    closed, _ = runs.runs(story.place.results)
+    closed, _ = runs.runs(story.copy.results)
     assert closed.manifest.stop_reason == "interrupted"
-    assert list(closed.table("trials")["trial_id"]) == ids(story.resumed)
+    assert list(closed.table("trials")["trial_id"]) == [entry["trial"]["trial_id"] for entry in story.killed]
     assert not rules.judge(closed.folder, in_place=True).findings
 
 
 def test_ctrl_c_keeps_what_had_ended_and_damage_is_rows(story: Story) -> None:
     """Status 130, every trial in parquet, failed ones with their reason; a standstill is said; no traceback."""
-    _, run = runs.runs(story.place.results)
-    trials = run.table("trials")
+    (run,) = runs.runs(story.place.results)
+    trials = run.table("trials").iloc[len(story.killed) :]
     assert run.manifest.stop_reason == "interrupted"
-    assert len(trials) >= 8
+    assert len(trials) >= 6
     assert set(trials.loc[trials["outcome"] == "error", "error_kind"]) == {"DataError"}
-    assert "× error: DataError" in story.printed["fresh"]
-    assert re.search("stood still for [3-5] s", story.printed["fresh"])
-    assert not re.search("^Traceback", story.printed["fresh"], re.MULTILINE)
+    assert "× error: DataError" in story.printed["resumed"]
+    assert re.search("stood still for [3-5] s", story.printed["resumed"])
+    assert not re.search("^Traceback", story.printed["resumed"], re.MULTILINE)
 
 
 def test_a_second_sweep_of_the_machine_is_refused(story: Story) -> None:
@@ -250,7 +276,8 @@ def test_no_name_of_this_machine_is_in_a_run_or_its_submission(story: Story) -> 
     names = own_names(story.place.matrix.parent)
     assert {MINE, str(ROOT)} <= names
     assert named([f"in {ROOT}/x"], names) >= {str(ROOT)}
-    closed, run = runs.runs(story.place.results)
+    closed, _ = runs.runs(story.copy.results)
+    (run,) = runs.runs(story.place.results)
     prepared = submission.prepare(run)
     assert all(name.startswith(f"results/{run.manifest.machine.machine_id}") for name in prepared.files)
     assert named([*texts(closed.folder), *texts(run.folder), *prepared.files, prepared.body], names) == set()

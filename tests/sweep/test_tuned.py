@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from sweeping import Place, printed_by
+from sweeping import Place
 
 from feedrate.plan.search import GRID_BLOCKS
 from feedrate.share import validator
 from feedrate.store import runs
+from feedrate.sweep.launcher import Template
 
 pytestmark = pytest.mark.slow
 
@@ -25,14 +26,14 @@ profiles: {{quick: {{}}}}
 """
 
 
-def test_a_tuned_sweep_says_what_it_recommends(tmp_path: Path) -> None:
+def test_a_tuned_sweep_says_what_it_recommends(template: Template, tmp_path: Path) -> None:
     """The manifest has an entry for the task, by its own trials; the terminal says the same; the run can be published.
 
     Its first trial is that of the setting whose knobs are at their defaults: all others are held against it.
     """
     place = Place(tmp_path)
     place.matrix.write_text(MATRIX)
-    printed = printed_by(*place.command("--tune", "--seed", "5"))
+    printed = place.sweep(template, "--tune", "--seed", "5")
     (run,) = runs.runs(place.results)
     trials, (found,) = run.table("trials"), run.manifest.tuned
     first = trials.iloc[0]

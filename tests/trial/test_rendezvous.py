@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -207,3 +209,22 @@ def test_a_server_that_is_not_there_ends_the_node(nodes: Callable[..., Nodes]) -
     for node, text in ((gone, "the sweep ends"), (nowhere, r"on all 2 nodes: the others cannot be reached$")):
         with pytest.raises(TrialError, match=text):
             meet(node, 2)
+
+
+def test_a_server_that_is_killed_ends_who_waits() -> None:
+    """A node at its gate ends as by Ctrl-C, and a trial that has warmed up with its reason."""
+    code = (
+        "from feedrate.trial.rendezvous import Rendezvous as R; print(R(3, None, '127.0.0.1').url, flush=True); input()"
+    )
+    pipe = subprocess.PIPE
+    process = subprocess.Popen([sys.executable, "-c", code], stdin=pipe, stdout=pipe, text=True)
+    with process, ThreadPoolExecutor() as pool:
+        assert process.stdout
+        url = process.stdout.readline().strip()
+        first, *_ = pool.map(lambda node: Meeting(url, node, 3).gate(0, 0), range(3))
+        warm, at_gate = pool.submit(meet, first, 2), pool.submit(Meeting(url, 2, 3).gate, 0, 1)
+        waited = held(warm, at_gate)
+        process.kill()
+        assert waited
+        fails(TrialError, "the sweep ends", warm)
+        fails(KeyboardInterrupt, None, at_gate)

@@ -101,7 +101,7 @@ rows = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(row=rows, name=st.sampled_from(["memory_pressure_pct", "throttled_ns", "gpu_foreign_processes"]))
 def test_any_row_can_be_judged(row: dict[str, Any], name: str) -> None:
     """Whatever a machine tells or withholds: no exception, known names, each once, in order."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import textwrap
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +24,7 @@ from feedrate.schema.axes import BY_NAME
 from feedrate.schema.columns import MEASURED
 from feedrate.schema.errors import TrialError
 from feedrate.trial.checks import Finding, balance, batches_ahead, hdf5_fork, pin_custom, run_check, termination
-from feedrate.trial.checks._ending import watch
+from feedrate.trial.checks._ending import _await_ready, watch
 from feedrate.trial.checks.next_epoch import SAMPLES
 from feedrate.trial.checks.pin_custom import Custom, Pinnable
 from feedrate.trial.job import Job, Reporter
@@ -265,6 +267,21 @@ def test_a_first_process_that_never_waits_keeps_them() -> None:
     assert "2 of its 2 workers were still there 1 s later, 2 lay defunct" in finding.evidence
 
 
+@pytest.fixture
+def ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A script that is ready and its workers come before all others, where that is allowed."""
+
+    def prefer(started: subprocess.Popen[bytes]) -> None:
+        _await_ready(started)
+        script = psutil.Process(started.pid)
+        for thread in (thread for process in (script, *script.children()) for thread in process.threads()):
+            with suppress(PermissionError):
+                os.sched_setscheduler(thread.id, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(1))
+
+    monkeypatch.setattr("feedrate.trial.checks._ending._await_ready", prefer)
+
+
+@pytest.mark.usefixtures("ahead")
 @pytest.mark.slow
 @pytest.mark.parametrize(("ends_by", "guarded"), [("sigterm", False), ("sigkill", True)])
 @tried
