@@ -19,6 +19,7 @@ from typing import Any
 import psutil
 import pytest
 
+from feedrate.attach.records import Process
 from feedrate.schema.plugins import PACKAGE, ROOT
 
 HARNESS = ROOT / "harness"
@@ -128,6 +129,13 @@ class Place:
 def preparing(report: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The lines of a report that prepared batches."""
     return report["lines"].get("waiting") or report["lines"]["here"]
+
+
+def between(process: Process, begun_ns: int, ended_ns: int) -> Process:
+    """A process as if it had begun and ended then."""
+    rows = process.records[(process.records[:, 1] >= begun_ns) & (process.records[:, 1] <= ended_ns)]
+    said = tuple(line for line in process.said if begun_ns <= line["t_ns"] <= ended_ns)
+    return Process(process.pid, max(begun_ns, process.began_ns), rows, said)
 
 
 def ended(process: subprocess.Popen[bytes]) -> Done:
