@@ -19,7 +19,8 @@ from typing import Any
 import psutil
 import pytest
 
-from feedrate.attach.records import Process
+from feedrate.attach.records import Process, read
+from feedrate.attach.run import HOOK
 from feedrate.schema.plugins import PACKAGE, ROOT
 
 HARNESS = ROOT / "harness"
@@ -104,6 +105,16 @@ class Place:
     def python(self, *words: str, options: tuple[str, ...] = (), **environment: str) -> Done:
         """Run a script below ``feedrate run``, with this Python."""
         return self.run(sys.executable, *words, options=options, **environment)
+
+    def hooked(self, text: str, *, torch: bool = True) -> tuple[Any, list[Process]]:
+        """Run a script with the hook, and nothing around it: what it printed as JSON, and what the hook wrote."""
+        folder = self.folder / "records"
+        folder.mkdir()
+        path = f"{HOOK}{os.pathsep}{HARNESS}"
+        script = self.script(text, torch=torch)
+        done = ended(self.start(sys.executable, script, FEEDRATE_RUN=str(folder), PYTHONPATH=path))
+        assert done.status == 0, done.err
+        return json.loads(done.out), read(folder)
 
     @property
     def report(self) -> Mapping[str, Any]:

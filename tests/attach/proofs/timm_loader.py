@@ -17,8 +17,8 @@ class Slow(ImageDataset):
 
 def main(folder: Path) -> list[list[float]]:
     torch.manual_seed(0)
-    make(folder, 320, "train")
-    make(folder, 96, "valid")
+    make(folder, 200, "train")
+    make(folder, 32, "valid")
     options = {"input_size": (3, 64, 64), "device": torch.device("cpu"), "use_multi_epochs_loader": True}
     images = Slow(str(folder / "train"))
     train = create_loader(images, batch_size=8, is_training=True, num_workers=2, **options)  # training
