@@ -145,8 +145,8 @@ def preparing(report: Mapping[str, Any]) -> list[dict[str, Any]]:
 def between(process: Process, begun_ns: int, ended_ns: int) -> Process:
     """A process as if it had begun and ended then."""
     rows = process.records[(process.records[:, 1] >= begun_ns) & (process.records[:, 1] <= ended_ns)]
-    said = tuple(line for line in process.said if begun_ns <= line["t_ns"] <= ended_ns)
-    return Process(process.pid, max(begun_ns, process.began_ns), rows, said)
+    said = (line for line in process.said if line["what"] != "process" and begun_ns <= line["t_ns"] <= ended_ns)
+    return Process(process.pid, max(begun_ns, process.began_ns), rows, tuple(said))
 
 
 def ended(process: subprocess.Popen[bytes]) -> Done:

@@ -1,7 +1,7 @@
 """Scripts after what people report as a slow training: each costs time in few places, and keeps a clock of its own.
 
-A place is marked ``# here: ROW``. What the clock counted is printed: seconds by row of the account, or by several that
-a clock within the script cannot tell apart.
+A place is marked ``# here: ROW``. What the clock counted is written beside the script: when it began and ended, and
+seconds by row of the account, or by several that a clock within the script cannot tell apart.
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ def step(batch):
         weight.data -= 1e-4 * weight.grad
         weight.grad = None
     return loss
+
+begun_ns = time.perf_counter_ns()
 """
 """No optimizer: PyTorch imports its compiler for the first of them, which takes as long as all else."""
 REPORTS = {
@@ -93,12 +95,18 @@ os.unlink(file)
     "sampler": Reported(
         "sampler",
         """
+class Timed(WeightedRandomSampler):
+    def __iter__(self):
+        with timed("sampler"):
+            indices = super().__iter__()
+            first = next(indices)
+        yield first
+        yield from indices
+
 N = 1_000_000
-loader = DataLoader(Cheap(N), 64, sampler=WeightedRandomSampler(torch.ones(N), N), num_workers=1)
+loader = DataLoader(Cheap(N), 64, sampler=Timed(torch.ones(N), N), num_workers=1)
 for epoch in range(4):
-    asked = now()
     for count, batch in enumerate(loader):
-        clock["sampler"] += now() - asked if not count else 0
         step(batch)
         if count == 9:
             break
@@ -122,7 +130,7 @@ if __name__ == "__main__":
     for epoch in range(2):
         asked = now()
         for count, batch in enumerate(loader):  # here: starting
-            clock["starting" if count in (0, 50) else "waiting"] += now() - asked
+            clock["starting" if count in (0, 50) else "waiting receiving"] += now() - asked
             step(batch)
             asked = now()
         clock["starting"] += now() - asked  # workers stop
@@ -185,7 +193,7 @@ class Remote(Cheap):
 first, second = DataLoader(Remote(160), 4, num_workers=1), DataLoader(Cheap(160), 4, num_workers=1)
 asked = now()
 for count, (left, right) in enumerate(zip(first, second)):
-    clock["waiting"] += now() - asked if count else 0
+    clock["waiting receiving"] += now() - asked if count else 0
     step(left + right)
     asked = now()
 """,
@@ -193,5 +201,8 @@ for count, (left, right) in enumerate(zip(first, second)):
 }
 END = """
 if __name__ == "__main__":
-    print(json.dumps(clock))
+    with open(__file__ + ".json", "w") as file:
+        json.dump([begun_ns, time.perf_counter_ns(), clock], file)
 """
+TOGETHER = "import runpy, sys; [runpy.run_path(path, run_name='__main__') for path in sys.argv[1:]]"
+"""Runs scripts one after the other: PyTorch takes longer to import than some of them. The last may leave garbage."""

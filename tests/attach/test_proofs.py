@@ -26,6 +26,7 @@ from attaching import between
 
 from feedrate.attach import run as running
 from feedrate.attach.facts import Outside
+from feedrate.attach.loop import whole_steps
 from feedrate.attach.report import Report, make, short, text
 from feedrate.attach.run import Ended
 from feedrate.schema.plugins import ROOT
@@ -130,11 +131,13 @@ def test_the_loader_of_training_is_found_where_the_script_made_it(seen: Seen) ->
 
 def test_pace_and_wait_agree_with_the_clock_of_the_training(seen: Seen) -> None:
     """Steps a second within 5 %; the wait is within what lies between two steps, and most of it."""
-    pace, clock = seen.report.pacing, seen.clock
+    pace, loader, clock = seen.report.pacing, seen.report.loader, seen.clock
     assert pace is not None
-    walls = np.concatenate([np.diff(stretch[::2]) for stretch in clock])[-pace.steps :]
-    steps = np.concatenate([np.subtract(stretch[2::2], stretch[1::2]) for stretch in clock])[-pace.steps :]
-    assert pace.steps > 0.7 * sum(len(stretch) // 2 for stretch in clock)
+    assert loader is not None
+    counted = whole_steps(loader).index
+    walls = np.concatenate([np.diff(stretch[::2]) for stretch in clock])[counted]
+    steps = np.concatenate([np.subtract(stretch[2::2], stretch[1::2]) for stretch in clock])[counted]
+    assert pace.steps == len(counted) > 0.7 * sum(len(stretch) // 2 for stretch in clock)
     assert pace.steps_per_s.value == pytest.approx(1 / walls.mean(), rel=0.05)
     between = 1 - steps.sum() / walls.sum()  # two steps; of that most is a wait for this loader
     assert between - 0.15 < pace.wait_share.value < between + 0.03
