@@ -1,4 +1,4 @@
-"""Loaders of other libraries, in one script: the hook sees them as ``feedrate.watch`` would see them, without an edit."""
+"""Loaders of other libraries, in one script: the hook sees them as ``feedrate.watch`` would, without an edit."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Trainings by libraries that nobody here wrote, under ``feedrate run`` as they are.
 
 The libraries lie in an environment of their own under ``build/proofs``, which is made once and has no feedrate. The
-trainings in ``proofs`` run in one process and are held against clocks of their own, kept by their libraries' callbacks: of each stretch of
-training without a validation when it began, and when each step began and ended.
+trainings in ``proofs`` run in one process and are held against clocks of their own, kept by their libraries'
+callbacks: of each stretch of training without a validation when it began, and when each step began and ended.
 """
 
 from __future__ import annotations

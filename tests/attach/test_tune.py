@@ -21,11 +21,15 @@ from attaching import Done, Place, ended
 from feedrate.analysis.pipeline import Pipeline
 from feedrate.attach import tune_report
 from feedrate.attach.run import HOOK
-from feedrate.attach.space import Machine, Setting
+from feedrate.attach.space import Asked, Machine, Setting
 from feedrate.attach.trials import WINDOW_S, Trial, first_window_s, rooms
+from feedrate.attach.tune import Tuning
+from feedrate.schema.errors import InputError
 from feedrate.store import runs
 
 slow = pytest.mark.slow
+
+
 def tune(place: Place, *words: str, options: tuple[str, ...] = (), **environment: str) -> Done:
     """Tune a script."""
     return ended(place.start(*command(place, *words, options=options), **environment))
@@ -287,27 +291,14 @@ print(alone >= 2e8, both - alone > 1e8, none)
     assert beside_the_hook(text) == "True True None\n"
 
 
-@slow
-def test_batches_that_the_script_composes_are_left_alone(tmp_path: Path) -> None:
-    """Other batch sizes of a loader with a batch sampler of its own are refused by name; nothing stays behind."""
-    place = Place(tmp_path)
-    text = """
-class Own(torch.utils.data.BatchSampler):
-    pass
-
-own = Own(range(4000), 4, True)
-for epoch in range(1000):
-    for batch in DataLoader(Samples(4000), batch_sampler=own):
-        step(batch)
-"""
-    done = tune(place, sys.executable, place.script(text), options=("--batch-size", "4,8"))
-    assert done.status == 2
-    assert (
-        f"the loader at train.py:{line_of(place, 'batch_sampler=own')} has a batch sampler of its own, Own" in done.err
-    )
-    assert "leave --batch-size out" in done.err
-    assert not list(place.results.glob("*/2*"))
-    assert not place.left()
+def test_batches_that_the_script_composes_are_left_alone(fake_script: ModuleType) -> None:
+    """Other batch sizes of a loader with a batch sampler of its own are refused by name, and the script is ended."""
+    tuning = Tuning(Asked(batch_sizes=(4, 8)), within=0.1, seed=1, cores=2)
+    loader = {"pid": 1, "made": [["train.py", 7, "main"]], "settings": {}, "any": True, "batch_sampler": "Own"}
+    assert tuning.answer({"what": "loader", **loader}) == {"do": "stop"}
+    refused = "--batch-size: the loader at train.py:7 has a batch sampler of its own, Own; .*: leave --batch-size out"
+    with pytest.raises(InputError, match=refused):
+        tuning.script_ended(fake_script.ended(fake_script.Script()))
 
 
 @pytest.mark.parametrize(

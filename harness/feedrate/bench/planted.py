@@ -139,7 +139,7 @@ class Optimizer(torch.optim.Optimizer):
     add_param_group = inspect.unwrap(torch.optim.Optimizer.add_param_group)
     zero_grad = inspect.unwrap(torch.optim.Optimizer.zero_grad)
 
-    def step(self, closure: Any = None) -> Any:
+    def step(self, _: Any = None) -> Any:
         """Go down the gradients."""
         with clock("optimizer", lines):
             cost["optimizer"]()  # optimizer

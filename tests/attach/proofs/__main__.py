@@ -1,4 +1,4 @@
-"""Runs trainings one after the other, as libraries take longer to import than these to train: python proofs FOLDER NAME…
+"""Runs trainings one after the other, as libraries take longer to import than these: python proofs FOLDER NAME….
 
 Writes when each began and ended, and the stretches by its own clock, to ``FOLDER/NAME.json``.
 """
