@@ -157,7 +157,7 @@ for batch in DataLoader(Many(120), 4, num_workers=1, collate_fn=list, prefetch_f
         """
 class Slow(Cheap):
     def __getitem__(self, index):
-        time.sleep(0.02)  # here: waiting
+        time.sleep(0.04)  # here: waiting
         return torch.ones(8)
 
 class Background(threading.Thread):
@@ -170,7 +170,7 @@ class Background(threading.Thread):
             self.queue.put(batch)
         self.queue.put(None)
 
-background = Background(iter(DataLoader(Slow(240), 4, num_workers=2)))
+background = Background(iter(DataLoader(Slow(160), 4, num_workers=2)))
 while True:
     with timed("waiting starting"):
         batch = background.queue.get()
@@ -187,10 +187,10 @@ while True:
         """
 class Remote(Cheap):
     def __getitem__(self, index):
-        time.sleep(0.02)  # here: waiting
+        time.sleep(0.04)  # here: waiting
         return torch.ones(8)
 
-first, second = DataLoader(Remote(160), 4, num_workers=1), DataLoader(Cheap(160), 4, num_workers=1)
+first, second = DataLoader(Remote(112), 4, num_workers=1), DataLoader(Cheap(112), 4, num_workers=1)
 asked = now()
 for count, (left, right) in enumerate(zip(first, second)):
     clock["waiting receiving"] += now() - asked if count else 0

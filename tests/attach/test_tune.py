@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from attaching import Done, Place, ended
+from typer.testing import CliRunner
 
 from feedrate.analysis.pipeline import Pipeline
 from feedrate.attach import tune_report
@@ -24,6 +25,7 @@ from feedrate.attach.run import HOOK
 from feedrate.attach.space import Asked, Machine, Setting
 from feedrate.attach.trials import WINDOW_S, Trial, first_window_s, rooms
 from feedrate.attach.tune import Tuning
+from feedrate.cli import app
 from feedrate.schema.errors import InputError
 from feedrate.store import runs
 
@@ -180,7 +182,7 @@ if __name__ == "__main__":
 """
     _, done = interrupted(place, text, "(so far.*){2}", ("--max-workers", "1", "--within", "10"))
     assert told(place)["recommended"].get("persistent_workers"), done.err
-    gain = re.search(r"gain +about ([\d.]+)× over the present num_workers=1;", done.err)
+    gain = re.search(r"gain +about ([\d.]+)\stimes over the present num_workers=1;", done.err)
     assert gain is not None, done.err
     assert float(gain[1]) > 1.2
 
@@ -301,22 +303,12 @@ def test_batches_that_the_script_composes_are_left_alone(fake_script: ModuleType
         tuning.script_ended(fake_script.ended(fake_script.Script()))
 
 
-@pytest.mark.parametrize(
-    ("words", "problem"),
-    [
-        (("nothing.py:make",), "no such file"),
-        pytest.param(("no-such-program", "train.py"), "cannot be started", marks=slow),
-    ],
-)
-def test_mistakes_are_one_line(tmp_path: Path, words: tuple[str, ...], problem: str) -> None:
-    """What cannot be started is said with what was expected, without a traceback, and leaves no run."""
-    place = Place(tmp_path)
-    done = tune(place, *words)
-    assert done.status == 2
-    assert problem in done.err
-    assert "expected" in done.err
-    assert "Traceback" not in done.err
-    assert not list(place.results.glob("*/2*"))
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    """The message says what was expected, and no run is left."""
+    done = CliRunner().invoke(app, ["tune", "--results", str(tmp_path), "--", "nothing.py:make"])
+    assert isinstance(done.exception, InputError)
+    assert "nothing.py: no such file; expected FILE.py:FUNCTION" in str(done.exception)
+    assert not list(tmp_path.iterdir())
 
 
 @slow
