@@ -112,7 +112,7 @@ for epoch in range(4):
             break
 """,
     ),
-    # pytorch/pytorch#139792: workers are spawned in every epoch, and the data set is pickled for each;
+    # pytorch/pytorch#139792: workers are spawned, and the data set is pickled for each;
     # discuss.pytorch.org/t/10541: what decodes is slow
     "spawn": Reported(
         "starting",
@@ -127,13 +127,12 @@ class Listed(Cheap):
 
 if __name__ == "__main__":
     loader = DataLoader(Listed(), 8, num_workers=1, multiprocessing_context="spawn")
-    for epoch in range(2):
+    asked = now()
+    for count, batch in enumerate(loader):  # here: starting
+        clock["waiting receiving" if count else "starting"] += now() - asked
+        step(batch)
         asked = now()
-        for count, batch in enumerate(loader):  # here: starting
-            clock["starting" if count in (0, 50) else "waiting receiving"] += now() - asked
-            step(batch)
-            asked = now()
-        clock["starting"] += now() - asked  # workers stop
+    clock["starting"] += now() - asked  # workers stop
 """,
     ),
     # pytorch/pytorch#22866: a batch of very many small tensors
@@ -145,7 +144,7 @@ class Many(Cheap):
         return [torch.zeros(1) for _ in range(60)]
 
 asked = now()
-for batch in DataLoader(Many(120), 4, num_workers=1, collate_fn=list, prefetch_factor=2):
+for batch in DataLoader(Many(80), 4, num_workers=1, collate_fn=list, prefetch_factor=2):
     clock["receiving waiting starting sampler garbage"] += now() - asked
     step(torch.ones(4, 8))
     asked = now()
@@ -171,13 +170,12 @@ class Background(threading.Thread):
         self.queue.put(None)
 
 background = Background(iter(DataLoader(Slow(160), 4, num_workers=2)))
-while True:
-    with timed("waiting starting"):
-        batch = background.queue.get()
-    if batch is None:
-        break
+asked = now()
+while (batch := background.queue.get()) is not None:  # what follows the last batch is the shut-down
+    clock["waiting starting"] += now() - asked
     step(batch)
     time.sleep(0.005)
+    asked = now()
 """,
     ),
     # pytorch/pytorch#13018: each read of a network file system takes a moment;
