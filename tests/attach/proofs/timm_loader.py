@@ -17,7 +17,7 @@ class Slow(ImageDataset):
 
 def main(folder: Path) -> list[list[float]]:
     torch.manual_seed(0)
-    make(folder, 200, "train")
+    make(folder, 320, "train")
     make(folder, 32, "valid")
     options = {"input_size": (3, 64, 64), "device": torch.device("cpu"), "use_multi_epochs_loader": True}
     images = Slow(str(folder / "train"))
