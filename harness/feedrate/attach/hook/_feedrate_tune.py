@@ -205,9 +205,10 @@ class Tuner:
     def look(self, loader: Any) -> bool:
         """Ask whether a loader is the one to tune."""
         torch = __import__("torch")
-        facts = {"epoch_steps": steps_of(loader), "cuda": bool(torch.cuda.is_initialized())}
-        facts |= {
+        facts: dict[str, Any] = {
             "made": loader.__dict__.get("_feedrate_made", []),
+            "epoch_steps": steps_of(loader),
+            "cuda": bool(torch.cuda.is_initialized()),
             "batch_sampler": type(loader.batch_sampler).__name__,
         }
         answer = self.ask("loader", settings=settings(loader), any=EVERY_LOADER, **facts)
