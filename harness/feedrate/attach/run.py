@@ -146,8 +146,8 @@ def run(
         returncode = process.wait()
         took_ns = time.perf_counter_ns() - watched.began_ns
         cpu_pct = 100 * (time.process_time_ns() - cpu_ns) / took_ns
-        said = {"machine": report.usage(watched.samples), "notes": notes}
-        seen = report.Report(shlex.join(command), _status(returncode), took_ns / 1e9, **said)
+        used = report.usage(watched.samples)
+        seen = report.Report(shlex.join(command), _status(returncode), took_ns / 1e9, machine=used, notes=notes)
         ended = Ended(watched, seen, returncode, started_at, round(cpu_pct, 2))
         with noted(notes, "no report"):
             ended = _reported(ended, profiler)
