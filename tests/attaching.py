@@ -19,6 +19,8 @@ from typing import Any
 import psutil
 import pytest
 
+from feedrate.attach.records import Process, read
+from feedrate.attach.run import HOOK
 from feedrate.schema.plugins import PACKAGE, ROOT
 
 HARNESS = ROOT / "harness"
@@ -104,6 +106,16 @@ class Place:
         """Run a script below ``feedrate run``, with this Python."""
         return self.run(sys.executable, *words, options=options, **environment)
 
+    def hooked(self, text: str, *, torch: bool = True) -> tuple[Any, list[Process]]:
+        """Run a script with the hook, and nothing around it: what it printed as JSON, and what the hook wrote."""
+        folder = self.folder / "records"
+        folder.mkdir()
+        path = f"{HOOK}{os.pathsep}{HARNESS}"
+        script = self.script(text, torch=torch)
+        done = ended(self.start(sys.executable, script, FEEDRATE_RUN=str(folder), PYTHONPATH=path))
+        assert done.status == 0, done.err
+        return json.loads(done.out), read(folder)
+
     @property
     def report(self) -> Mapping[str, Any]:
         """The newest report."""
@@ -128,6 +140,13 @@ class Place:
 def preparing(report: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The lines of a report that prepared batches."""
     return report["lines"].get("waiting") or report["lines"]["here"]
+
+
+def between(process: Process, begun_ns: int, ended_ns: int) -> Process:
+    """A process as if it had begun and ended then."""
+    rows = process.records[(process.records[:, 1] >= begun_ns) & (process.records[:, 1] <= ended_ns)]
+    said = (line for line in process.said if line["what"] != "process" and begun_ns <= line["t_ns"] <= ended_ns)
+    return Process(process.pid, max(begun_ns, process.began_ns), rows, tuple(said))
 
 
 def ended(process: subprocess.Popen[bytes]) -> Done:

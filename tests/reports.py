@@ -1,7 +1,7 @@
 """Scripts after what people report as a slow training: each costs time in few places, and keeps a clock of its own.
 
-A place is marked ``# here: ROW``. What the clock counted is printed: seconds by row of the account, or by several that
-a clock within the script cannot tell apart.
+A place is marked ``# here: ROW``. What the clock counted is written beside the script: when it began and ended, and
+seconds by row of the account, or by several that a clock within the script cannot tell apart.
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ def step(batch):
         weight.data -= 1e-4 * weight.grad
         weight.grad = None
     return loss
+
+begun_ns = time.perf_counter_ns()
 """
 """No optimizer: PyTorch imports its compiler for the first of them, which takes as long as all else."""
 REPORTS = {
@@ -93,18 +95,24 @@ os.unlink(file)
     "sampler": Reported(
         "sampler",
         """
+class Timed(WeightedRandomSampler):
+    def __iter__(self):
+        with timed("sampler"):
+            indices = super().__iter__()
+            first = next(indices)
+        yield first
+        yield from indices
+
 N = 1_000_000
-loader = DataLoader(Cheap(N), 64, sampler=WeightedRandomSampler(torch.ones(N), N), num_workers=1)
+loader = DataLoader(Cheap(N), 64, sampler=Timed(torch.ones(N), N), num_workers=1)
 for epoch in range(4):
-    asked = now()
     for count, batch in enumerate(loader):
-        clock["sampler"] += now() - asked if not count else 0
         step(batch)
         if count == 9:
             break
 """,
     ),
-    # pytorch/pytorch#139792: workers are spawned in every epoch, and the data set is pickled for each;
+    # pytorch/pytorch#139792: workers are spawned, and the data set is pickled for each;
     # discuss.pytorch.org/t/10541: what decodes is slow
     "spawn": Reported(
         "starting",
@@ -119,13 +127,12 @@ class Listed(Cheap):
 
 if __name__ == "__main__":
     loader = DataLoader(Listed(), 8, num_workers=1, multiprocessing_context="spawn")
-    for epoch in range(2):
+    asked = now()
+    for count, batch in enumerate(loader):  # here: starting
+        clock["waiting receiving" if count else "starting"] += now() - asked
+        step(batch)
         asked = now()
-        for count, batch in enumerate(loader):  # here: starting
-            clock["starting" if count in (0, 50) else "waiting"] += now() - asked
-            step(batch)
-            asked = now()
-        clock["starting"] += now() - asked  # workers stop
+    clock["starting"] += now() - asked  # workers stop
 """,
     ),
     # pytorch/pytorch#22866: a batch of very many small tensors
@@ -137,7 +144,7 @@ class Many(Cheap):
         return [torch.zeros(1) for _ in range(60)]
 
 asked = now()
-for batch in DataLoader(Many(120), 4, num_workers=1, collate_fn=list, prefetch_factor=2):
+for batch in DataLoader(Many(80), 4, num_workers=1, collate_fn=list, prefetch_factor=2):
     clock["receiving waiting starting sampler garbage"] += now() - asked
     step(torch.ones(4, 8))
     asked = now()
@@ -149,7 +156,7 @@ for batch in DataLoader(Many(120), 4, num_workers=1, collate_fn=list, prefetch_f
         """
 class Slow(Cheap):
     def __getitem__(self, index):
-        time.sleep(0.02)  # here: waiting
+        time.sleep(0.04)  # here: waiting
         return torch.ones(8)
 
 class Background(threading.Thread):
@@ -162,14 +169,13 @@ class Background(threading.Thread):
             self.queue.put(batch)
         self.queue.put(None)
 
-background = Background(iter(DataLoader(Slow(240), 4, num_workers=2)))
-while True:
-    with timed("waiting starting"):
-        batch = background.queue.get()
-    if batch is None:
-        break
+background = Background(iter(DataLoader(Slow(160), 4, num_workers=2)))
+asked = now()
+while (batch := background.queue.get()) is not None:  # what follows the last batch is the shut-down
+    clock["waiting starting"] += now() - asked
     step(batch)
     time.sleep(0.005)
+    asked = now()
 """,
     ),
     # pytorch/pytorch#13018: each read of a network file system takes a moment;
@@ -179,13 +185,13 @@ while True:
         """
 class Remote(Cheap):
     def __getitem__(self, index):
-        time.sleep(0.02)  # here: waiting
+        time.sleep(0.04)  # here: waiting
         return torch.ones(8)
 
-first, second = DataLoader(Remote(160), 4, num_workers=1), DataLoader(Cheap(160), 4, num_workers=1)
+first, second = DataLoader(Remote(112), 4, num_workers=1), DataLoader(Cheap(112), 4, num_workers=1)
 asked = now()
 for count, (left, right) in enumerate(zip(first, second)):
-    clock["waiting"] += now() - asked if count else 0
+    clock["waiting receiving"] += now() - asked if count else 0
     step(left + right)
     asked = now()
 """,
@@ -193,5 +199,8 @@ for count, (left, right) in enumerate(zip(first, second)):
 }
 END = """
 if __name__ == "__main__":
-    print(json.dumps(clock))
+    with open(__file__ + ".json", "w") as file:
+        json.dump([begun_ns, time.perf_counter_ns(), clock], file)
 """
+TOGETHER = "import runpy, sys; [runpy.run_path(path, run_name='__main__') for path in sys.argv[1:]]"
+"""Runs scripts one after the other: PyTorch takes longer to import than some of them. The last may leave garbage."""

@@ -57,7 +57,7 @@ def test_the_variance_between_runs_is_that_of_all_effects() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("between", [0.0, 0.02, 0.04])
+@pytest.mark.parametrize("between", [0.0, 0.04])
 def test_histories_of_runs_keep_their_promises(between: float) -> None:
     """Over 40 histories: coverage 93 to 97 %, few wrong verdicts, hardly one turned by a short run."""
     found = histories(between, 40)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -18,19 +17,20 @@ FETCH = Frame("fetch", "/env/lib/python3.11/site-packages/torch/utils/data/_util
 MINE = Frame("__getitem__", "/home/me/data.py", 7)
 
 
-@pytest.fixture
-def shown(fake_script: ModuleType, browser: Browser, tmp_path: Path) -> Page:
+@pytest.fixture(scope="module")
+def shown(fake_script: ModuleType, browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Page:
     """The page of a made-up script whose hottest line is hostile; its workers were seen in two libraries."""
     ended = fake_script.ended(fake_script.Script(code=HOSTILE))
     libraries = (Frame("decode", "/env/lib/python3.11/site-packages/kit.py", 1), Frame("read", "/kit.py", 2))
     stacks = [Stack(100, "1", True, (FETCH, MINE, library), 3) for library in libraries]
-    page_.write(ended.report, ended.processes, stacks, tmp_path / "page.html")
+    path = tmp_path_factory.mktemp("page") / "page.html"
+    page_.write(ended.report, ended.processes, stacks, path)
     page = browser.new_page()
     problems: list[str] = []
     page.on("console", lambda message: problems.append(message.text))
     page.on("pageerror", lambda error: problems.append(str(error)))
     page.on("request", lambda request: problems.append(request.url) if "page.html" not in request.url else None)
-    page.goto((tmp_path / "page.html").as_uri())
+    page.goto(path.as_uri())
     assert problems == []
     return page
 

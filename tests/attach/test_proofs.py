@@ -1,12 +1,13 @@
 """Trainings by libraries that nobody here wrote, under ``feedrate run`` as they are.
 
 The libraries lie in an environment of their own under ``build/proofs``, which is made once and has no feedrate. The
-scripts in ``proofs`` are held against clocks of their own, kept by their libraries' callbacks: of each stretch of
-training without a validation when it began, and when each step began and ended.
+trainings in ``proofs`` run in one process and are held against clocks of their own, kept by their libraries'
+callbacks: of each stretch of training without a validation when it began, and when each step began and ended.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import shutil
@@ -14,15 +15,20 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from attaching import preparing
+from attaching import between
 
+from feedrate.attach import run as running
+from feedrate.attach.facts import Outside
+from feedrate.attach.loop import whole_steps
+from feedrate.attach.report import Report, make, short, text
+from feedrate.attach.run import Ended
 from feedrate.schema.plugins import ROOT
 
 pytestmark = pytest.mark.slow
@@ -30,11 +36,10 @@ pytestmark = pytest.mark.slow
 SCRIPTS = Path(__file__).with_name("proofs")
 ENVIRONMENTS = ROOT / "build" / "proofs"
 PACKAGES = (
-    "lightning==2.6.6",
+    "pytorch-lightning==2.6.6",
     "transformers==5.24.0",
     "accelerate==1.15.0",
     "timm==1.0.31",
-    "ultralytics==8.4.190",
     "torchdata==0.11.0",
 )
 
@@ -43,19 +48,17 @@ PACKAGES = (
 class Proof:
     """A training, and the settings that its loader has."""
 
-    script: str
+    name: str
     batch_size: int
     num_workers: int
     prefetch_factor: int | None = 2
 
 
 PROOFS = [
-    Proof("lightning_trainer.py", 8, 1, prefetch_factor=4),
-    Proof("hf_trainer.py", 8, 0, prefetch_factor=None),  # its loader is one of Accelerate's
-    Proof("timm_loader.py", 8, 2),
-    # On a CPU ultralytics sets workers to 0, whatever the script says.
-    Proof("yolo.py", 4, 0, prefetch_factor=None),
-    Proof("stateful_loader.py", 8, 2),
+    Proof("lightning_trainer", 8, 1, prefetch_factor=4),
+    Proof("hf_trainer", 8, 0, prefetch_factor=None),  # its loader is one of Accelerate's
+    Proof("timm_loader", 8, 2),  # keeps one iterator for all epochs, as ultralytics' do
+    Proof("stateful_loader", 8, 2),
 ]
 
 
@@ -64,14 +67,14 @@ class Seen:
     """What there is of a training."""
 
     proof: Proof
-    report: Mapping[str, Any]
+    report: Report
     clock: Sequence[Sequence[float]]
     """Its stretches."""
 
     def line(self, planted: str) -> str:
-        """``FILE:LINE`` of the line of the script with this comment."""
-        lines = (SCRIPTS / self.proof.script).read_text().splitlines()
-        return f"{SCRIPTS / self.proof.script}:{1 + next(at for at, line in enumerate(lines) if planted in line)}"
+        """``FILE:LINE`` of the line of the training with this comment."""
+        file = SCRIPTS / f"{self.proof.name}.py"
+        return f"{file}:{1 + next(at for at, line in enumerate(file.read_text().splitlines()) if planted in line)}"
 
 
 def run(command: Sequence[str | Path], **options: Any) -> subprocess.CompletedProcess[str]:
@@ -95,46 +98,53 @@ def python() -> Path:
             shutil.rmtree(new)
             pytest.skip("no package registry can be reached")
         assert done.returncode == 0, done.stderr
-        # It needs a desktop's libraries; the tests' Python has the headless one.
-        subprocess.run([*pip, "uninstall", "-y", "opencv-python"], capture_output=True, check=True)
         new.rename(folder)
     return folder / "bin" / "python"
 
 
-@pytest.fixture(scope="module", params=PROOFS, ids=[proof.script for proof in PROOFS])
-def seen(request: pytest.FixtureRequest, python: Path, tmp_path_factory: pytest.TempPathFactory) -> Seen:
-    """Run a training under ``feedrate run``."""
-    proof: Proof = request.param
-    folder = tmp_path_factory.mktemp(Path(proof.script).stem)
-    (folder / "run").mkdir()
-    watch = (sys.executable, "-m", "feedrate", "run", "--results", "results", "--json", "report.json", "--")
-    done = run([*watch, python, SCRIPTS / proof.script, folder / "run"], cwd=folder)
-    assert done.returncode == 0, done.stderr
-    clock, report = (json.loads((folder / name).read_text()) for name in ("run/clock-0.json", "report.json"))
-    return Seen(proof, report, clock)
+@pytest.fixture(scope="module")
+def watched(python: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Ended, Path]:
+    """All trainings below ``feedrate run``, and the folder that they wrote to."""
+    folder = tmp_path_factory.mktemp("proofs")
+    ended = running.run([str(python), str(SCRIPTS), str(folder), *(proof.name for proof in PROOFS)])
+    assert ended.returncode == 0
+    return ended, folder
+
+
+@pytest.fixture(params=PROOFS, ids=[proof.name for proof in PROOFS])
+def seen(request: pytest.FixtureRequest, watched: tuple[Ended, Path]) -> Seen:
+    """What would be reported of a training if it were all that the script does."""
+    proof, (ended, folder) = request.param, watched
+    begun, done, clock = json.loads((folder / f"{proof.name}.json").read_text())
+    processes = [process for one in ended.processes if len((process := between(one, begun, done)).records)]
+    return Seen(proof, make(Report("", "", 0), processes, ended.stacks, Outside(2), done), clock)
 
 
 def test_the_loader_of_training_is_found_where_the_script_made_it(seen: Seen) -> None:
     """Not the one of validation; with the settings that it has, and every step that was trained."""
-    settings = {name: seen.report["loader"][name] for name in ("batch_size", "num_workers", "prefetch_factor")}
-    assert settings == {name: getattr(seen.proof, name) for name in settings}
-    assert dict(seen.report["said"])["loader"].startswith(f"{seen.line('# training')}  batch_size=")
-    assert seen.report["loader"]["steps"] == sum(len(stretch) // 2 for stretch in seen.clock)
+    loader, expected = seen.report.loader, dataclasses.asdict(seen.proof)
+    assert loader is not None
+    assert {name: loader.settings[name] for name in expected if name != "name"} | {"name": expected["name"]} == expected
+    assert dict(text(seen.report))["loader"].startswith(f"{short(seen.line('# training'))}  batch_size=")
+    assert len(loader.steps) == sum(len(stretch) // 2 for stretch in seen.clock)
 
 
 def test_pace_and_wait_agree_with_the_clock_of_the_training(seen: Seen) -> None:
     """Steps a second within 5 %; the wait is within what lies between two steps, and most of it."""
-    pace, clock = seen.report["pacing"], seen.clock
-    walls = np.concatenate([np.diff(stretch[::2]) for stretch in clock])[-pace["steps"] :]
-    steps = np.concatenate([np.subtract(stretch[2::2], stretch[1::2]) for stretch in clock])[-pace["steps"] :]
-    assert pace["steps"] > 0.7 * sum(len(stretch) // 2 for stretch in clock)
-    assert pace["steps_per_s"]["value"] == pytest.approx(1 / walls.mean(), rel=0.05)
+    pace, loader, clock = seen.report.pacing, seen.report.loader, seen.clock
+    assert pace is not None
+    assert loader is not None
+    counted = whole_steps(loader).index
+    walls = np.concatenate([np.diff(stretch[::2]) for stretch in clock])[counted]
+    steps = np.concatenate([np.subtract(stretch[2::2], stretch[1::2]) for stretch in clock])[counted]
+    assert pace.steps == len(counted) > 0.7 * sum(len(stretch) // 2 for stretch in clock)
+    assert pace.steps_per_s.value == pytest.approx(1 / walls.mean(), rel=0.05)
     between = 1 - steps.sum() / walls.sum()  # two steps; of that most is a wait for this loader
-    assert between - 0.15 < pace["wait_share"]["value"] < between + 0.03
+    assert between - 0.15 < pace.wait_share.value < between + 0.03
 
 
 def test_the_hottest_line_is_the_planted_one(seen: Seen) -> None:
     """A sleep in the script's own data set."""
-    hottest = preparing(seen.report)[0]
-    assert f"{hottest['file']}:{hottest['line']}" == seen.line("# planted")
-    assert hottest["share"] > 0.5
+    hottest = seen.report.preparing[0]
+    assert f"{hottest.file}:{hottest.line}" == seen.line("# planted")
+    assert hottest.share > 0.5

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
-from attaching import HARNESS, Place, ended
+from attaching import Place
 
 from feedrate.attach import loop, records
-from feedrate.attach.run import HOOK
 
 LOOPS = """
 import json
@@ -68,13 +64,8 @@ NAMES = [line.rpartition("  # ")[2] for line in LOOPS.splitlines() if "  # " in 
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> tuple[Mapping[str, Mapping[str, float]], list[records.Loader]]:
     """The script's own clocks, and the loaders that the hook saw."""
-    place = Place(tmp_path_factory.mktemp("loops"))
-    folder = place.folder / "records"
-    folder.mkdir()
-    script, hooked = place.script(LOOPS), {"FEEDRATE_RUN": str(folder), "PYTHONPATH": f"{HOOK}{os.pathsep}{HARNESS}"}
-    done = ended(place.start(sys.executable, script, **hooked))
-    assert done.status == 0, done.err
-    return json.loads(done.out), records.loaders(records.read(folder))
+    clocks, processes = Place(tmp_path_factory.mktemp("loops")).hooked(LOOPS)
+    return clocks, records.loaders(processes)
 
 
 def loader_of(seen: tuple[Mapping[str, Mapping[str, float]], list[records.Loader]], name: str) -> records.Loader:

@@ -267,8 +267,8 @@ def as_it_is(found: Trial, landscape: Landscape, seed: int) -> Trial:
 @cache
 def campaign(name: str, noise_sd: float) -> list[tuple[Case, int, Searched]]:
     """Searches of every workload in a landscape, with their seeds."""
-    variants = [list(cases(workload, LANDSCAPES[name])) for workload in WORKLOADS]
-    tried = [(of_one[seed % len(of_one)], seed) for of_one in variants for seed in range(SEARCHES)]
+    variants = (zip(range(SEARCHES), cycle(cases(workload, LANDSCAPES[name]))) for workload in WORKLOADS)
+    tried = [(case, seed) for of_one in variants for seed, case in of_one]
     return [(case, seed, searched(case, noise_sd, seed)) for case, seed in tried]
 
 

@@ -17,27 +17,19 @@ from typing import Any
 import numpy as np
 import pytest
 from attaching import Done, Place, ended
+from typer.testing import CliRunner
 
 from feedrate.analysis.pipeline import Pipeline
 from feedrate.attach import tune_report
 from feedrate.attach.run import HOOK
-from feedrate.attach.space import Machine, Setting
+from feedrate.attach.space import Asked, Machine, Setting
 from feedrate.attach.trials import WINDOW_S, Trial, first_window_s, rooms
+from feedrate.attach.tune import Tuning
+from feedrate.cli import app
+from feedrate.schema.errors import InputError
 from feedrate.store import runs
 
 slow = pytest.mark.slow
-SLOW = """
-class Slow(Samples):
-    def __getitem__(self, index):
-        time.sleep(0.010)
-        return super().__getitem__(index)
-
-if __name__ == "__main__":
-    for epoch in range(1000):
-        for batch in DataLoader(Slow(800), batch_size=4):
-            step(batch)
-"""
-"""A step waits 40 ms for its batch and computes for less than one."""
 
 
 def tune(place: Place, *words: str, options: tuple[str, ...] = (), **environment: str) -> Done:
@@ -48,6 +40,21 @@ def tune(place: Place, *words: str, options: tuple[str, ...] = (), **environment
 def command(place: Place, *words: str, options: tuple[str, ...] = ()) -> list[str]:
     own = ("--results", str(place.results), "--json", str(place.folder / "tuned.json"), *options)
     return [sys.executable, "-m", "feedrate", "tune", *own, "--", *words]
+
+
+def interrupted(place: Place, text: str, when: str, options: tuple[str, ...]) -> tuple[str, Done]:
+    """Tune a script until a pattern was printed, and end that by Ctrl-C: what it had printed, and what it did then."""
+    process = place.start(*command(place, sys.executable, place.script(text), options=options))
+    assert process.stderr is not None
+    before = ""
+    for line in process.stderr:
+        before += line.decode()
+        if re.search(when, before, re.DOTALL):
+            os.killpg(process.pid, signal.SIGINT)
+            break
+    done = ended(process)
+    assert done.status == 130, before + done.err
+    return before, done
 
 
 def told(place: Place) -> Mapping[str, Any]:
@@ -62,42 +69,50 @@ def line_of(place: Place, text: str) -> int:
 
 @slow
 def test_a_script_gets_workers_though_trials_die(tmp_path: Path) -> None:
-    """Two workers feed a script that waits for reads twice as fast; the script is ended, and the search is a run.
+    """A worker feeds a script that waits for reads twice as fast; the script is ended, and the search is a run.
 
     Workers that raise, and workers that kill the training, are rows with their reasons; nothing stays behind.
     """
     place = Place(tmp_path)
-    text = SLOW.replace(
-        "        time.sleep(0.010)\n",
-        """        time.sleep(0.010)
+    text = """
+TRAINING = os.getpid()
+
+class Slow(Samples):
+    def __getitem__(self, index):
+        time.sleep(0.005)
         workers = torch.utils.data.get_worker_info()
-        if workers and (workers.num_workers, workers.id) == (3, 0):
+        if workers and (workers.num_workers, workers.id) == (2, 0):
             if os.path.exists("killed"):
-                raise OSError("three are too many")
+                raise OSError("two are too many")
             open("killed", "w").close()
             if not os.fork():
                 time.sleep(600)  # and leaves a child
             os.kill(TRAINING, signal.SIGKILL)
-""",
-    ).replace("class Slow", "TRAINING = os.getpid()\n\n\nclass Slow", 1)
-    done = tune(
-        place, sys.executable, place.script(text), options=("--max-workers", "3", "--within", "20", "--budget", "60s")
-    )
+        return super().__getitem__(index)
+
+if __name__ == "__main__":
+    for epoch in range(1000):
+        for batch in DataLoader(Slow(1600), batch_size=4):
+            step(batch)
+            time.sleep(0.020)
+"""
+    options = ("--max-workers", "2", "--within", "50", "--budget", "60s")
+    done = tune(place, sys.executable, place.script(text), options=options)
     assert done.status == 0, done.err
     found = told(place)
-    assert found["recommended"]["num_workers"] == 2, done.err
+    assert found["recommended"]["num_workers"] == 1, done.err
     assert found["present"] == {"num_workers": 0}
-    for words in ("DataLoader(..., num_workers=", f"train.py:{line_of(place, 'Slow(800)')}"):
+    for words in ("DataLoader(..., num_workers=", f"train.py:{line_of(place, 'Slow(1600)')}"):
         assert words in done.err
-    for reason in ("three are too many", "killed by SIGKILL"):
+    for reason in ("two are too many", "killed by SIGKILL"):
         assert reason in done.err
     (run,) = runs.runs(place.results)
     trials = run.table("trials")
     assert len(trials) == run.manifest.tuned[0].trials == found["trials"]
     assert set(trials["suite"]) == {"tune"}
-    assert set(trials.loc[trials["outcome"] == "error", "num_workers"]) == {3}
+    assert set(trials.loc[trials["outcome"] == "error", "num_workers"]) == {2}
     measured = trials[trials["outcome"] == "ok"]
-    assert measured.groupby("num_workers")["samples_per_s"].mean().idxmax() == 2
+    assert measured.groupby("num_workers")["samples_per_s"].mean().idxmax() == 1
     assert not place.left()
 
 
@@ -125,18 +140,9 @@ if __name__ == "__main__":
             time.sleep(0.020)
 """
     options = ("--max-workers", "1", "--within", "50", "--budget", "90s")
-    process = place.start(*command(place, sys.executable, place.script(text), options=options))
-    assert process.stderr is not None
-    before = b""
-    for line in process.stderr:
-        before += line
-        if b"so far" in line and b"forkserver" in line:
-            os.killpg(process.pid, signal.SIGINT)
-            break
-    done = ended(process)
-    assert done.status == 130
+    before, done = interrupted(place, text, "so far .*forkserver", options)
     assert "interrupted" in done.err
-    assert before.count(b"hung: ") == 1
+    assert before.count("hung: ") == 1
     assert "forked workers may hang, as one has" in done.err
     recommended = told(place)["recommended"]
     assert recommended["multiprocessing_context"] == "forkserver", done.err
@@ -174,12 +180,11 @@ if __name__ == "__main__":
             step(batch)
             time.sleep(0.010)
 """
-    options = ("--max-workers", "1", "--within", "10", "--budget", "60s")
-    done = tune(place, sys.executable, place.script(text), options=options)
-    assert done.status == 0, done.err
-    found = told(place)
-    assert found["recommended"].get("persistent_workers"), done.err
-    assert found["gain"]["ratio"] > 1.2, done.err
+    _, done = interrupted(place, text, "(so far.*){2}", ("--max-workers", "1", "--within", "10"))
+    assert told(place)["recommended"].get("persistent_workers"), done.err
+    gain = re.search(r"gain +about ([\d.]+)\stimes over the present num_workers=1;", done.err)
+    assert gain is not None, done.err
+    assert float(gain[1]) > 1.2
 
 
 @pytest.mark.parametrize(
@@ -288,45 +293,22 @@ print(alone >= 2e8, both - alone > 1e8, none)
     assert beside_the_hook(text) == "True True None\n"
 
 
-@slow
-def test_batches_that_the_script_composes_are_left_alone(tmp_path: Path) -> None:
-    """Other batch sizes of a loader with a batch sampler of its own are refused by name; nothing stays behind."""
-    place = Place(tmp_path)
-    text = """
-class Own(torch.utils.data.BatchSampler):
-    pass
-
-own = Own(range(4000), 4, True)
-for epoch in range(1000):
-    for batch in DataLoader(Samples(4000), batch_sampler=own):
-        step(batch)
-"""
-    done = tune(place, sys.executable, place.script(text), options=("--batch-size", "4,8"))
-    assert done.status == 2
-    assert (
-        f"the loader at train.py:{line_of(place, 'batch_sampler=own')} has a batch sampler of its own, Own" in done.err
-    )
-    assert "leave --batch-size out" in done.err
-    assert not list(place.results.glob("*/2*"))
-    assert not place.left()
+def test_batches_that_the_script_composes_are_left_alone(fake_script: ModuleType) -> None:
+    """Other batch sizes of a loader with a batch sampler of its own are refused by name, and the script is ended."""
+    tuning = Tuning(Asked(batch_sizes=(4, 8)), within=0.1, seed=1, cores=2)
+    loader = {"pid": 1, "made": [["train.py", 7, "main"]], "settings": {}, "any": True, "batch_sampler": "Own"}
+    assert tuning.answer({"what": "loader", **loader}) == {"do": "stop"}
+    refused = "--batch-size: the loader at train.py:7 has a batch sampler of its own, Own; .*: leave --batch-size out"
+    with pytest.raises(InputError, match=refused):
+        tuning.script_ended(fake_script.ended(fake_script.Script()))
 
 
-@pytest.mark.parametrize(
-    ("words", "problem"),
-    [
-        (("nothing.py:make",), "no such file"),
-        pytest.param(("no-such-program", "train.py"), "cannot be started", marks=slow),
-    ],
-)
-def test_mistakes_are_one_line(tmp_path: Path, words: tuple[str, ...], problem: str) -> None:
-    """What cannot be started is said with what was expected, without a traceback, and leaves no run."""
-    place = Place(tmp_path)
-    done = tune(place, *words)
-    assert done.status == 2
-    assert problem in done.err
-    assert "expected" in done.err
-    assert "Traceback" not in done.err
-    assert not list(place.results.glob("*/2*"))
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    """The message says what was expected, and no run is left."""
+    done = CliRunner().invoke(app, ["tune", "--results", str(tmp_path), "--", "nothing.py:make"])
+    assert isinstance(done.exception, InputError)
+    assert "nothing.py: no such file; expected FILE.py:FUNCTION" in str(done.exception)
+    assert not list(tmp_path.iterdir())
 
 
 @slow

@@ -15,11 +15,13 @@ import numpy as np
 import psutil
 import pytest
 from attaching import HARNESS, Place, ended, wait_for
+from typer.testing import CliRunner
 
 from feedrate.attach import profiler, records, report, terminal
 from feedrate.attach import run as running
 from feedrate.attach.run import HOOK
-from feedrate.schema.errors import EnvironmentFault
+from feedrate.cli import app
+from feedrate.schema.errors import EnvironmentFault, InputError
 from feedrate.store import runs
 
 slow = pytest.mark.slow
@@ -48,11 +50,10 @@ except OSError as error:
     raise ValueError('planted') from error
 """
 IN_A_LOOP = """
-for place, batch in enumerate(BATCHES):
+for place in feedrate.watch(range(200)):
     time.sleep(0.0005)
     if place == 99:  # of short steps dozens are written together, and the last are lost with the process
         """
-WATCHED, LOADED = "feedrate.watch(range(200))", "DataLoader(Samples(800), 4, num_workers=2)"
 COLLECTING = """
 import gc, signal, sys
 import _feedrate_step
@@ -71,10 +72,9 @@ except TimeoutError:
 """
 """A signal comes while Python looks for garbage."""
 ENDINGS = {
-    "SIGKILL": (LOADED, "os.kill(os.getpid(), signal.SIGKILL)", 137),
-    "KeyboardInterrupt": (WATCHED, "raise KeyboardInterrupt", 130),
+    "SIGKILL": ("os.kill(os.getpid(), signal.SIGKILL)", 137),
+    "KeyboardInterrupt": ("raise KeyboardInterrupt", 130),
     "re-executes itself": (
-        WATCHED,
         "os.execv(sys.executable, [sys.executable, *sys.argv, 'x']) if len(sys.argv) < 2 else sys.exit(7)",
         7,
     ),
@@ -111,8 +111,8 @@ def test_output_weights_status_and_traceback_are_the_scripts_own(place: Place) -
 @pytest.mark.parametrize("name", ENDINGS)
 def test_it_ends_as_the_script_does(place: Place, name: str) -> None:
     """Status or signal are the script's; its traceback names no line of the hook; what was seen is said."""
-    batches, end, status = ENDINGS[name]
-    done = place.python(place.script(IN_A_LOOP.replace("BATCHES", batches) + end, torch=batches is LOADED))
+    end, status = ENDINGS[name]
+    done = place.python(place.script(IN_A_LOOP + end, torch=False))
     assert (done.status, done.out) == (status, b""), done.err
     assert "_feedrate_" not in done.err
     assert ("Traceback" in done.err) == (name == "KeyboardInterrupt")
@@ -122,14 +122,12 @@ def test_it_ends_as_the_script_does(place: Place, name: str) -> None:
 
 
 HANDLING = """
-own = os.getpid()
 def handle(number, frame):
-    if os.getpid() == own:  # workers have the handler, too
-        print("handled", number, flush=True)
+    print("handled", number, flush=True)
     sys.exit(11)
 signal.signal(signal.SIGTERM, handle)
 signal.signal(signal.SIGINT, handle)
-for place, batch in enumerate(BATCHES):
+for place in feedrate.watch(range(120)):
     time.sleep(0.01)
     if place == 3:
         open("begun", "w").close()
@@ -159,9 +157,9 @@ def functions():
     owners += [each for owner in owners for each in vars(owner).values() if isinstance(each, type)]
     return sorted({each.__qualname__: (owner, name) for owner in owners for name, each in vars(owner).items()
                    if type(each).__name__ == "function" and each.__module__ in names
-                   and each.__qualname__ not in OUTSIDE}.items())
+                   and each.__qualname__ not in OUTSIDE and not name.startswith("patch")}.items())
 """
-"""The hook's functions. Those outside call the script's own, which may raise, or are the guard."""
+"""The hook's functions, without those that ran at imports. Those outside call the script's own, or are the guard."""
 EACH_FUNCTION = f"""
 import gc
 import sys
@@ -172,10 +170,15 @@ class Samples(Dataset):
     def __getitem__(self, index): return torch.full((2,), float(index))
 gc.freeze()
 kept = [[] for _ in range(50_000)]
+class Optimizer(torch.optim.Optimizer):  # for its own PyTorch imports a compiler, which takes 2 CPU seconds
+    add_param_group = torch.optim.Optimizer.add_param_group.__wrapped__
+    def step(self):
+        weight, = self.param_groups[0]["params"]
+        weight.data -= 0.1 * weight.grad
 def train():
     gc.collect()  # long enough to be recorded, at the next fork
     weight, taken = torch.nn.Parameter(torch.zeros(2)), []
-    optimizer = torch.optim.SGD([weight], lr=0.1)
+    optimizer = Optimizer([weight], dict())
     for workers in (0, 1):
         loader = DataLoader(Samples(), 4, num_workers=workers, persistent_workers=workers > 0)
         for batch in [*loader, *loader]:
@@ -193,7 +196,7 @@ for name, where in functions():
     count += 1
 import _feedrate_log
 assert 10 < _feedrate_log.GUARD.failures, "some of them ran, and failed"
-assert count > 60, count
+assert count > 45, count
 """
 """Trains again and again, each time with another function of the hook that raises."""
 
@@ -211,13 +214,10 @@ def test_no_fault_of_the_hook_reaches_the_script(tmp_path: Path) -> None:
 
 
 @slow
-@pytest.mark.parametrize(
-    ("number", "batches"), [(signal.SIGTERM, "feedrate.watch(range(1000))"), (signal.SIGINT, LOADED)]
-)
-def test_signals_reach_the_scripts_own_handler(place: Place, number: signal.Signals, batches: str) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signals_reach_the_scripts_own_handler(place: Place, number: signal.Signals) -> None:
     """SIGTERM to feedrate, and Ctrl-C on the terminal, are handled by the script, once."""
-    script = place.script(HANDLING.replace("BATCHES", batches), torch=batches is LOADED)
-    process = place.start(*place.command(sys.executable, script))
+    process = place.start(*place.command(sys.executable, place.script(HANDLING, torch=False)))
     wait_for(place.folder / "begun")
     (os.kill if number == signal.SIGTERM else os.killpg)(process.pid, number)
     done = ended(process)
@@ -229,8 +229,7 @@ def test_signals_reach_the_scripts_own_handler(place: Place, number: signal.Sign
 @slow
 def test_the_script_goes_on_when_feedrate_is_killed(place: Place) -> None:
     """After a SIGKILL of feedrate the script ends as it would, and the profiler goes with it."""
-    script = place.script(HANDLING.replace("BATCHES", WATCHED), torch=False)
-    process = place.start(*place.command(sys.executable, script))
+    process = place.start(*place.command(sys.executable, place.script(HANDLING, torch=False)))
     wait_for(place.folder / "begun")
     scripts = [child for child in psutil.Process(process.pid).children() if "train.py" in " ".join(child.cmdline())]
     process.kill()
@@ -252,12 +251,11 @@ def test_what_runs_in_a_script_asks_for_no_newer_python(path: Path) -> None:
 
 ODD = {
     "python -I": ([sys.executable, "-I", "-c", "import sys; sys.exit(6)"], 6, "no Python loaded feedrate's hook"),
-    "no DataLoader": ([sys.executable, "-c", "import sys; sys.exit(6)"], 6, "no DataLoader gave a batch"),
     "no such program": (["no-such-program", "train.py"], 2, "no-such-program cannot be started: No such file"),
 }
 
 
-@pytest.mark.parametrize("name", ["python -I", "no such program", pytest.param("no DataLoader", marks=slow)])
+@pytest.mark.parametrize("name", ODD)
 def test_odd_programs(place: Place, name: str) -> None:
     """What is no training is run, too, and it is said why nothing was seen; what cannot be started is one line."""
     words, status, said = ODD[name]
@@ -271,19 +269,18 @@ def test_odd_programs(place: Place, name: str) -> None:
     assert place.left() == []
 
 
-@slow
 @pytest.mark.parametrize(
     ("options", "message"),
     [(("--name", "a/b"), "--name: got 'a/b'"), (("--json",), "--json names no file; expected --json FILE -- PROGRAM")],
 )
 def test_what_is_no_name_is_refused_before_the_script_runs(
-    place: Place, options: tuple[str, ...], message: str
+    tmp_path: Path, options: tuple[str, ...], message: str
 ) -> None:
-    """What neither a record nor a file can be called is one line, and nothing was started."""
-    done = place.run("touch", "ran", options=options)
-    assert (done.status, done.out) == (2, b"")
-    assert message in " ".join(done.err.split())
-    assert not (place.folder / "ran").exists()
+    """What neither a record nor a file can be called is refused, and nothing was started."""
+    done = CliRunner().invoke(app, ["run", *options, "--", "touch", str(tmp_path / "ran")])
+    assert isinstance(done.exception, InputError)
+    assert message in str(done.exception)
+    assert not list(tmp_path.iterdir())
 
 
 @slow
@@ -431,16 +428,6 @@ def test_watch_alone_is_the_iterable_itself(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.delenv("FEEDRATE_RUN", raising=False)
     own = iter([1, 2])
     assert feedrate.watch(own) is own
-
-
-@slow
-def test_steps_ends_a_training_early(place: Place) -> None:
-    """--steps N ends the script after N batches with status 0, although it would go on for days."""
-    text = "for _ in feedrate.watch(range(10**9)):\n    time.sleep(0.001)"
-    done = place.python(place.script(text, torch=False), options=("--steps", "25"))
-    assert (done.status, done.out) == (0, b""), done.err
-    assert place.report["loader"]["steps"] == 25
-    assert place.left() == []
 
 
 def test_without_a_place_for_files_nothing_is_started(place: Place) -> None:

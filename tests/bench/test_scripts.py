@@ -90,8 +90,8 @@ def test_feedrate_is_away_in_every_other_epoch(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_script_is_watched_beside_its_own_clock(tmp_path: Path) -> None:
     """Both speak of the same steps, whose sum they agree on; the planted line is that which feedrate names."""
-    script = scripts.watch(scripts.Planted(tmp_path), scripts.COSTS[0], 1, "fork", steps=300)
-    assert script.steps == 300 - warm_up_steps(1, 2)
+    script = scripts.watch(scripts.Planted(tmp_path), scripts.COSTS[0], 1, "fork", steps=200)
+    assert script.steps == 200 - warm_up_steps(1, 2)
     assert abs(script.pace_error_pct) < 1
     assert 0 < script.wait_share < 1
     assert script.hot_first

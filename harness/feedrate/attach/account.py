@@ -143,9 +143,7 @@ class Covered:
 def account(process: Process, ended_ns: int = 0) -> Account | None:
     """Account for the main thread of a process; None where it took no batch.
 
-    Args:
-        process: what its hook wrote.
-        ended_ns: when it ended; 0 where only its own last record says.
+    It ended at ``ended_ns``, or, of 0, with its last record.
     """
     iterators = {line["iterator"]: line for line in process.said if line["what"] == "iterator"}
     began = next((line["began_ns"] for line in process.said if line["what"] == "process"), 0) or process.began_ns

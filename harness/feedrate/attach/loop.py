@@ -143,11 +143,9 @@ def preparing(batches: pd.DataFrame) -> pd.DataFrame:
 
 
 def activity(loader: Loader, steps: pd.DataFrame, cores: float) -> dict[str, float]:
-    """Say what those did who prepare batches, while some steps ran.
+    """Say what those did who prepare batches, while some steps ran, as shares of their time.
 
-    Returns:
-        Shares of their time (preparing, computing, waiting, queued, collating); ``used``, of the cores' time; and how
-        many times what its first thread computed a worker computed (``threads``).
+    Beside these ``used``, of the cores' time, and ``threads``: a worker computed so many times what its first one did.
     """
     batches = loader.batches
     batches = batches[batches["ended_ns"].between(steps["begun_ns"].min(), steps["ended_ns"].max())]

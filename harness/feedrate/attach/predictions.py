@@ -64,12 +64,7 @@ def ranged(modelled: float, outcomes: Iterable[PredictedPace], seen: int, n: int
 
 
 def recommended(now: float, others: Mapping[int, Estimate]) -> int | None:
-    """Choose the fewest workers of those that are as fast as any; None where they are not clearly faster than now.
-
-    Args:
-        now: the present pace.
-        others: other number of workers to the pace with it.
-    """
+    """Choose the fewest workers of those that are as fast as any; None where they are not clearly faster than now."""
     most = max((pace.value for pace in others.values()), default=0.0)
     best = min((workers for workers, pace in others.items() if pace.value >= ABOUT * most), default=None)
     return best if best is not None and others[best].low > WORTH * now else None

@@ -120,14 +120,9 @@ def run(
 ) -> Ended:
     """Run a script to its end, whatever befalls those who look at it: their errors are notes.
 
-    Args:
-        command: the program and its arguments.
-        steps: end the script after so many batches; 0 leaves it its own end.
-        headspace: after ``steps`` measure so many steps without the loader, and so many batches without the step.
-        lines: whether to sample lines of code; that takes CPU of its own.
-        look: is called ten times a second.
-        prepare: is given the folder that the hook writes into, and gives what else the script's environment holds.
-        wait: waits for a tenth of a second, or until the script has ended.
+    It ends after so many ``steps`` (0: by itself); with ``headspace`` so many follow without the loader, and so many
+    batches without the step. ``look`` is called ten times a second. ``prepare`` is given the folder that the hook
+    writes into, and gives what else the script's environment holds. ``wait`` lasts ``EVERY_S``, or until the end.
 
     Raises:
         InputError: the program cannot be started.
@@ -151,19 +146,9 @@ def run(
         returncode = process.wait()
         took_ns = time.perf_counter_ns() - watched.began_ns
         cpu_pct = 100 * (time.process_time_ns() - cpu_ns) / took_ns
-        ended = Ended(
-            watched=watched,
-            report=report.Report(
-                shlex.join(command),
-                _status(returncode),
-                took_ns / 1e9,
-                machine=report.usage(watched.samples),
-                notes=notes,
-            ),
-            returncode=returncode,
-            started_at=started_at,
-            parent_cpu_pct=round(cpu_pct, 2),
-        )
+        used = report.usage(watched.samples)
+        seen = report.Report(shlex.join(command), _status(returncode), took_ns / 1e9, machine=used, notes=notes)
+        ended = Ended(watched, seen, returncode, started_at, round(cpu_pct, 2))
         with noted(notes, "no report"):
             ended = _reported(ended, profiler)
     return ended
@@ -220,10 +205,7 @@ def _start(command: Sequence[str], folder: str, more: Mapping[str, str]) -> subp
 
 
 def _watch(
-    watched: Watched,
-    profiler: Profiler,
-    look: Callable[[Watched], None],
-    wait: Callable[[Watched], None],
+    watched: Watched, profiler: Profiler, look: Callable[[Watched], None], wait: Callable[[Watched], None]
 ) -> None:
     """Look at machine and processes until the script has ended; profile every process that makes an iterator."""
     pid, device = watched.process.pid, GpuProbe.open()

@@ -55,20 +55,7 @@ def run(
     as_trace: str = "",
     as_html: str = "",
 ) -> None:
-    """Run a script, print what was seen, record it, and end as the script did.
-
-    Args:
-        command: the program and its arguments.
-        console: gets what is said; the script's own output is left alone.
-        results: where the run is written.
-        name: what the script is called in records; by default as its file.
-        steps: end it after so many batches; 0 leaves it its own end.
-        live: whether to show it while it runs.
-        headspace: whether to measure step and loader alone, too.
-        lines: whether to sample lines of code.
-        as_json: a file for the report, - for stdout.
-        as_trace: a file for the time line of every process (``trace``).
-        as_html: a file for the report as a page (``page``).
+    """Run a script, print what was seen, record it, and end as the script did; 0 ``steps`` leave it its own end.
 
     Raises:
         InputError: the program cannot be started, or the name is none.
@@ -132,18 +119,9 @@ def tune(
     name: str = "",
     as_json: str = "",
 ) -> None:
-    """Find the best settings for a script's loader, and print them.
+    """Find the best settings for a script's loader, or for what a FILE.py:FUNCTION makes, and print them.
 
-    Args:
-        command: the program and its arguments, or a FILE.py:FUNCTION alone.
-        console: gets what is said.
-        results: where the run is written.
-        asked: what may be changed.
-        within_pct: how much faster the best setting may be.
-        budget: after how long no other trial begins, as people write it.
-        python: the program that runs a FILE.py:FUNCTION.
-        name: what the script is called in records; by default as its file.
-        as_json: a file for the result, - for stdout.
+    ``python`` runs such a file; the best setting may be ``within_pct`` faster than that which is recommended.
 
     Raises:
         InputError: the program cannot be started, or the budget is none.

@@ -22,6 +22,7 @@ from typing import Any
 
 from _feedrate_hook import end_script, number_of, settings
 from _feedrate_log import LOG, now
+from _feedrate_step import leaves
 
 SOCKET = os.environ.get("FEEDRATE_TUNE", "")
 EVERY_LOADER = os.environ.get("FEEDRATE_TUNE_ANY") == "1"
@@ -119,7 +120,7 @@ class Trial:
             within.state, within.iterator = "warming", iterator
             window.iterators.append(getattr(getattr(iterator, "_feedrate_loop", None), "iterator", -1))
             window.starts_ns.append(moment - within.made)
-            window.bytes = window.bytes or size_of(data)
+            window.bytes = window.bytes or sum(int(tensor.nbytes) for tensor in leaves(data))
             if self.whole:
                 within.time_from(within.made)
                 window.begun_ns = window.begun_ns or within.made
@@ -203,12 +204,18 @@ class Tuner:
 
     def look(self, loader: Any) -> bool:
         """Ask whether a loader is the one to tune."""
-        made = loader.__dict__.get("_feedrate_made", [])
-        answer = self.ask("loader", made=made, settings=settings(loader), any=EVERY_LOADER, **facts(loader))
+        torch = __import__("torch")
+        facts: dict[str, Any] = {
+            "made": loader.__dict__.get("_feedrate_made", []),
+            "epoch_steps": steps_of(loader),
+            "cuda": bool(torch.cuda.is_initialized()),
+            "batch_sampler": type(loader.batch_sampler).__name__,
+        }
+        answer = self.ask("loader", settings=settings(loader), any=EVERY_LOADER, **facts)
         if answer["do"] != "trial":
             return False
         self.target, self.trial = made_at(loader), Trial(answer)
-        if (torch := __import__("torch")).cuda.is_initialized():
+        if facts["cuda"]:
             patch_copies(torch)
         self.moved_on()
         return True
@@ -429,25 +436,6 @@ def steps_of(loader: Any) -> int:
     except (TypeError, NotImplementedError):
         return 0
     return steps if steps < 1 << 40 else 0
-
-
-def facts(loader: Any) -> dict[str, Any]:
-    """What a search has to know of a loader beside its settings."""
-    torch = __import__("torch")
-    return {
-        "epoch_steps": steps_of(loader),
-        "cuda": bool(torch.cuda.is_initialized()),
-        "batch_sampler": type(loader.batch_sampler).__name__,
-    }
-
-
-def size_of(batch: Any) -> int:
-    """Bytes of the tensors of a batch."""
-    if isinstance(batch, dict):
-        return sum(map(size_of, batch.values()))
-    if isinstance(batch, (list, tuple)):
-        return sum(map(size_of, batch))
-    return int(getattr(batch, "nbytes", 0) or 0)
 
 
 def patch_iter(module: Any) -> None:
