@@ -56,7 +56,7 @@ def valid(run: Path) -> bytes:
 
 @pytest.fixture
 def changed(run: Path, tmp_path: Path) -> Callable[..., Path]:
-    """Write a run anew with other columns in a table or another manifest in all, below its machine's folder."""
+    """Write a run anew with other columns in a table, or another manifest in run.json and trials, which come first."""
 
     def change(columns: dict[str, Any], table: str = "trials", source: Path = run, **fields: Any) -> Path:
         folder = tmp_path / source.parent.name / source.name
@@ -64,8 +64,8 @@ def changed(run: Path, tmp_path: Path) -> Callable[..., Path]:
         manifest = json.loads((source / "run.json").read_text()) | fields
         (folder / "run.json").write_text(json.dumps(manifest))
         for path in source.glob("*.parquet"):
-            if fields or path.stem == table:
-                rewritten(path, folder / path.name, columns if path.stem == table else {}, manifest)
+            if path.stem == table:
+                rewritten(path, folder / path.name, columns, manifest)
             else:
                 os.link(path, folder / path.name)
         return folder

@@ -174,7 +174,7 @@ FIELDS: list[tuple[str, dict[str, Any], str]] = [
 def test_a_manifest_that_cannot_be_is_refused(
     changed: Any, sources: dict[str, Path], source: str, fields: dict[str, Any], words: str
 ) -> None:
-    """Fields are changed in every file: the finding names the field, or says what the rows say."""
+    """Fields are changed with right checksums: the finding names the field, or says what the rows say."""
     whole = json.loads((sources[source] / "run.json").read_text())
     if "machine" in fields:
         fields = {"machine": whole["machine"] | fields["machine"]}
