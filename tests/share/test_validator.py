@@ -333,7 +333,7 @@ def test_only_runs_that_can_be_trusted_are_shown(results: list[Path], fake_run: 
 
 @pytest.mark.slow
 def test_time_grows_as_rows_do_and_memory_has_an_end(tmp_path: Path) -> None:
-    """50,000 trials take at most 20 times the processor time of 5,000, and 256 MiB."""
+    """50,000 trials take at most 15 times the processor time of 5,000, and 256 MiB."""
     many_runs.write(tmp_path / "one", 1)
     (one,) = (tmp_path / "one").glob("*/*/trials.parquet")
     small, large = tmp_path / "small.parquet", tmp_path / "large.parquet"
@@ -345,6 +345,6 @@ def test_time_grows_as_rows_do_and_memory_has_an_end(tmp_path: Path) -> None:
         assert rules.judge(path).valid
         return time.process_time() - begun
 
-    assert times(lambda: judged(large), lambda: judged(small), 20) <= 20
+    assert times(lambda: judged(large), lambda: judged(small), 15) <= 15
     (result,) = validator.judged([(large, False)], memory_bytes=2**28)
     assert (result.rows, result.findings) == (50_000, ())
