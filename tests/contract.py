@@ -23,7 +23,10 @@ FORMATS = names("feedrate.formats")
 SYNTHETIC = load("feedrate.workloads", "synthetic")
 FEW = ("lmdb", "memmap", "webdataset")
 """A database, one file of pixels, a stream of image files."""
-ALL_BUT_FEW_SLOWLY = [name if name in FEW else pytest.param(name, marks=pytest.mark.slow) for name in FORMATS]
+ALIKE = {"folder", "hdf5_chunks", "hdf5_plain", "jpeg", "lmdb_lz4", "lmdb_png", "tfrecord"}
+"""Those that pack and read as png, hdf5, lmdb and webdataset do, with another codec, chunk or shard."""
+UNLIKE = [name for name in FORMATS if name not in ALIKE]
+ALL_BUT_FEW_SLOWLY = [name if name in FEW else pytest.param(name, marks=pytest.mark.slow) for name in UNLIKE]
 """Where most would take long."""
 
 

@@ -105,7 +105,7 @@ def test_what_is_missing_is_named(feedrate: Path, tmp_path: Path, command: str, 
 
 @pytest.mark.slow
 def test_a_script_of_another_environment_is_watched(feedrate: Path, tmp_path: Path) -> None:
-    """The core alone says what holds back a script whose own Python has torch, and records it."""
+    """The core alone says what holds back a script whose own Python has torch, and records a run that is valid."""
     (tmp_path / "train.py").write_text(SCRIPT)
     done = run(feedrate, tmp_path, "run", "--no-lines", "--", sys.executable, "train.py")
     assert done.returncode == 0, done.stderr
@@ -115,12 +115,10 @@ def test_a_script_of_another_environment_is_watched(feedrate: Path, tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_it_sweeps_and_validates(wheel: Path, tmp_path: Path) -> None:
-    """The core and the extra for sweeps are all that a sweep and validating its run take."""
+def test_it_sweeps(wheel: Path, tmp_path: Path) -> None:
+    """The core and the extra for sweeps are all that a sweep takes."""
     feedrate = installed(wheel, tmp_path, "sweep")
     (tmp_path / "matrix.yaml").write_text(MATRIX)
     done = run(feedrate, tmp_path, "sweep")
     assert done.returncode == 0, done.stdout + done.stderr
-    done = run(feedrate, tmp_path, "validate", "results")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "valid" in done.stdout
+    assert "measurements: 1 ok" in done.stdout + done.stderr

@@ -12,7 +12,7 @@ from beside import tried
 
 from feedrate.bench import site
 from feedrate.bench.session import Ended
-from feedrate.bench.site import Chromium, PageCost
+from feedrate.bench.site import PageCost
 from feedrate.schema.errors import FeedrateError
 
 pytestmark = pytest.mark.slow
@@ -43,8 +43,8 @@ def chromium() -> str:
 def cost(chromium: str, folder: Path, html: str) -> PageCost:
     """What a page costs, loaded slowly once."""
     (folder / "index.html").write_text(html, encoding="utf-8")
-    with Chromium.started(chromium, folder) as browser:
-        return browser.cost("index.html", 1)
+    with site.chromium(chromium, folder) as (browser, origin):
+        return site.page_cost(browser, origin, "index.html", 1)
 
 
 def test_only_what_is_beyond_fifty_milliseconds_after_the_first_paint_blocks() -> None:

@@ -15,38 +15,21 @@ import numpy as np
 import pytest
 import torch
 from beside import times, tried
+from numbered import COUNT, Numbers
 from PIL import Image
-from torch.utils.data import DataLoader, Dataset, default_collate
+from torch.utils.data import DataLoader, default_collate
 
 from feedrate.formats import Manifest, Reader, Sample
 from feedrate.loaders import Batches, LoadOptions, StampedCollate, StampedDataset
 from feedrate.schema import plugins
 
-COUNT, SIZE, WORKERS = 48, 4, 2
+SIZE, WORKERS = 4, 2
 BATCHES = [list(range(start, start + SIZE)) for start in range(0, COUNT, SIZE)]
 BROKEN, BEFORE = 9, 5
 """The sample that fails, and how many batches are taken before an epoch is left."""
 
 
-class Numbers(Dataset[int]):
-    """Samples that are their own numbers, of which one may be broken."""
-
-    def __init__(self, broken: int | None) -> None:
-        self.broken = broken
-
-    def __len__(self) -> int:
-        return COUNT
-
-    def __getitem__(self, index: int) -> int:
-        if index == self.broken:
-            raise ValueError("broken")
-        return index
-
-    def batch(self, indices: list[int]) -> Any:
-        return np.array([self[index] for index in indices])
-
-
-def of_torch(numbers: Numbers, _folder: Path) -> Any:
+def of_torch(numbers: Any, _folder: Path) -> Any:
     return DataLoader(numbers, SIZE, num_workers=WORKERS)
 
 
@@ -219,7 +202,7 @@ def picture() -> bytes:
 
 
 PICTURE = picture()
-WARM, STEPS, SLOWER = 12, 60, 1.1
+WARM, STEPS, SLOWER = 12, 30, 1.1
 """Batches before the clock starts, batches that are timed, and what a loader may take beside its bare loop."""
 
 

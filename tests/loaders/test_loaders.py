@@ -19,16 +19,16 @@ import numpy as np
 import psutil
 import pytest
 import torch
+from numbered import Pictures, fields
 from PIL import Image
 from torch.utils.data import default_collate
 
-from feedrate.formats import Manifest, Reader, Sample, Stream
+from feedrate.formats import Manifest, Sample, Stream
 from feedrate.loaders import (
     NOBODY,
     STAMPS,
     Batch,
     Batches,
-    Fields,
     LoadOptions,
     StampedCollate,
     StampedDataset,
@@ -61,31 +61,13 @@ WITH_WORKERS = [
 ]
 OF_THREADS = [name for name in LOADERS if plugins.loader_traits(name).workers == "threads"]
 FAILING = [(DEFAULT, 0), *((name, workers) for name in OF_THREADS for workers in (1, 3))]
-FAILING += [pytest.param(name, 2, marks=pytest.mark.slow) for name in LOADERS if name not in OF_THREADS]
+FAILING += [
+    pytest.param(name, 1 if name in SPAWNING else 2, marks=pytest.mark.slow)
+    for name in LOADERS
+    if name not in OF_THREADS
+]
 READ_ONE_BY_ONE = [name for name in plugins.names("feedrate.formats") if not plugins.traits(name).streamed]
 PLANTED = {"read_us": 1, "decode_us": 1, "collate_us": 1, "payload_bytes": 8, "read_shape": "jittered"}
-
-
-class Pictures(Reader):
-    """Samples of two shapes that tell their number; some take longer, and one may be damaged."""
-
-    def __init__(self, damaged: int | None = None) -> None:
-        self.root = Path("pictures")
-        self.manifest = Manifest(COUNT, ((2, 3, 1), (1,)), 0, "", 1, 1, 0.0)
-        self._damaged = damaged
-
-    def read(self, index: int) -> int:
-        time.sleep(0.004 * (index % 7 == 0))
-        return index
-
-    def decode(self, raw: int) -> Sample:
-        if raw == self._damaged:
-            raise DataError("pixels.bin: damaged")
-        return np.full((2, 3, 1), raw, np.uint8), np.full(1, raw, np.uint8)
-
-
-def fields(sample: Sample) -> Fields:
-    return torch.from_numpy(sample[0]).float() / 255, torch.from_numpy(sample[1]).long()[0]
 
 
 def loaded(
@@ -104,9 +86,8 @@ def begun(loader: str) -> None:
 
 
 @pytest.fixture
-def nothing_left(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def nothing_left(request: pytest.FixtureRequest) -> Iterator[None]:
     """After each test there is no thread and no process more than before, once nobody holds the traceback."""
-    monkeypatch.setattr(torch.utils.data._utils, "MP_STATUS_CHECK_INTERVAL", 1.0)  # 5 s until workers are killed
     begun(request.getfixturevalue("loader"))
 
     def alive() -> set[Any]:
@@ -124,38 +105,39 @@ def nothing_left(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.usefixtures("nothing_left")
 @pytest.mark.parametrize(("loader", "workers"), [(DEFAULT, 0), *WITH_WORKERS])
-def test_an_epoch_is_what_a_plain_loop_makes_of_it(loader: str, workers: int) -> None:
-    """Every sample once, in the order that was asked for, of the same shapes and types; an epoch may be empty."""
-    order = list(Batches(COUNT, SIZE, seed=1, endless=False))
-    expected = [default_collate([fields(Pictures()[index]) for index in indices]) for indices in order]
-    assert sorted(index for _, labels in expected for index in labels.tolist()) == list(range(COUNT))
-    source = loaded(loader, workers, order)
-    for _ in range(2):
-        for batch, tensors in zip(source, expected, strict=True):
-            assert [field.dtype for field in batch.fields] == [torch.float32, torch.int64]
-            assert all(map(torch.equal, batch.fields, tensors))
-            *spent, begun, ended, worker = STAMPS.unpack(batch.stamps)
-            assert 0 < sum(spent) <= ended - begun
-            assert worker in (range(workers) if workers else [NOBODY])
-    assert loader in SPAWNING or list(loaded(loader, workers, [])) == []
+def test_batches_are_what_a_plain_loop_makes_of_them(loader: str, workers: int) -> None:
+    """Every sample once a pass, in the order that was asked for, of the same shapes and types, pass after pass."""
+    order = Batches(COUNT, SIZE, seed=1)
+    asked = list(islice(order, 2 * COUNT // SIZE))
+    for batch, indices in zip(loaded(loader, workers, order), asked, strict=False):
+        expected = default_collate([fields(Pictures()[index]) for index in indices])
+        assert [field.dtype for field in batch.fields] == [torch.float32, torch.int64]
+        assert all(map(torch.equal, batch.fields, expected))
+        *spent, begun, ended, worker = STAMPS.unpack(batch.stamps)
+        assert 0 < sum(spent) <= ended - begun
+        assert worker in (range(workers) if workers else [NOBODY])
+    everything = list(chain.from_iterable(asked))
+    assert sorted(everything[:COUNT]) == sorted(everything[COUNT:]) == list(range(COUNT))
 
 
 @pytest.mark.parametrize(
-    "loader", [pytest.param(name, marks=[pytest.mark.slow] * (name in SPAWNING)) for name in LOADERS]
+    ("loader", "workers"), [(DEFAULT, 0), *((name, 1) for name in LOADERS if name not in SPAWNING)]
 )
-def test_ranks_share_every_batch(loader: str) -> None:
-    """Each gets its share of each batch, in step; all of them together have every sample once a pass."""
-    passes = 2
-    orders = [Batches(COUNT, 2 * SIZE, seed=1, rank=rank, ranks=2) for rank in range(2)]
-    workers = 1 if loader in SPAWNING else 2
-    sources = [islice(loaded(loader, workers, order), passes * COUNT // (2 * SIZE)) for order in orders]
-    labels = [[batch.fields[1].tolist() for batch in source] for source in sources]
-    assert {len(share) for shares in labels for share in shares} == {SIZE}
-    together = [sorted(first + second) for first, second in zip(*labels, strict=True)]
-    plain = islice(Batches(COUNT, 2 * SIZE, seed=1), len(together))
-    assert together == [sorted(indices) for indices in plain]
-    everything = list(chain.from_iterable(together))
-    assert sorted(everything[:COUNT]) == sorted(everything[COUNT:]) == list(range(COUNT))
+def test_each_iteration_is_an_epoch_that_ends(loader: str, workers: int) -> None:
+    """One order is delivered again and again; an epoch may be empty."""
+    source = loaded(loader, workers, [[3, 1], [2, 0]])
+    assert [[batch.fields[1].tolist() for batch in source] for _ in range(2)] == [[[3, 1], [2, 0]]] * 2
+    assert list(loaded(loader, workers, [])) == []
+
+
+def test_ranks_share_every_batch() -> None:
+    """Each gets its share of each batch, in step; all of them together have the batch."""
+    first, second, plain = (
+        list(islice(Batches(COUNT, 2 * SIZE, seed=1, rank=rank, ranks=ranks), 2 * COUNT // (2 * SIZE)))
+        for rank, ranks in ((0, 2), (1, 2), (0, 1))
+    )
+    assert {len(share) for share in first + second} == {SIZE}
+    assert [sorted(mine + theirs) for mine, theirs in zip(first, second, strict=True)] == list(map(sorted, plain))
 
 
 @pytest.mark.usefixtures("nothing_left")

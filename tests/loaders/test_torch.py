@@ -1,17 +1,13 @@
-"""Worker processes: of every start method, which end with their trial."""
+"""Worker processes, which end with their trial."""
 
 from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
-
-from feedrate.loaders import Batch
-from feedrate.trial.job import Job
 
 if TYPE_CHECKING:
     from warm import Runner
@@ -21,15 +17,6 @@ CELL = {"workload": "synthetic", "mode": "load", "storage_format": "memmap", "pa
 CELL |= {"batch_size": 4, "num_workers": 1, "prefetch_factor": 2}
 FAMILY = {"fork": 1, "forkserver": 3}
 """Start method to the processes below a trial with one worker: a tracker of semaphores, a server."""
-
-
-def test_new_interpreters_give_the_same_batches_epoch_after_epoch(
-    job: Callable[..., Job], fetch: Callable[[Job, int], list[Batch]]
-) -> None:
-    """One that got everything in a pickle reads what this process reads; workers are kept."""
-    workers = job(num_workers=1, epoch_steps=3, start_method="spawn", persistent_workers=True)
-    ours, theirs = ([batch.fields[0].numpy().tobytes() for batch in fetch(one, 5)] for one in (job(), workers))
-    assert theirs == ours
 
 
 @pytest.mark.parametrize("method", ["fork", "forkserver"])

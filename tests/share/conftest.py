@@ -29,23 +29,23 @@ def rewritten(path: Path, target: Path, columns: dict[str, Any], manifest: dict[
 
 
 @pytest.fixture(scope="session")
-def sources(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Valid runs: of sweeps in which some and all trials failed, of page caches, of a script, and of a search."""
-    fake, script, tuned = (request.getfixturevalue(f"fake_{name}") for name in ("run", "script", "tuned"))
-    folder, stored = tmp_path_factory.mktemp, {"formats": ("png", "lmdb"), "states": ("warm", "cold", "full")}
-    return {
-        "sweep": fake.write(folder("sweep"), fake.Fake(blocks=3, batches=(8, 32))),
-        "failed": fake.write(folder("failed"), fake.Fake(blocks=1, batches=(8,), fails="all")),
-        "stored": fake.write(folder("stored"), fake.Fake(blocks=1, **stored)),
-        "script": script.write(folder("script"), script.Script(headspace=True)),
-        "search": tuned.write(folder("search"), tuned.Search(fails=4)),
-    }
+def run(fake_run: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a sweep in which some trials failed."""
+    return Path(fake_run.write(tmp_path_factory.mktemp("sweep"), fake_run.Fake(blocks=2, batches=(8, 32))))
 
 
 @pytest.fixture(scope="session")
-def run(sources: dict[str, Path]) -> Path:
-    """The folder of the sweep."""
-    return sources["sweep"]
+def sources(run: Path, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Valid runs: that sweep, one in which all trials failed, one of page caches, a script's, and a search."""
+    fake, script, tuned = (request.getfixturevalue(f"fake_{name}") for name in ("run", "script", "tuned"))
+    folder, stored = tmp_path_factory.mktemp, {"formats": ("png", "lmdb"), "states": ("warm", "cold", "full")}
+    return {
+        "sweep": run,
+        "failed": fake.write(folder("failed"), fake.Fake(blocks=1, batches=(8,), fails="all")),
+        "stored": fake.write(folder("stored"), fake.Fake(blocks=1, **stored)),
+        "script": script.write(folder("script"), script.Script(headspace=True)),
+        "search": tuned.write(folder("search"), tuned.Search(most=2, blocks=3, fails=2, steps=40)),
+    }
 
 
 @pytest.fixture(scope="session")
@@ -56,7 +56,7 @@ def valid(run: Path) -> bytes:
 
 @pytest.fixture
 def changed(run: Path, tmp_path: Path) -> Callable[..., Path]:
-    """Write a run anew with other columns in a table or another manifest in all, below its machine's folder."""
+    """Write a run anew with other columns in a table, or another manifest in run.json and trials, which come first."""
 
     def change(columns: dict[str, Any], table: str = "trials", source: Path = run, **fields: Any) -> Path:
         folder = tmp_path / source.parent.name / source.name
@@ -64,8 +64,8 @@ def changed(run: Path, tmp_path: Path) -> Callable[..., Path]:
         manifest = json.loads((source / "run.json").read_text()) | fields
         (folder / "run.json").write_text(json.dumps(manifest))
         for path in source.glob("*.parquet"):
-            if fields or path.stem == table:
-                rewritten(path, folder / path.name, columns if path.stem == table else {}, manifest)
+            if path.stem == table:
+                rewritten(path, folder / path.name, columns, manifest)
             else:
                 os.link(path, folder / path.name)
         return folder

@@ -19,7 +19,7 @@ import pytest
 from feedrate.share import validator
 
 SEED = 7
-OF_A_KIND = 12
+OF_A_KIND = 8
 """Files of each kind; ``SHORT`` are the kinds that have few, each of them another."""
 SHORT = ("magic", "schemas", "bombs", "ambiguous")
 

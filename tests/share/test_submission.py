@@ -159,9 +159,7 @@ def test_a_run_is_proposed_with_its_label_and_nothing_else(place: Place) -> None
     assert body.startswith("Workstation\n\ntwo fans\n\n")
 
 
-@pytest.mark.parametrize(
-    ("source", "kind"), [("script", "run"), pytest.param("search", "tune", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize(("source", "kind"), [("script", "run"), ("search", "tune")])
 def test_of_a_script_its_name_is_published(place: Place, sources: dict[str, Path], source: str, kind: str) -> None:
     """The preview says that no code, path or argument goes with it, nor the report, and none does."""
     place.run = place.checkout / "results" / sources[source].parent.name / sources[source].name

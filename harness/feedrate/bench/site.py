@@ -74,8 +74,8 @@ def measure(session: Session) -> Iterator[Figure]:
             yield Figure(f"pages in a browser: {what}", "open and draw", MISSING, None)
             return
         session.console.print(f"Opening its pages on a CPU slowed to 1/{SLOWER} ...")
-        with Chromium.started(executable, site) as browser:
-            yield from judge_pages([browser.cost(path) for path in paths], what)
+        with chromium(executable, site) as (browser, origin):
+            yield from judge_pages([page_cost(browser, origin, path) for path in paths], what)
 
 
 def build_site(results: Path, out: Path) -> Ended:
@@ -122,77 +122,74 @@ def browser_path() -> str | None:
     return next(filter(None, map(shutil.which, names)), None)
 
 
-class Chromium:
-    """A browser without a window, which opens the pages of a site."""
+@contextmanager
+def chromium(executable: str, site: Path) -> Iterator[tuple[Browser, str]]:
+    """A browser without a window, and the address at which a site is served, for a ``with`` block."""
+    from playwright.sync_api import Error, sync_playwright
 
-    def __init__(self, browser: Browser, origin: str) -> None:
-        self._browser, self._origin = browser, origin
-
-    @classmethod
-    @contextmanager
-    def started(cls, executable: str, site: Path) -> Iterator[Chromium]:
-        """Serve a site and run the browser for as long as a ``with`` block lasts."""
-        from playwright.sync_api import Error, sync_playwright
-
-        with served(site) as origin, sync_playwright() as playwright:
-            try:
-                browser = playwright.chromium.launch(executable_path=executable, args=_FLAGS)
-            except Error as error:
-                raise EnvironmentFault(f"bench: {executable} did not start: {_first_line(error)}") from error
-            try:
-                yield cls(browser, origin)
-            finally:
-                with suppress(Error):  # an interrupt has ended the browser too
-                    browser.close()
-
-    def cost(self, path: str, loads: int = LOADS) -> PageCost:
-        """Open a page; that it does not load, paints nothing or draws no chart is a FeedrateError with its name."""
-        before, after = self._weigh(path)
-        slow = [self._load_slowly(path) for _ in range(loads)]
-        return PageCost(path, before, after, tuple(ms for ms, _ in slow), tuple(ms for _, ms in slow))
-
-    @contextmanager
-    def _opened(self, path: str, width: int) -> Iterator[Page]:
-        """An empty page with a cache of its own; what fails in it is reported with the page's name."""
-        from playwright.sync_api import Error
-
+    with served(site) as origin, sync_playwright() as playwright:
         try:
-            with self._browser.new_context(viewport={"width": width, "height": 800}) as context:
-                context.set_default_timeout(_MOST_MS)
-                yield context.new_page()
+            browser = playwright.chromium.launch(executable_path=executable, args=_FLAGS)
         except Error as error:
-            raise FeedrateError(f"bench: {path} failed in the browser: {_first_line(error)}") from error
+            raise EnvironmentFault(f"bench: {executable} did not start: {_first_line(error)}") from error
+        try:
+            yield browser, origin
+        finally:
+            with suppress(Error):  # an interrupt has ended the browser too
+                browser.close()
 
-    def _weigh(self, path: str) -> tuple[int, int]:
-        """Bytes before and after the first chart is touched, each address once."""
-        ended: list[Request] = []
 
-        def size() -> int:
-            return sum({request.url: _answer_bytes(request) for request in ended}.values())
+def page_cost(browser: Browser, origin: str, path: str, loads: int = LOADS) -> PageCost:
+    """Open a page; that it does not load, paints nothing or draws no chart is a FeedrateError with its name."""
+    before, after = _weigh(browser, origin, path)
+    paints_ms, blocks_ms = zip(*(_load_slowly(browser, origin, path) for _ in range(loads)), strict=True)
+    return PageCost(path, before, after, paints_ms, blocks_ms)
 
-        with self._opened(path, _WIDE) as page:
-            page.on("requestfinished", partial(ended.append))  # Playwright marks its listeners: a method refuses that
-            page.goto(self._origin + path, wait_until="networkidle")
-            before = size()
-            charts = page.locator(".fr-chart:visible")
-            if charts.count():
-                charts.first.focus()
-                charts.first.locator(".fr-live svg").wait_for()
-                page.wait_for_timeout(_QUIET_MS)
-            return before, size()
 
-    def _load_slowly(self, path: str) -> tuple[float, float]:
-        """First paint and total blocking time of one load with a slow main thread and an empty cache, in ms."""
-        with self._opened(path, _PHONE) as page:
-            page.context.new_cdp_session(page).send("Emulation.setCPUThrottlingRate", {"rate": SLOWER})
-            self._browser.start_tracing(page=page, categories=["toplevel", "loading"])
-            page.goto(self._origin + path, wait_until="networkidle")
+@contextmanager
+def _opened(browser: Browser, path: str, width: int) -> Iterator[Page]:
+    """An empty page with a cache of its own; what fails in it is reported with the page's name."""
+    from playwright.sync_api import Error
+
+    try:
+        with browser.new_context(viewport={"width": width, "height": 800}) as context:
+            context.set_default_timeout(_MOST_MS)
+            yield context.new_page()
+    except Error as error:
+        raise FeedrateError(f"bench: {path} failed in the browser: {_first_line(error)}") from error
+
+
+def _weigh(browser: Browser, origin: str, path: str) -> tuple[int, int]:
+    """Bytes before and after the first chart is touched, each address once."""
+    ended: list[Request] = []
+
+    def size() -> int:
+        return sum({request.url: _answer_bytes(request) for request in ended}.values())
+
+    with _opened(browser, path, _WIDE) as page:
+        page.on("requestfinished", partial(ended.append))  # Playwright marks its listeners: a method refuses that
+        page.goto(origin + path, wait_until="networkidle")
+        before = size()
+        charts = page.locator(".fr-chart:visible")
+        if charts.count():
+            charts.first.focus()
+            charts.first.locator(".fr-live svg").wait_for()
             page.wait_for_timeout(_QUIET_MS)
-            paint = page.evaluate(_PAINT)  # answered once the main thread is free
-            events = json.loads(self._browser.stop_tracing())["traceEvents"]
-        if paint is None:
-            raise FeedrateError(f"bench: {path} paints nothing")
-        return float(paint), blocking_ms(events)
+        return before, size()
+
+
+def _load_slowly(browser: Browser, origin: str, path: str) -> tuple[float, float]:
+    """First paint and total blocking time of one load with a slow main thread and an empty cache, in ms."""
+    with _opened(browser, path, _PHONE) as page:
+        page.context.new_cdp_session(page).send("Emulation.setCPUThrottlingRate", {"rate": SLOWER})
+        browser.start_tracing(page=page, categories=["toplevel", "loading"])
+        page.goto(origin + path, wait_until="networkidle")
+        page.wait_for_timeout(_QUIET_MS)
+        paint = page.evaluate(_PAINT)  # answered once the main thread is free
+        events = json.loads(browser.stop_tracing())["traceEvents"]
+    if paint is None:
+        raise FeedrateError(f"bench: {path} paints nothing")
+    return float(paint), blocking_ms(events)
 
 
 def _first_line(error: Exception) -> str:

@@ -7,10 +7,10 @@ import shutil
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
 from ssl import SSLError
+from typing import NamedTuple
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
@@ -25,8 +25,7 @@ TRIES, PAUSE_S, SILENCE_S = 6, 1.0, 60.0
 KEPT = "What is there is kept: the same command continues."
 
 
-@dataclass(frozen=True, slots=True)
-class Archive:
+class Archive(NamedTuple):
     """A file as published: its size in bytes, its checksum as ``ALGORITHM:HEX``."""
 
     url: str
@@ -36,7 +35,7 @@ class Archive:
     @property
     def name(self) -> str:
         """The file's own name."""
-        return self.url.rsplit("/", 1)[-1]
+        return self.url.rpartition("/")[2]
 
 
 @contextmanager

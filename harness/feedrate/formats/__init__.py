@@ -32,19 +32,8 @@ from numpy.typing import NDArray
 
 from feedrate.schema.errors import DataError, InputError
 
-__all__ = [
-    "FILE",
-    "LEAST_IMAGE",
-    "Image",
-    "Manifest",
-    "Packed",
-    "PixelReader",
-    "ReadOptions",
-    "Reader",
-    "Sample",
-    "Stream",
-]
-__all__ += ["_images", "decoders", "memmap", "turboloader"]  # the underscore says that a file is no plug-in
+__all__ = ["FILE", "LEAST_IMAGE", "Image", "Manifest", "Packed", "PixelReader", "ReadOptions", "Reader", "Sample"]
+__all__ += ["Stream", "_images", "decoders", "memmap", "turboloader"]  # the underscore says that a file is no plug-in
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

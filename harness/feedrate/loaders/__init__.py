@@ -37,23 +37,8 @@ from torch.utils.data import Dataset, IterableDataset, default_collate, get_work
 
 from feedrate.formats import Packed, Reader, Sample, Stream
 
-__all__ = [
-    "NOBODY",
-    "STAMPS",
-    "Batch",
-    "Batches",
-    "Collate",
-    "Fields",
-    "LoadOptions",
-    "Loader",
-    "Pooled",
-    "StampedCollate",
-    "StampedDataset",
-    "StampedStream",
-    "Transform",
-    "copies",
-    "untimed",
-]
+__all__ = ["NOBODY", "STAMPS", "Batch", "Batches", "Collate", "Fields", "LoadOptions", "Loader", "Pooled", "Transform"]
+__all__ += ["StampedCollate", "StampedDataset", "StampedStream", "copies", "untimed"]
 
 Fields = tuple[Tensor, ...]
 Transform = Callable[[Sample], Fields]

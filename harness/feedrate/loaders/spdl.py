@@ -31,9 +31,8 @@ class SpdlLoader(Pooled):
     def __iter__(self) -> Iterator[Batch]:
         workers, threads = self.options.num_workers, torch.get_num_threads()
         builder: PipelineBuilder[Any, Any] = PipelineBuilder()
-        builder.add_source(self.batches).pipe(self._caught, concurrency=workers, output_order="input").add_sink(
-            self.ahead
-        )
+        builder.add_source(self.batches).pipe(self._caught, concurrency=workers, output_order="input")
+        builder.add_sink(self.ahead)
         pipeline = builder.build(num_threads=workers)
         with pipeline.auto_stop():
             for result in pipeline:
