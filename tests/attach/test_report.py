@@ -74,14 +74,14 @@ def test_a_report_is_about_ten_lines() -> None:
         "   9 %  saving checkpoints\n   5 %  optimizer\n   1 %  all else\ntogether 10.0 s of the training process",
         "alone": "the step 90.0 steps/s, the loader 55.0 steps/s; the script's weights are spoiled",
         "held back by": "waiting for a batch: 44 % of the loops' time; preparing samples is slow (meanwhile "
-        "workers compute 70 %, wait for storage or network 28 %); without it at most 1.8 times as fast",
+        "workers compute 70 %, wait for storage or network 28 %); without it at most 1.8× as fast",
         "machine": "CPU: training process 104 %, workers 80 %; GPU: 31 %; 3.0 GiB of its memory",
         "loader": "/home/me/train.py:40  batch_size=32 num_workers=2 prefetch_factor=2 pin_memory=False "
         "start_method=fork",
         "by the model": "num_workers=0 20.0 (18.0–22.0), num_workers=4 80.0 (72.0–88.0), num_workers=6 81.0 "
         "(72.9–89.1) steps/s; 9 in 10 predictions for planted scripts lie in such ranges; the present setting ran at "
         "50.0, and the model gives 51.0",
-        "next": "num_workers=4 (1.6 times); then make its costliest line cheaper, or store what that gives",
+        "next": "num_workers=4 (1.6×); then make its costliest line cheaper, or store what that gives",
         "note": "a note",
     }
 
@@ -104,7 +104,7 @@ def test_a_report_is_about_ten_lines() -> None:
             "pace",
             "nothing to do 20 % (10–30 %)",
         ),
-        ({"pacing": replace(PACE, steps_per_s=Estimate(65, 64, 66, 20))}, "next", "num_workers=4 (1.2 times)"),
+        ({"pacing": replace(PACE, steps_per_s=Estimate(65, 64, 66, 20))}, "next", "num_workers=4 (1.2×)"),
         (
             {"pacing": replace(PACE, steps_per_s=Estimate(73, 72, 74, 20))},
             "next",
