@@ -41,10 +41,11 @@ FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-ne
 
 LONGEST = frozenset(
     (
-        *("test_end_to_end.py", "test_proofs.py", "test_tune.py", "test_tuning.py"),
-        *("test_sweep.py", "test_run.py", "test_tuned.py", "test_sweep_interrupted.py", "test_figures.py"),
-        *("test_site_access.py", "test_site_compare.py", "test_site_compare_fuzz.py", "test_fuzz.py"),
-        *("test_cluster.py", "test_together.py"),
+        *("test_site_access.py", "test_site_compare.py", "test_site_publish.py", "test_site_many.py"),
+        *("test_figures.py", "test_report_compare.py", "test_formats.py", "test_wheel.py"),
+        *("test_end_to_end.py", "test_proofs.py", "test_tune.py", "test_tuning.py", "test_reports.py", "test_run.py"),
+        *("test_cluster.py", "test_together.py", "test_sweep_interrupted.py", "test_faults.py", "test_sweep.py"),
+        *("test_step_fusion.py", "test_launcher.py"),
     )
 )
 """Files that take longest: they run first, so that no process is left with one of them at the end."""

@@ -182,7 +182,7 @@ if __name__ == "__main__":
 """
     _, done = interrupted(place, text, "(so far.*){2}", ("--max-workers", "1", "--within", "10"))
     assert told(place)["recommended"].get("persistent_workers"), done.err
-    gain = re.search(r"gain +about ([\d.]+)\stimes over the present num_workers=1;", done.err)
+    gain = re.search(r"gain +about ([\d.]+)× over the present num_workers=1;", done.err)
     assert gain is not None, done.err
     assert float(gain[1]) > 1.2
 
