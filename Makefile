@@ -22,10 +22,11 @@ $(if $(UNKNOWN),$(error make $(MAKECMDGOALS) takes no $(UNKNOWN:%=%=): options a
 HERE = PYTHONPATH="$(CURDIR)/harness$${PYTHONPATH:+:$$PYTHONPATH}" $(PYTHON) -m feedrate
 FEEDRATE = $(if $(filter 0,$(VENV)),$(HERE),$(CURDIR)/.venv/bin/feedrate)
 READY = $(if $(filter 0,$(VENV)),,.venv/ready)
-# Three files of tests at a time where there are four cores, else two: more would disturb those that measure, and on four
-# cores four of them are hardly done sooner.
+# So many files of tests at a time: two on fewer than four cores, as more would disturb those that measure. The slow ones
+# wait much of their time: on two cores three at a time take 11 minutes, two take 14.
 # One thread a process: threads of torch spin while they wait for each other, and several processes share few cores.
-PYTEST := OMP_NUM_THREADS=1 .venv/bin/python -m pytest -n $(shell [ $$(nproc) -ge 4 ] && echo 3 || echo 2) --dist loadfile --no-loadscope-reorder
+PYTEST = OMP_NUM_THREADS=1 .venv/bin/python -m pytest -n $(1) --dist loadfile --no-loadscope-reorder
+FILES := $(shell [ $$(nproc) -ge 4 ] && echo 3 || echo 2)
 ASKED = --profile "$(PROFILE)" --suite "$(SUITE)" --budget "$(BUDGET)"
 NEW_ENOUGH = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	{ echo "feedrate needs Python 3.11 or newer, $(PYTHON) is $$($(PYTHON) -V 2>&1): make PYTHON=python3.12 ..."; exit 2; }
@@ -103,10 +104,10 @@ slurm:
 	@$(call INSTALL,slurmctld,slurm-wlm munge)
 
 test: .venv/ready chromium ## Run the tests (3 minutes on 2 cores)
-	@$(PYTEST) -m "not slow"
+	@$(call PYTEST,$(FILES)) -m "not slow"
 
 test-all: .venv/ready chromium slurm ## Run all tests: kills, fuzzing, full matrices too (REST=1: without those of make test)
-	@$(PYTEST) $(if $(REST),-m slow)
+	@$(call PYTEST,3) $(if $(REST),-m slow)
 
 lint: .venv/ready ## ruff, strict mypy, import contracts, types of the site's scripts
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy && .venv/bin/lint-imports
