@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from beside import tried
+from beside import TURNS, tried
 from sweeping import Place
 from warm import Runner
 
@@ -125,13 +125,19 @@ def test_what_a_trial_must_have_read(
 
 @pytest.fixture(scope="module")
 def limited(template: Template, tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
-    """Trials of a real sweep whose cells differ in format and limit."""
-    folder = tmp_path_factory.mktemp("limited")
-    place = Place(folder)
-    place.matrix.write_text(LIMITED)
-    place.sweep(template)
-    (run,) = runs.runs(place.results)
-    return run.table("trials").query("role == 'cell'")
+    """Trials of a real sweep whose cells differ in format and limit.
+
+    Where other work holds up the loop, workers read ahead of its short window, and it was not cold: then once more.
+    """
+    for _ in range(TURNS):
+        place = Place(tmp_path_factory.mktemp("limited"))
+        place.matrix.write_text(LIMITED)
+        place.sweep(template)
+        (run,) = runs.runs(place.results)
+        trials = run.table("trials").query("role == 'cell'")
+        if not trials["error_kind"].eq("NotCold").any():
+            break
+    return trials
 
 
 @pytest.mark.slow
@@ -143,7 +149,8 @@ def test_a_trial_has_the_memory_of_its_cell(limited: pd.DataFrame) -> None:
         for row in limited.itertuples()
         if row.page_cache == "full" or not row.read_ahead_kib
     }
-    assert found == {("png", 0): "ok", ("lmdb", 0): "ok", ("lmdb", 512): "ok", ("lmdb", 4): "oom", ("lmdb", 64): "ok"}
+    expected = {("png", 0): "ok", ("lmdb", 0): "ok", ("lmdb", 512): "ok", ("lmdb", 4): "oom", ("lmdb", 64): "ok"}
+    assert found == expected, limited["error_message"].dropna().to_list()
     assert limited["error_kind"].dropna().to_list() == ["MemoryLimit"]
 
 

@@ -13,7 +13,6 @@ import signal
 import socket
 import subprocess
 import tarfile
-import threading
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -131,17 +130,15 @@ def interrupted_in_trouble(place: Place, process: subprocess.Popen[str]) -> str:
     return printed
 
 
-def begun_afresh(place: Place, template: Template, *words: str) -> None:
+def begun_afresh(place: Place, *words: str) -> None:
     """Close an unfinished run and begin another, which Ctrl-C ends after its first trial."""
     (journal,) = place.results.glob("*/*/journal.jsonl")
-
-    def interrupt() -> None:
-        until(lambda: not journal.exists())
-        place.wait_for_trials(1)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    threading.Thread(target=interrupt, daemon=True).start()
-    place.sweep(template, "--fresh", *words, status=130)
+    process = place.start("--fresh", *words)
+    until(lambda: not journal.exists())
+    place.wait_for_trials(1)
+    process.send_signal(signal.SIGINT)
+    printed, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, printed
 
 
 def archived(archive: Path, folder: Path) -> runs.StoredRun:
@@ -170,7 +167,7 @@ def story(tmp_path_factory: pytest.TempPathFactory, template: Template) -> Story
     coffee = (photographs / "coffee.png").read_bytes()
     Image.new("RGB", (64, 64), "blue").save(photographs / "coffee.png")
     printed["refused"] = copied.sweep(template, *words, status=2)
-    begun_afresh(copied, template, *words)
+    begun_afresh(copied, *words)
     (photographs / "coffee.png").write_bytes(coffee)
     resumed = place.start("--archive", str(archive), *words)
     place.wait_for_trials(len(entries) + 1)
