@@ -26,10 +26,15 @@ def matrix(folder: Path, *more: dict[str, Any], blocks: int = 1, window_s: float
     return folder / "matrix.yaml"
 
 
-def command(folder: Path, *words: str) -> list[str]:
-    """The command that sweeps a folder's matrix."""
+def words(folder: Path, *more: str) -> list[str]:
+    """What is typed to sweep a folder's matrix."""
     places = ("--matrix", "matrix.yaml", "--results", "results", "--data-root", str(folder.parent / "data"))
-    return [sys.executable, "-m", "feedrate", "sweep", *places, *words]
+    return ["sweep", *places, *more]
+
+
+def command(folder: Path, *more: str) -> list[str]:
+    """The command that sweeps a folder's matrix in a process of its own."""
+    return [sys.executable, "-m", "feedrate", *words(folder, *more)]
 
 
 def orders(folder: Path) -> list[list[str]]:

@@ -70,19 +70,20 @@ class Place:
         self.results, self.data, self.matrix = folder / "results", folder / "data", folder / "matrix.yaml"
         self.matrix.write_text(MATRIX)
 
-    def command(self, *more: str) -> list[str]:
+    def words(self, *more: str) -> list[str]:
         places = ["--matrix", str(self.matrix), "--results", str(self.results), "--data-root", str(self.data)]
-        return [sys.executable, "-m", "feedrate", "sweep", *places, *more]
+        return ["sweep", *places, *more]
 
     def sweep(self, template: Template, *more: str, status: int = 0) -> str:
         """Sweep in this process: what was printed."""
-        done = typed(*self.command(*more)[3:], template=template)
+        done = typed(*self.words(*more), template=template)
         assert done.status == status, done.out + done.err
         return done.out + done.err
 
     def start(self, *more: str) -> subprocess.Popen[str]:
         out = subprocess.PIPE
-        return subprocess.Popen(self.command(*more), cwd=ROOT, stdout=out, stderr=subprocess.STDOUT, text=True)
+        command = [sys.executable, "-m", "feedrate", *self.words(*more)]
+        return subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=subprocess.STDOUT, text=True)
 
     def journal(self) -> list[dict]:
         """What stands there; a line that is being written, or was when its writer was killed, has no end."""

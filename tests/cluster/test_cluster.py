@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import clustering
 import pytest
 from clustering import command, matrix, orders, started
 from real_slurm import Slurm
@@ -125,7 +126,7 @@ def test_more_nodes_than_slurm_has_are_refused(
     monkeypatch.chdir(tmp_path)
     for name, value in slurm.environment.items():
         monkeypatch.setenv(name, value)
-    done = typed(*command(tmp_path, "--on", "slurm", "--nodes", "5", *words.split())[3:])
+    done = typed(*clustering.words(tmp_path, "--on", "slurm", "--nodes", "5", *words.split()))
     assert done.status == 2
     assert f"Slurm has {count} such node" in done.err
     assert slurm.ask("squeue", "-h") == ""

@@ -164,7 +164,7 @@ def test_a_plug_in_that_fails_costs_its_own_settings(tmp_path: Path, monkeypatch
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}".rstrip(":"))
     for module in (observer, active, sweep):
         monkeypatch.setattr(module, "datetime", Back)
-    done = typed(*place.command()[3:])
+    done = typed(*place.words())
     assert done.status == 0, done.out + done.err
     assert Back.looks > 1
     run = require_whole(place, {})

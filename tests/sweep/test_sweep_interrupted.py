@@ -104,6 +104,14 @@ def held(trial: psutil.Process) -> bool:
     return False
 
 
+def end_by_ctrl_c(process: subprocess.Popen[str]) -> str:
+    """Type Ctrl-C into a sweep; what it had printed when it ended with the status of that."""
+    process.send_signal(signal.SIGINT)
+    printed, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, printed
+    return printed
+
+
 def interrupted_in_trouble(place: Place, process: subprocess.Popen[str]) -> str:
     """All processes stand still for 3 s, packed samples are destroyed, and Ctrl-C ends the sweep."""
     parent = psutil.Process(process.pid)
@@ -123,9 +131,7 @@ def interrupted_in_trouble(place: Place, process: subprocess.Popen[str]) -> str:
             path.write_bytes(b"not what it was")
     place.wait_for_trials(len(place.journal()) + 5)
     started = parent.children(recursive=True)
-    process.send_signal(signal.SIGINT)
-    printed, _ = process.communicate(timeout=60)
-    assert process.returncode == 130, printed
+    printed = end_by_ctrl_c(process)
     require_gone(started)
     return printed
 
@@ -136,9 +142,7 @@ def begun_afresh(place: Place, *words: str) -> None:
     process = place.start("--fresh", *words)
     until(lambda: not journal.exists())
     place.wait_for_trials(1)
-    process.send_signal(signal.SIGINT)
-    printed, _ = process.communicate(timeout=60)
-    assert process.returncode == 130, printed
+    end_by_ctrl_c(process)
 
 
 def archived(archive: Path, folder: Path) -> runs.StoredRun:
@@ -185,10 +189,7 @@ def test_ctrl_c_before_anything_was_measured(tmp_path: Path) -> None:
         assert line
     while not psutil.Process(process.pid).children():
         time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
-    printed, _ = process.communicate(timeout=120)
-    assert process.returncode == 130
-    assert printed.strip() == "Interrupted before a measurement had ended: nothing was written."
+    assert end_by_ctrl_c(process).strip() == "Interrupted before a measurement had ended: nothing was written."
     assert not list(place.results.glob("*/*/"))
 
 

@@ -143,7 +143,7 @@ class Covered:
 def account(process: Process, ended_ns: int = 0) -> Account | None:
     """Account for the main thread of a process; None where it took no batch.
 
-    It ended at ``ended_ns``, or, of 0, with its last record.
+    ``ended_ns`` is when it ended; 0 where only its last record says.
     """
     iterators = {line["iterator"]: line for line in process.said if line["what"] == "iterator"}
     began = next((line["began_ns"] for line in process.said if line["what"] == "process"), 0) or process.began_ns

@@ -79,7 +79,7 @@ class Explorer {
     const some = base(rows, state);
     const names = offered(some, index);
     const known = index.measures.map(({ name }) => name).filter((name) => some.some((row) => row[name] !== null));
-    if (!known.includes(state.metric)) [state.metric = "samples_per_s"] = known;
+    if (!known.includes(state.metric)) state.metric = known[0] ?? "samples_per_s";
     const passed = having(some, state.filters);
     const measure = index.measures.find(({ name }) => name === state.metric);
     this.passed = passed.filter((row) => row[state.metric] !== null);

@@ -45,14 +45,14 @@ SHARED = Shared()
 
 
 MOST_LEAVES = 4096
-"""Tensors of a batch that are looked at."""
+"""Tensors of a batch that are looked at in each step."""
 
 
-def leaves(batch: Any) -> list[Any]:
-    """The tensors and arrays of a batch, in their order."""
+def leaves(batch: Any, most: int = MOST_LEAVES) -> list[Any]:
+    """The first tensors and arrays of a batch, in their order."""
     tensors: list[Any] = []
     waiting = [batch]
-    while waiting and len(tensors) < MOST_LEAVES:
+    while waiting and len(tensors) < most:
         node = waiting.pop()
         if isinstance(node, dict):
             waiting += reversed(list(node.values()))

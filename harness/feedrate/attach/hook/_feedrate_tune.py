@@ -16,6 +16,7 @@ import functools
 import json
 import os
 import socket
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -120,7 +121,7 @@ class Trial:
             within.state, within.iterator = "warming", iterator
             window.iterators.append(getattr(getattr(iterator, "_feedrate_loop", None), "iterator", -1))
             window.starts_ns.append(moment - within.made)
-            window.bytes = window.bytes or sum(int(tensor.nbytes) for tensor in leaves(data))
+            window.bytes = window.bytes or sum(int(tensor.nbytes) for tensor in leaves(data, sys.maxsize))
             if self.whole:
                 within.time_from(within.made)
                 window.begun_ns = window.begun_ns or within.made

@@ -227,11 +227,10 @@ def _lines(rows: Sequence[Row], looks: Looks, cores: float | None) -> Plot:
 def _throughput_message(rows: Sequence[Row]) -> str:
     """Name the fastest mark, and set it against the fewest workers of its line."""
     best = max(rows, key=lambda row: row["value"])
-    text = (
+    return words.sentence(
         f"the fastest is {best['line']} with {words.plural(best['workers'], 'worker')}: {words.number(best['value'])} "
         f"samples/s ({interval(best)}){against_fewest(best)}"
     )
-    return words.sentence(text)
 
 
 def against_fewest(mark: Row) -> str:
