@@ -69,6 +69,20 @@ def test_a_range_is_that_of_nine_in_ten() -> None:
     assert predictions.ranged(50.0, known[:-1], 0, 7) is None
 
 
+def test_a_range_holds_nine_in_ten_of_a_kind_that_it_does_not_rest_on() -> None:
+    """Scripts of one kind are off alike: the range of nine in ten of all known errors would hold fewer of them."""
+    kinds = sorted({true.costs for true in predictions.known()})
+    ranges = []
+    for true in predictions.known():
+        others = [other for other in predictions.known() if other.costs != true.costs]
+        errors = [other.measured / other.predicted for other in others if bool(other.seen) == bool(true.seen)]
+        beyond = predictions.beyond_range(predictions.known())
+        low, high = np.quantile(errors, [beyond, 1 - beyond])
+        ranges.append(low <= true.measured / true.predicted <= high)
+    assert len(kinds) > 9
+    assert np.mean(ranges) == pytest.approx(predictions.CONFIDENCE, abs=0.02)
+
+
 def test_a_script_is_advised_by_scripts_of_other_kinds() -> None:
     """Its own errors do not count; its pace with the advised number is that of the script that ran so."""
     alike = {"steps": 9, "wait_share": 0.5, "script_wait_share": 0.5, "hot_first": True, "hot_share": 1}

@@ -17,7 +17,7 @@ import pytest
 from attaching import HARNESS, Place, ended, wait_for
 from typer.testing import CliRunner
 
-from feedrate.attach import profiler, records, report, terminal
+from feedrate.attach import profiler, records, report, terminal, watch
 from feedrate.attach import run as running
 from feedrate.attach.run import HOOK
 from feedrate.cli import app
@@ -321,9 +321,9 @@ def test_a_disk_that_fills_up_does_not_end_the_script(place: Place) -> None:
 @pytest.mark.parametrize(
     ("module", "name", "lost"),
     [
-        (running.records, "read", "no report: ZeroDivisionError: planted"),
+        (records, "read", "no report: ZeroDivisionError: planted"),
         (report, "text", "no report: ZeroDivisionError: planted"),
-        (running, "HostProbe", "not watched to its end: ZeroDivisionError: planted"),
+        (watch, "HostProbe", "not watched to its end: ZeroDivisionError: planted"),
         (runs, "write_run", "no record: planted: cannot write"),
     ],
 )
@@ -380,8 +380,8 @@ def test_without_a_profiler_the_rest_is_said(place: Place, monkeypatch: pytest.M
 @slow
 def test_what_is_kept_of_a_long_script_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Telemetry of a script that runs for days takes no more memory than that of an hour, and still spans all of it."""
-    monkeypatch.setattr(running, "EVERY_S", 0.01)
-    monkeypatch.setattr(running, "MOST_SAMPLES", 16)
+    monkeypatch.setattr(watch, "EVERY_S", 0.01)
+    monkeypatch.setattr(watch, "MOST_SAMPLES", 16)
     watched = running.run(["sleep", "1.5"]).watched
     times = [sample["t_ns"] - watched.began_ns for sample in watched.samples]
     assert 7 <= len(times) < 16

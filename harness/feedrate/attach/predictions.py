@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -28,7 +28,7 @@ from feedrate.store.bench_record import PredictedPace, WatchedScript, prediction
 HAND_OVER_NS = 500_000.0
 """What taking a batch from a worker costs where none was seen to: queue and unpickling, on a usual core."""
 CONFIDENCE = 0.9
-"""Share of the predictions that should lie in their ranges."""
+"""Share of the predictions of scripts of any other kind that lie in their ranges."""
 WORTH = 1.05
 """A pace below so many times the present one is no advice."""
 ABOUT = 0.97
@@ -50,7 +50,7 @@ def known() -> tuple[PredictedPace, ...]:
         )
 
 
-def ranged(modelled: float, outcomes: Iterable[PredictedPace], seen: int, n: int) -> Estimate | None:
+def ranged(modelled: float, outcomes: Sequence[PredictedPace], seen: int, n: int) -> Estimate | None:
     """Correct what the model says by how far it is off in the middle, and give the range of nine in ten.
 
     ``seen``: workers of the run that it rests on, as what handing batches over costs is seen with workers alone. None
@@ -59,8 +59,28 @@ def ranged(modelled: float, outcomes: Iterable[PredictedPace], seen: int, n: int
     errors = [true.measured / true.predicted for true in outcomes if bool(true.seen) == bool(seen)]
     if not errors:
         return None
-    low, middle, high = modelled * np.quantile(errors, [(1 - CONFIDENCE) / 2, 0.5, (1 + CONFIDENCE) / 2])
+    beyond = beyond_range(tuple(outcomes))
+    low, middle, high = modelled * np.quantile(errors, [beyond, 0.5, 1 - beyond])
     return Estimate(float(middle), float(low), float(high), n)
+
+
+@cache
+def beyond_range(outcomes: tuple[PredictedPace, ...]) -> float:
+    """Give the share of known errors at each end that a range leaves out.
+
+    With it the range of all other kinds of scripts holds nine in ten predictions of a kind. A twentieth would leave out
+    too much, as scripts of one kind are off alike.
+    """
+    errors = pd.DataFrame(outcomes)
+    errors["ratio"] = errors["measured"] / errors["predicted"]
+    errors["seen"] = errors["seen"] > 0
+    shares: list[float] = []
+    for (costs, seen), ratios in errors.groupby(["costs", "seen"])["ratio"]:
+        others = errors.loc[(errors["costs"] != costs) & (errors["seen"] == seen), "ratio"].sort_values()
+        if len(others):
+            below = others.searchsorted(ratios, side="right") / len(others)
+            shares += list(np.minimum(below, 1 - below))
+    return float(np.quantile(shares, 1 - CONFIDENCE)) if shares else (1 - CONFIDENCE) / 2
 
 
 def recommended(now: float, others: Mapping[int, Estimate]) -> int | None:

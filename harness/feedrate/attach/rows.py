@@ -32,6 +32,7 @@ from feedrate.attach.tune import Session, Tuning
 from feedrate.attach.tune_report import Result
 from feedrate.machine.identity import Software, describe
 from feedrate.machine.probes import gpu, noise
+from feedrate.machine.probes.host import difference
 from feedrate.plan.tuning import manifest_entry
 from feedrate.schema.axes import AXES, BY_NAME, KNOBS, SCRIPT, TUNE, Cell, applicable, cell_id
 from feedrate.schema.columns import PHASES, PROTOCOL_VERSION, STEPS_KEPT
@@ -41,6 +42,8 @@ from feedrate.store.manifest import Counted, Protocol, RunManifest
 
 CEILING_BLOCKS = 6
 """Stretches that a ceiling's steps are cut into."""
+NEAR = 0.25
+"""Counters that were read within this share of a stretch from its ends are taken for those at its ends."""
 _SETTINGS = tuple(axis.name for axis in AXES if axis.of_scripts and axis.name in KNOBS)
 _TIMED = tuple(phase for phase in PHASES if phase != "h2d")
 """Phases of a script's step; a copy to the device is not told from what follows."""
@@ -246,7 +249,7 @@ class Rows:
         seen = {
             "samples_per_s": 1e9 * row["samples"] / row["wall_ns"],
             "trial_wall_ns": row["wall_ns"],
-            **self.watched.between(begun, ended),
+            **_between(self.watched, begun, ended),
             **(gpu.window(self.watched.samples, begun, ended) if self.device == "cuda" else {}),
         }
         trial_id = str(self.add(cell, begun, {**seen, **row}, **where)["trial_id"])
@@ -303,12 +306,11 @@ class Rows:
             **{name: stretch[name].where(stretch[name] >= 0) for name in ("lying", "worker")},
             **{name: stretch[name] - zero_ns for name in ("prepared_begun_ns", "prepared_ended_ns")},
         )
-        frame = pd.DataFrame({name: table[column] for name, column in names.items()}).astype("Int64").astype(object)
         key = {"run_id": self.run_id, "trial_id": trial_id}
-        rows = frame.where(frame.notna(), None).to_dict("records")
-        self.steps += [
-            key | {"step": step, **{str(name): value for name, value in row.items()}} for step, row in enumerate(rows)
-        ]
+        columns = [table[column].to_numpy(np.float64, na_value=np.nan).tolist() for column in names.values()]
+        for step, values in enumerate(zip(*columns, strict=True)):
+            counts = (None if math.isnan(value) else int(value) for value in values)
+            self.steps.append(key | {"step": step} | dict(zip(names, counts, strict=True)))
 
     def add_ceiling(self, cell: Cell, phase: str, times: Records) -> None:
         """Add what the step, or the loader, did alone: when each step or batch began."""
@@ -327,6 +329,18 @@ class Rows:
             fields = {"t_ns": sample["t_ns"] - self.began_ns, "in_window": begun <= sample["t_ns"] <= ended}
             rows.append({"run_id": self.run_id, "trial_id": trial_id, **sample, **fields})
         return rows
+
+
+def _between(watched: Watched, begun: int, ended: int) -> dict[str, Any]:
+    """What host and processes did in a stretch, as columns of trials; nothing where it was too short to be seen."""
+    counters = [counter for counter in watched.counters if counter.main_cpu_ns is not None]
+    if len(counters) < 2:
+        return {}
+    times = np.array([counter.machine.t_ns for counter in counters])
+    first, last = (int(np.abs(times - moment).argmin()) for moment in (begun, ended))
+    near = max(abs(int(times[first]) - begun), abs(int(times[last]) - ended)) <= NEAR * (ended - begun)
+    held = [columns for moment, columns in watched.memory if begun <= moment <= ended]
+    return (difference(counters[first], counters[last]) if near and first < last else {}) | (held[-1] if held else {})
 
 
 def _begin(stretch: pd.DataFrame) -> int:

@@ -10,38 +10,32 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
-import select
 import shlex
 import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from feedrate.attach import loop, records, report
-from feedrate.attach.facts import Outside
-from feedrate.attach.profiler import Profiler, Stack
-from feedrate.attach.records import Process, Records
-from feedrate.machine import identity
-from feedrate.machine.probes import procfs
-from feedrate.machine.probes.gpu import GpuProbe
-from feedrate.machine.probes.host import HostProbe, TrialCounters, difference
 from feedrate.schema.errors import EnvironmentFault, FeedrateError, InputError
 
+if TYPE_CHECKING:  # loaded while the script runs
+    from feedrate.attach.facts import Outside
+    from feedrate.attach.profiler import Profiler, Stack
+    from feedrate.attach.records import Process, Records
+    from feedrate.attach.report import Report
+    from feedrate.machine.probes.host import TrialCounters
+
 HOOK = Path(__file__).with_name("hook")
-EVERY_S, COUNT_EVERY_S, MEMORY_EVERY_S = 0.1, 0.5, 10.0
-"""How often samples, counters and memory are taken."""
-MOST_SAMPLES = 20_000
-"""When so many samples are there, every other one, and of counters and memory, is dropped, and half as many follow."""
-NEAR = 0.25
-"""Counters that were read within this share of a stretch from its ends are taken for those at its ends."""
+READS = "feedrate.attach.rows"
+"""The module that loads all that reports and records a script."""
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _FORWARDED = (*_ENDING[1:], signal.SIGUSR1, signal.SIGUSR2)
 
@@ -65,26 +59,13 @@ class Watched:
     interrupted: bool = False
     """Whether somebody wants it to end: Ctrl-C, or a signal that was handed on to it."""
 
-    def between(self, begun: int, ended: int) -> dict[str, Any]:
-        """What host and processes did in a stretch, as columns of trials; nothing where it was too short to be seen."""
-        counters = [counter for counter in self.counters if counter.main_cpu_ns is not None]
-        if len(counters) < 2:
-            return {}
-        times = np.array([counter.machine.t_ns for counter in counters])
-        first, last = (int(np.abs(times - moment).argmin()) for moment in (begun, ended))
-        near = max(abs(int(times[first]) - begun), abs(int(times[last]) - ended)) <= NEAR * (ended - begun)
-        held = [columns for moment, columns in self.memory if begun <= moment <= ended]
-        return (difference(counters[first], counters[last]) if near and first < last else {}) | (
-            held[-1] if held else {}
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class Ended:
     """A script that has ended, and what was seen of it."""
 
     watched: Watched
-    report: report.Report
+    report: Report
     returncode: int
     started_at: datetime
     parent_cpu_pct: float
@@ -99,15 +80,6 @@ class Ended:
     """What py-spy saw."""
 
 
-def _wait(watched: Watched) -> None:
-    """Sleep until it ends; ``Popen.wait`` with a timeout wakes up eight times, on a core that the script needs."""
-    ended = os.pidfd_open(watched.process.pid)
-    try:
-        select.select([ended], (), (), EVERY_S)
-    finally:
-        os.close(ended)
-
-
 def run(
     command: Sequence[str],
     *,
@@ -116,13 +88,13 @@ def run(
     lines: bool = True,
     look: Callable[[Watched], None] = lambda _: None,
     prepare: Callable[[Path], Mapping[str, str]] = lambda _: {},
-    wait: Callable[[Watched], None] = _wait,
+    wait: Callable[[Watched], None] | None = None,
 ) -> Ended:
     """Run a script to its end, whatever befalls those who look at it: their errors are notes.
 
     It ends after so many ``steps`` (0: by itself); with ``headspace`` so many follow without the loader, and so many
     batches without the step. ``look`` is called ten times a second. ``prepare`` is given the folder that the hook
-    writes into, and gives what else the script's environment holds. ``wait`` lasts ``EVERY_S``, or until the end.
+    writes into, and gives what else the script's environment holds. ``wait`` lasts ``watch.EVERY_S``, or to the end.
 
     Raises:
         InputError: the program cannot be started.
@@ -138,14 +110,23 @@ def run(
         more = {"FEEDRATE_STEPS": str(steps), "FEEDRATE_HEADSPACE": str(headspace), **prepare(Path(name))}
         process = _start(command, name, more)
         forward.append(watched := Watched(command, Path(name), process, time.perf_counter_ns()))
-        profiler = Profiler(Path(name), lines)
         started_at, cpu_ns = datetime.now(UTC), time.process_time_ns()
+        # Nothing of this holds the script up: loading it takes as long as loading torch.
+        from feedrate.attach.profiler import Profiler
+        from feedrate.attach.watch import wait_for_end, watch
+
+        reading = threading.Thread(target=import_module, args=(READS,), daemon=True)
+        reading.start()
+        profiler = Profiler(Path(name), lines)
         notes = profiler.problems
         with noted(notes, "not watched to its end"):
-            _watch(watched, profiler, look, wait)
+            watch(watched, profiler, look, wait or wait_for_end)
         returncode = process.wait()
         took_ns = time.perf_counter_ns() - watched.began_ns
         cpu_pct = 100 * (time.process_time_ns() - cpu_ns) / took_ns
+        reading.join()
+        from feedrate.attach import report
+
         used = report.usage(watched.samples)
         seen = report.Report(shlex.join(command), _status(returncode), took_ns / 1e9, machine=used, notes=notes)
         ended = Ended(watched, seen, returncode, started_at, round(cpu_pct, 2))
@@ -156,6 +137,8 @@ def run(
 
 def _reported(ended: Ended, profiler: Profiler) -> Ended:
     """Read what was recorded of a script that has ended, and report it."""
+    from feedrate.attach import loop, records, report
+
     folder = ended.watched.folder
     stacks, processes = profiler.close(), records.read(folder)
     profiler.problems.extend(_notes(folder, processes))
@@ -166,6 +149,10 @@ def _reported(ended: Ended, profiler: Profiler) -> Ended:
 
 
 def _outside(watched: Watched) -> Outside:
+    from feedrate.attach.facts import Outside
+    from feedrate.machine import identity
+    from feedrate.machine.probes import procfs
+
     read = ((counter.machine.t_ns, counter.counts.get("read_bytes")) for counter in watched.counters)
     size = shutil.disk_usage(procfs.SHM).total if Path(procfs.SHM).is_dir() else 0
     return Outside(
@@ -204,37 +191,6 @@ def _start(command: Sequence[str], folder: str, more: Mapping[str, str]) -> subp
         ) from error
 
 
-def _watch(
-    watched: Watched, profiler: Profiler, look: Callable[[Watched], None], wait: Callable[[Watched], None]
-) -> None:
-    """Look at machine and processes until the script has ended; profile every process that makes an iterator."""
-    pid, device = watched.process.pid, GpuProbe.open()
-    sample_at = count_at = remember_at = 0.0
-    slower = 1
-    with HostProbe() as host, contextlib.closing(device) if device else contextlib.nullcontext():
-        while True:
-            wait(watched)
-            if watched.process.poll() is not None:
-                return
-            if (now := time.monotonic()) >= sample_at:
-                sample = {"t_ns": time.perf_counter_ns(), **host.sample(pid)}
-                watched.samples.append(sample | (device.sample() if device else {}))
-                sample_at = now + slower * EVERY_S
-            if now >= count_at:
-                watched.counters.append(host.counters(pid))
-                count_at = now + slower * COUNT_EVERY_S
-            if now >= remember_at and any(watched.folder.glob("*.records")):
-                watched.memory.append((time.perf_counter_ns(), procfs.memory(pid)))
-                remember_at = now + slower * MEMORY_EVERY_S
-            if len(watched.samples) >= MOST_SAMPLES:
-                slower *= 2
-                for kept in (watched.samples, watched.counters, watched.memory):
-                    del kept[1::2]
-            for path in watched.folder.glob("*.jsonl"):
-                profiler.watch(int(path.stem.split("-")[0]), sparing=True)
-            look(watched)
-
-
 @contextlib.contextmanager
 def _forwarding() -> Iterator[list[Watched]]:
     """Hand signals on to the script; Ctrl-C reaches it from the terminal, as it is in the same process group."""
@@ -256,7 +212,7 @@ def _forwarding() -> Iterator[list[Watched]]:
             signal.signal(number, handler)
 
 
-def _notes(folder: Path, processes: Sequence[records.Process]) -> Iterator[str]:
+def _notes(folder: Path, processes: Sequence[Process]) -> Iterator[str]:
     """What the hook could not do."""
     if not any(folder.glob("*.seen")):
         yield "no Python loaded feedrate's hook: python -I, -E and -S leave PYTHONPATH or sitecustomize out"
@@ -271,7 +227,7 @@ def _notes(folder: Path, processes: Sequence[records.Process]) -> Iterator[str]:
         yield f"feedrate itself failed at {at}, and the script went on: {error}"
 
 
-def _versions(processes: Sequence[records.Process]) -> dict[str, str]:
+def _versions(processes: Sequence[Process]) -> dict[str, str]:
     """What the first process that made an iterator had imported."""
     lines = (line for process in processes for line in process.said if line["what"] == "versions")
     return {name: text for name, text in next(lines, {}).items() if isinstance(text, str) and name != "what"} or {

@@ -15,25 +15,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
-from feedrate.attach import page, report, rows, space, trace, tune_report
-from feedrate.attach.live import View
 from feedrate.attach.run import HOOK, Ended, noted
 from feedrate.attach.run import run as run_script
-from feedrate.attach.tune import Tuning
-from feedrate.attach.tune import tune as tune_script
-from feedrate.machine import identity
-from feedrate.machine.identity import describe
-from feedrate.machine.probes import gpu
 from feedrate.schema.axes import BY_NAME
 from feedrate.schema.errors import InputError
 from feedrate.schema.words import parse
-from feedrate.store import remote, runs
+
+if TYPE_CHECKING:  # loaded while a script runs
+    from feedrate.attach import space
 
 MADE_BATCH = 32
 """Samples of a batch where a function gives a data set and no ``--batch-size`` is asked for."""
@@ -44,7 +39,7 @@ HEADSPACE_STEPS, HEADSPACE_AFTER = 50, 100
 def run(
     command: Sequence[str],
     console: Console,
-    results: Path,
+    results: Path | None,
     *,
     name: str = "",
     steps: int = 0,
@@ -57,16 +52,25 @@ def run(
 ) -> None:
     """Run a script, print what was seen, record it, and end as the script did; 0 ``steps`` leave it its own end.
 
+    ``results``: None for feedrate's own.
+
     Raises:
         InputError: the program cannot be started, or the name is none.
         Exit: with the script's status.
     """
     called = str(BY_NAME["script"].checked(name or script_name(command), "run: --name"))
     steps = steps or (HEADSPACE_AFTER if headspace else 0)
-    view = View(console) if live else None
+    view = None
+    if live:
+        from feedrate.attach.live import View
+
+        view = View(console)
     with view or nullcontext():
         look = view.look if view else lambda _: None
         ended = run_script(command, steps=steps, headspace=HEADSPACE_STEPS if headspace else 0, lines=lines, look=look)
+    from feedrate.attach import report, rows
+    from feedrate.store import remote, runs
+
     notes: list[str] = []
     with noted(notes, "no report"):
         show(report.text(ended.report), console)
@@ -75,6 +79,7 @@ def run(
             _write_json(report.as_object(ended.report), as_json)
     _write_pictures(ended, console, notes, as_trace, as_html)
     with noted(notes, "no record"):
+        results = results or runs.home()
         if stored := rows.save(ended, results, called):
             where = remote.hand_in(stored.folder, results)
             show([("record", f"{where}: make site shows it, feedrate compare holds it against another")], console)
@@ -92,10 +97,14 @@ def _write_pictures(ended: Ended, console: Console, notes: list[str], as_trace: 
     """Write the time line and the page where they are asked for, and say where they are."""
     if as_trace:
         with noted(notes, f"no --trace {as_trace}"):
+            from feedrate.attach import trace
+
             trace.write(ended.processes, Path(as_trace))
             show([("trace", f"{as_trace}: ui.perfetto.dev opens it")], console)
     if as_html:
         with noted(notes, f"no --html {as_html}"):
+            from feedrate.attach import page
+
             page.write(ended.report, ended.processes, ended.stacks, Path(as_html))
             show([("page", as_html)], console)
 
@@ -127,6 +136,13 @@ def tune(
         InputError: the program cannot be started, or the budget is none.
         Exit: 130 after Ctrl-C; 1 where nothing was tuned, or with the script's own status.
     """
+    from feedrate.attach import rows, tune_report
+    from feedrate.attach.tune import Tuning
+    from feedrate.attach.tune import tune as tune_script
+    from feedrate.machine import identity
+    from feedrate.machine.probes import gpu
+    from feedrate.store import remote, runs
+
     called, function = shlex.join(command), _function(command)
     if function:
         size = str((asked.batch_sizes or (MADE_BATCH,))[0])
@@ -141,7 +157,7 @@ def tune(
         on_trial=lambda tried: show([("trial", tune_report.line(tried))], console),
         on_block=lambda outcome: show([("so far", tune_report.standing(outcome))], console),
     )
-    machine_id = describe(gpu.installed()).machine_id
+    machine_id = identity.describe(gpu.installed()).machine_id
     with runs.machine_lock(results, machine_id):
         remote.hand_in_left(results, machine_id)
         session = tune_script(command, tuning, budget_s=budget_s, any_loader=bool(function))

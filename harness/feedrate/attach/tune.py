@@ -25,9 +25,10 @@ from typing import Any
 import psutil
 
 from feedrate.attach import loop, predictions, records, report
-from feedrate.attach.run import EVERY_S, Ended, Watched, run
+from feedrate.attach.run import Ended, Watched, run
 from feedrate.attach.space import Asked, Machine, Setting, fitting, settings
 from feedrate.attach.trials import Trial, Window, expected, first_window_s, lengthened, rooms
+from feedrate.attach.watch import EVERY_S
 from feedrate.machine import linux
 from feedrate.machine.probes import procfs
 from feedrate.plan.evidence import Model

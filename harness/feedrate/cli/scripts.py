@@ -40,7 +40,6 @@ def run_script(
 ) -> None:
     """Run a training script as it is, and say what holds it back. In which line, and what would help."""
     from feedrate.attach import terminal
-    from feedrate.store import runs
 
     files = {"--json": as_json, "--trace": as_trace, "--html": as_html}
     for option, file in files.items():
@@ -48,7 +47,7 @@ def run_script(
             raise InputError(f"run: {option} names no file; expected {option} FILE -- PROGRAM ARG...")
     options: dict[str, Any] = {"name": name, "steps": steps, "live": live, "headspace": headspace, "lines": lines}
     options |= {"as_json": as_json, "as_trace": as_trace, "as_html": as_html}
-    terminal.run(command, rich_console(stderr=True), results or runs.home(), **options)
+    terminal.run(command, rich_console(stderr=True), results, **options)
 
 
 @commands.command()
