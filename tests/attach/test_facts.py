@@ -93,6 +93,11 @@ FACTS: dict[str, tuple[Evidence, str, str]] = {
         "all 2 workers yield the same samples, so that each comes 2 times",
         "get_worker_info()",
     ),
+    "sent_states": (
+        replace(evidence(snapshot_every_n_steps=1), cause="receiving"),
+        "with every batch workers send the state of the data set",
+        "snapshot_every_n_steps=100",
+    ),
     "short_epochs": (evidence(batches=3), "an epoch has 3 batches, and workers may prepare 4 at once", "fewer workers"),
 }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -92,8 +94,28 @@ def test_a_profiler_that_is_missing_or_ends_at_once_is_a_problem(
         spy = Profiler(tmp_path)
         spy.watch(1)
         spy.watch(1)
-        while path == str(broken) and not (tmp_path / "1.py-spy").read_text():
+        while path == str(broken) and not (tmp_path / "1-0.py-spy").read_text():
             time.sleep(0.01)
         assert spy.close() == []
         (problem,) = spy.problems
         assert words in problem
+
+
+@pytest.mark.slow
+def test_a_long_script_is_sampled_less_often_and_each_sample_counts_for_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a while py-spy looks a third as often; its samples count three times: six seconds are six seconds."""
+    (tmp_path / "sleeps.py").write_text("import time\ntime.sleep(3)  # first\ntime.sleep(6)  # second\n")
+    monkeypatch.setattr(profiler, "DENSE_S", 2)
+    with subprocess.Popen([sys.executable, tmp_path / "sleeps.py"]) as script:
+        spy = Profiler(tmp_path)
+        while script.poll() is None:
+            spy.watch(script.pid, sparing=True)
+            time.sleep(0.1)
+        dense, sparse = spy._samplings[script.pid]
+        stacks = spy.close()
+    assert spy.problems == []
+    assert (dense.dense, sparse.dense, dense.rate) == (True, False, profiler.DENSER * sparse.rate)
+    counts = {frame.line: stack.count for stack in stacks for frame in stack.frames[-1:]}
+    assert 4.5 < counts[3] / dense.rate < 8

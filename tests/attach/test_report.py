@@ -13,6 +13,7 @@ from feedrate.analysis.estimate import Estimate
 from feedrate.attach import report
 from feedrate.attach.account import Account
 from feedrate.attach.causes import Cause
+from feedrate.attach.facts import Fact
 from feedrate.attach.loop import Pacing
 from feedrate.attach.predictions import Prediction, Predictions
 from feedrate.attach.profiler import HotLine
@@ -39,6 +40,7 @@ OTHERS = tuple(
 )
 SHARES = {"start_up": 10, "waiting": 40, "receiving": 1, "forward": 20, "backward": 15, "optimizer": 5, "checkpoint": 9}
 ACCOUNT = Account(10**10, {name: share * 10**8 for name, share in SHARES.items()}, 200, 0, frozenset())
+SLOW_TO_COME = Cause("receiving", "receiving", {})
 BUSY = {"preparing": 0.9, "computing": 0.8, "waiting": 0.1, "queued": 0.0, "collating": 0.1}
 WHOLE = Report(
     command="python train.py",
@@ -117,6 +119,12 @@ def test_a_report_is_about_ten_lines() -> None:
             "40 % of the loops' time;",
         ),
         ({"cause": Cause("checkpoint", "checkpoint", {})}, "next", "save less often"),
+        (
+            {"cause": SLOW_TO_COME, "facts": (Fact("many", "put them together", "receiving"),)},
+            "next",
+            "put them together",
+        ),
+        ({"cause": SLOW_TO_COME, "facts": (Fact("few", "leave it out"),)}, "next", "fewer and smaller tensors"),
         ({"cause": Cause("waiting", "threads", BUSY)}, "next", "one thread a worker"),
         (
             {"cause": Cause("here", "here", BUSY), "pacing": replace(PACE, steps_per_s=Estimate(90, 88, 92, 20))},

@@ -52,9 +52,10 @@ def test_what_is_off_misses_its_target(off: dict[str, Any], missed: list[int]) -
 
 
 @pytest.mark.slow
-def test_a_planted_script_is_accounted_for(tmp_path: Path) -> None:
+@pytest.mark.parametrize("computes", [False, True])
+def test_a_planted_script_is_accounted_for(computes: bool, tmp_path: Path) -> None:
     """A real one with time in two rows: what feedrate says of both is what the script's own clock says."""
-    found = accounted.watch(scripts.Planted(tmp_path), {"sampler": 6.0, "backward": 4.0}, computes=False, steps=80)
+    found = accounted.watch(scripts.Planted(tmp_path), {"sampler": 6.0, "backward": 4.0}, computes=computes, steps=80)
     assert (found.largest, found.cause) == ("sampler", "sampler")
     assert found.rest_share < 0.01
     for told in found.rows.values():

@@ -23,10 +23,12 @@ from typing import NamedTuple
 from feedrate.machine import identity
 from feedrate.machine.probes import procfs
 
-RATE_HZ = 50
+RATE_HZ = 48
 """Samples a second of each process at most; more costs a machine with few cores more than it tells."""
-SPARING_HZ = 30
-"""Samples a second for each core of the machine, of all processes together: one takes 0.4 ms of CPU (Xeon of 2026)."""
+SPARING_HZ = 10
+"""Samples a second for each core of the machine, of all processes together: one takes 0.4 to 0.9 ms of CPU (2026)."""
+DENSE_S, DENSER = 30, 3
+"""For so long a process is sampled so many times as often: a short script shows its lines, a long one is not slowed."""
 _OPTIONS = ("--subprocesses", "--threads", "--idle", "--nonblocking", "--full-filenames", "--format=raw")
 _FETCH = re.compile(r"torch/utils/data/_utils/fetch\.py$")
 _LOADER = re.compile(r"torch/utils/data/dataloader\.py$|torchdata/")
@@ -69,6 +71,17 @@ class HotLine:
     share: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Sampling:
+    """py-spy beside a process."""
+
+    process: subprocess.Popen[bytes]
+    rate: int
+    dense: bool
+    """Whether it ends after ``DENSE_S``."""
+    output: Path
+
+
 class Profiler:
     """py-spy beside the processes of a run: one a training process; none where it is not wanted."""
 
@@ -76,44 +89,56 @@ class Profiler:
         self.program = program() if wanted else None
         self.problems: list[str] = [MISSING] if wanted and not self.program else []
         self._folder = folder
-        self._running: dict[int, subprocess.Popen[bytes]] = {}
+        self._samplings: dict[int, list[_Sampling]] = {}
 
     def watch(self, pid: int, sparing: bool = False) -> None:
-        """Begin to sample a process and its descendants, unless it is sampled already.
+        """Sample a process and its descendants; called now and then, it begins what is next.
 
-        ``sparing``: many processes less often each, so that all together cost 2 % of the cores at most.
+        ``sparing``: many processes less often each, so that all together cost 2 % of the cores at most after a while.
         """
-        if self.program and pid not in self._running:
+        before = self._samplings.setdefault(pid, [])
+        if not before:
             most = SPARING_HZ * len(identity.usable_cores()) // (1 + len(procfs.descendants(pid)))
-            rate = max(1, min(RATE_HZ, most)) if sparing else RATE_HZ
-            output = str(self._folder / f"{pid}.stacks")
-            command = (self.program, "record", *_OPTIONS, f"--rate={rate}", f"--pid={pid}", "--output", output)
-            try:
-                with (self._folder / f"{pid}.py-spy").open("wb") as log:
-                    self._running[pid] = subprocess.Popen(
-                        command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-                    )
-            except OSError as error:
-                self.program = None
-                self.problems.append(f"py-spy cannot be started ({error}): no lines of code")
+            self._begin(pid, DENSER * max(1, min(RATE_HZ // DENSER, most)) if sparing else RATE_HZ, dense=sparing)
+        elif before[-1].dense and before[-1].process.poll() == 0:
+            self._begin(pid, before[-1].rate // DENSER)
+
+    def _begin(self, pid: int, rate: int, *, dense: bool = False) -> None:
+        if not self.program:
+            return
+        samplings = self._samplings[pid]
+        output = self._folder / f"{pid}-{len(samplings)}.stacks"
+        until = (f"--duration={DENSE_S}",) if dense else ()
+        command = (self.program, "record", *_OPTIONS, f"--rate={rate}", *until, f"--pid={pid}", "--output", str(output))
+        try:
+            with output.with_suffix(".py-spy").open("wb") as log:
+                process = subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                )
+            samplings.append(_Sampling(process, rate, dense, output))
+        except OSError as error:
+            self.program = None
+            self.problems.append(f"py-spy cannot be started ({error}): no lines of code")
 
     def close(self) -> list[Stack]:
         """End all and give what was seen; ``problems`` says what could not be."""
-        for process in self._running.values():
-            if process.poll() is None:
-                process.send_signal(signal.SIGINT)
-        stacks: list[Stack] = []
-        for pid, process in self._running.items():
+        every = [sampling for samplings in self._samplings.values() for sampling in samplings]
+        for sampling in every:
+            if sampling.process.poll() is None:
+                sampling.process.send_signal(signal.SIGINT)
+        for sampling in every:
             try:
-                process.wait(20)
+                sampling.process.wait(20)
             except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-            path = self._folder / f"{pid}.stacks"
-            if path.is_file():
-                stacks += read(path)
-            else:
-                self.problems.append(problem((self._folder / f"{pid}.py-spy").read_text(errors="replace")))
+                sampling.process.kill()
+                sampling.process.wait()
+        stacks: list[Stack] = []
+        for first, *others in filter(None, self._samplings.values()):
+            if not first.output.is_file():
+                self.problems.append(problem(first.output.with_suffix(".py-spy").read_text(errors="replace")))
+            for sampling in (first, *others):
+                if sampling.output.is_file():  # a process may end before it is sampled again
+                    stacks += read(sampling.output, first.rate // sampling.rate)
         return stacks
 
 
@@ -141,8 +166,8 @@ def problem(text: str) -> str:
     return f"py-spy saw nothing ({error}): no lines of code"
 
 
-def read(path: Path) -> list[Stack]:
-    """Read py-spy's raw format: frames by semicolons, outermost first, then the count."""
+def read(path: Path, weight: int = 1) -> list[Stack]:
+    """Read py-spy's raw format: frames by semicolons, outermost first, then the count, which counts so many times."""
     stacks = []
     for text in path.read_text(errors="replace").splitlines():
         body, _, count = text.rpartition(" ")
@@ -155,7 +180,7 @@ def read(path: Path) -> list[Stack]:
             elif match := _FRAME.match(word):
                 frames.append(Frame(match["name"], match["file"], int(match["line"] or 0)))
         if count.isdigit() and frames:
-            stacks.append(Stack(process, thread, main, tuple(frames), int(count)))
+            stacks.append(Stack(process, thread, main, tuple(frames), weight * int(count)))
     return stacks
 
 

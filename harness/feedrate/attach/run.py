@@ -115,7 +115,7 @@ def run(
         from feedrate.attach.profiler import Profiler
         from feedrate.attach.watch import wait_for_end, watch
 
-        reading = threading.Thread(target=import_module, args=(READS,), daemon=True)
+        reading = threading.Thread(target=_load, daemon=True)
         reading.start()
         profiler = Profiler(Path(name), lines)
         notes = profiler.problems
@@ -133,6 +133,12 @@ def run(
         with noted(notes, "no report"):
             ended = _reported(ended, profiler)
     return ended
+
+
+def _load() -> None:
+    """Load what reads a run; what fails here fails again where it is needed."""
+    with contextlib.suppress(Exception):
+        import_module(READS)
 
 
 def _reported(ended: Ended, profiler: Profiler) -> Ended:

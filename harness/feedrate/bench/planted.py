@@ -220,7 +220,8 @@ def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
     parts = {"sampler": options.batch, "evaluation": EVALUATED}
     for row, planted in (options.plan | {"forward": options.step_ms}).items():
         ms = planted / parts.get(row, 1)
-        cost[row] = partial(compute, int(ms * options.per_ms)) if options.step_computes else partial(sleep, ms / 1000)
+        hashes = 1 + int(ms * options.per_ms)
+        cost[row] = partial(compute, hashes) if options.step_computes else partial(sleep, ms / 1000)
     return options
 
 

@@ -21,6 +21,8 @@ class Fact(NamedTuple):
 
     text: str
     remedy: str
+    explains: str = ""
+    """The row of the account whose time goes there: what to do is this, then."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,4 +17,5 @@ def check(evidence: Evidence) -> Fact | None:
     return Fact(
         f"a batch has {plural(objects, 'tensor')} of {size // objects:,} bytes on average",
         "put what is alike into one tensor: pad, or concatenate and keep the lengths",
+        "receiving",
     )

@@ -427,6 +427,7 @@ def settings(loader: Any) -> dict[str, Any]:
         "dataset": type(loader.dataset).__qualname__,
         "iterable": isinstance(loader.dataset, torch.utils.data.IterableDataset),
         "sampler": type(loader.sampler).__qualname__,
+        "snapshot_every_n_steps": getattr(loader, "snapshot_every_n_steps", None),
     }
 
 
