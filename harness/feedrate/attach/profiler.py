@@ -96,6 +96,8 @@ class Profiler:
 
         ``sparing``: many processes less often each, so that all together cost 2 % of the cores at most after a while.
         """
+        if not self.program:
+            return
         before = self._samplings.setdefault(pid, [])
         if not before:
             most = SPARING_HZ * len(identity.usable_cores()) // (1 + len(procfs.descendants(pid)))
@@ -104,12 +106,10 @@ class Profiler:
             self._begin(pid, before[-1].rate // DENSER)
 
     def _begin(self, pid: int, rate: int, *, dense: bool = False) -> None:
-        if not self.program:
-            return
         samplings = self._samplings[pid]
         output = self._folder / f"{pid}-{len(samplings)}.stacks"
         until = (f"--duration={DENSE_S}",) if dense else ()
-        command = (self.program, "record", *_OPTIONS, f"--rate={rate}", *until, f"--pid={pid}", "--output", str(output))
+        command = (str(self.program), "record", *_OPTIONS, f"--rate={rate}", *until, f"--pid={pid}", "--output", str(output))
         try:
             with output.with_suffix(".py-spy").open("wb") as log:
                 process = subprocess.Popen(
