@@ -101,15 +101,16 @@ class Profiler:
         before = self._samplings.setdefault(pid, [])
         if not before:
             most = SPARING_HZ * len(identity.usable_cores()) // (1 + len(procfs.descendants(pid)))
-            self._begin(pid, DENSER * max(1, min(RATE_HZ // DENSER, most)) if sparing else RATE_HZ, dense=sparing)
+            rate = DENSER * max(1, min(RATE_HZ // DENSER, most)) if sparing else RATE_HZ
+            self._begin(self.program, pid, rate, dense=sparing)
         elif before[-1].dense and before[-1].process.poll() == 0:
-            self._begin(pid, before[-1].rate // DENSER)
+            self._begin(self.program, pid, before[-1].rate // DENSER)
 
-    def _begin(self, pid: int, rate: int, *, dense: bool = False) -> None:
+    def _begin(self, program: str, pid: int, rate: int, *, dense: bool = False) -> None:
         samplings = self._samplings[pid]
         output = self._folder / f"{pid}-{len(samplings)}.stacks"
         until = (f"--duration={DENSE_S}",) if dense else ()
-        command = (str(self.program), "record", *_OPTIONS, f"--rate={rate}", *until, f"--pid={pid}", "--output", str(output))
+        command = (program, "record", *_OPTIONS, f"--rate={rate}", *until, f"--pid={pid}", "--output", str(output))
         try:
             with output.with_suffix(".py-spy").open("wb") as log:
                 process = subprocess.Popen(
