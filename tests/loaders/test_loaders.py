@@ -39,7 +39,7 @@ from feedrate.schema.axes import BY_NAME
 from feedrate.schema.errors import DataError
 from feedrate.trial import feed, prepare
 from feedrate.trial.job import Job
-from feedrate.workloads._labelled import MEAN, STD
+from feedrate.workloads._classification import MEAN, STD
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")  # more workers than cores
 COUNT, SHARDS, SIZE = 60, 6, 5

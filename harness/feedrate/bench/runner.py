@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from feedrate import __version__
-from feedrate.bench import accounted, accuracy, calibration, cost, scripts, site, tuning
+from feedrate.bench import account, accuracy, calibration, cost, scripts, site, tuning
 from feedrate.bench.session import Figure, Session
 from feedrate.machine.identity import describe, software
 from feedrate.machine.probes import gpu
@@ -28,7 +28,7 @@ MEASURES: dict[str, Callable[[Session], Iterable[Figure]]] = {
     "speed": cost.measure,
     "accuracy": accuracy.measure,
     "scripts": scripts.measure,
-    "account": accounted.measure,
+    "account": account.measure,
     "tuning": tuning.measure,
     "calibration": calibration.measure,
     "site": site.measure,

@@ -24,8 +24,8 @@ from PIL import Image as PILImage
 from feedrate.formats import Sample
 from feedrate.schema.errors import InputError
 from feedrate.workloads import DataSpec, Source
+from feedrate.workloads._classification import loss, normalize, transform
 from feedrate.workloads._crops import augment, pack, visit
-from feedrate.workloads._labelled import loss, normalize, transform
 from feedrate.workloads._photos import Notes, list_images, usable
 
 __all__ = ["CLASSES", "REQUIRES", "SAMPLES", "TASK", "VERSION", "augment", "loss", "normalize", "samples"]

@@ -25,8 +25,8 @@ from PIL import Image as PILImage
 
 from feedrate.formats import Image, Sample, map_on_all_cores
 from feedrate.workloads import DataSpec, Source
+from feedrate.workloads._classification import loss, normalize, transform
 from feedrate.workloads._crops import augment, pack, visit
-from feedrate.workloads._labelled import loss, normalize, transform
 from feedrate.workloads.div2k_standin import pixels_of, planes
 
 __all__ = ["CLASSES", "REQUIRES", "SAMPLES", "TASK", "VERSION", "augment", "loss", "normalize", "samples"]

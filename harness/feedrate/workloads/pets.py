@@ -20,7 +20,7 @@ from torchvision.transforms import InterpolationMode, functional
 from feedrate.formats import Sample
 from feedrate.schema.errors import InputError
 from feedrate.workloads import DataSpec, Source
-from feedrate.workloads._labelled import loss, normalize, transform
+from feedrate.workloads._classification import loss, normalize, transform
 from feedrate.workloads._photos import Notes, usable
 
 __all__ = ["CLASSES", "REQUIRES", "TASK", "VERSION", "loss", "normalize", "samples", "transform"]

@@ -24,7 +24,7 @@ from feedrate.schema.axes import BY_NAME
 from feedrate.schema.columns import MEASURED
 from feedrate.schema.errors import TrialError
 from feedrate.trial.checks import Finding, balance, batches_ahead, hdf5_fork, pin_custom, run_check, termination
-from feedrate.trial.checks._ending import _await_ready, watch
+from feedrate.trial.checks._orphans import _await_ready, watch
 from feedrate.trial.checks.next_epoch import SAMPLES
 from feedrate.trial.checks.pin_custom import Custom, Pinnable
 from feedrate.trial.job import Job, Reporter
@@ -278,7 +278,7 @@ def ahead(monkeypatch: pytest.MonkeyPatch) -> None:
             with suppress(PermissionError):
                 os.sched_setscheduler(thread.id, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(1))
 
-    monkeypatch.setattr("feedrate.trial.checks._ending._await_ready", prefer)
+    monkeypatch.setattr("feedrate.trial.checks._orphans._await_ready", prefer)
 
 
 @pytest.mark.usefixtures("ahead")

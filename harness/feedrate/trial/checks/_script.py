@@ -1,4 +1,4 @@
-"""A training script as its user might have written it, which a check starts and ends (``_ending``).
+"""A training script as its user might have written it, which a check starts and ends (``_orphans``).
 
 Run as ``python -m feedrate.trial.checks._script ENDS_BY WORKERS``. It prints ``ready`` when its workers deliver. Then
 it trains until a signal ends it, or waits for a line on stdin to end by itself in the middle of the epoch. Workers are

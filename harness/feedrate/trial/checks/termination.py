@@ -15,7 +15,7 @@ from __future__ import annotations
 import sys
 
 from feedrate.trial.checks import Finding, _script
-from feedrate.trial.checks._ending import Ending, watch
+from feedrate.trial.checks._orphans import Ending, watch
 from feedrate.trial.job import Job
 
 LIMIT_S = 10.0

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from feedrate.attach.account import ROWS
-from feedrate.bench import accounted, scripts
+from feedrate.bench import account, scripts
 from feedrate.store.bench_record import AccountedScript, Told
 
 EXACT = Told(said=0.5, truth=0.5)
@@ -23,11 +23,11 @@ def script(**changes: Any) -> AccountedScript:
 
 def test_rows_are_planted_alone_and_together() -> None:
     """Each of at least 40 scripts has one or two; every planted row is one of the account's, and of several scripts."""
-    planned = accounted.planned()
+    planned = account.planned()
     assert len(planned) >= 40
     assert {len(plan) for plan, _ in planned} == {1, 2}
-    assert accounted.PLANTED.keys() <= ROWS.keys()
-    counts = {row: sum(row in plan for plan, _ in planned) for row in accounted.PLANTED}
+    assert account.PLANTED.keys() <= ROWS.keys()
+    counts = {row: sum(row in plan for plan, _ in planned) for row in account.PLANTED}
     assert min(counts.values()) >= 2
     assert {computes for _, computes in planned} == {False, True}
 
@@ -47,7 +47,7 @@ def test_rows_are_planted_alone_and_together() -> None:
 )
 def test_what_is_off_misses_its_target(off: dict[str, Any], missed: list[int]) -> None:
     """One script of ten that is off, and no other target; of two rows as large either is right."""
-    figures = list(accounted.judge([*[script()] * 9, script(**off)]))
+    figures = list(account.judge([*[script()] * 9, script(**off)]))
     assert [place for place, figure in enumerate(figures) if not figure.met] == missed
 
 
@@ -55,7 +55,7 @@ def test_what_is_off_misses_its_target(off: dict[str, Any], missed: list[int]) -
 @pytest.mark.parametrize("computes", [False, True])
 def test_a_planted_script_is_accounted_for(computes: bool, tmp_path: Path) -> None:
     """A real one with time in two rows: what feedrate says of both is what the script's own clock says."""
-    found = accounted.watch(scripts.Planted(tmp_path), {"sampler": 6.0, "backward": 4.0}, computes=computes, steps=80)
+    found = account.watch(scripts.Planted(tmp_path), {"sampler": 6.0, "backward": 4.0}, computes=computes, steps=80)
     assert (found.largest, found.cause) == ("sampler", "sampler")
     assert found.rest_share < 0.01
     for told in found.rows.values():
