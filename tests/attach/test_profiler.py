@@ -13,8 +13,8 @@ from feedrate.attach import blame, profiler
 from feedrate.attach.profiler import Frame, Profiler, Stack
 
 TORCH = "/venv/lib/python3.11/site-packages/torch/utils/data"
-NEXT = f"__next__ ({TORCH}/dataloader.py:700);__next__ (/opt/attach/hook/_feedrate_hook.py:370)"
-FETCH = f"fetch (/opt/attach/hook/_feedrate_hook.py:165);fetch ({TORCH}/_utils/fetch.py:54)"
+NEXT = f"__next__ ({TORCH}/dataloader.py:700);__next__ (/opt/feedrate/attach/hook/_feedrate_hook.py:370)"
+FETCH = f"fetch (/opt/feedrate/attach/hook/_feedrate_hook.py:165);fetch ({TORCH}/_utils/fetch.py:54)"
 MAIN = 'process 7:"python train.py --a=b;c";thread (7): MainThread'
 WORKER = 'process 7:"python";process 9:"python";thread (9): MainThread;main (/home/a b/train.py:40)'
 RAW = f"""\

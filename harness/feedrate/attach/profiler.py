@@ -32,7 +32,7 @@ DENSE_S, DENSER = 30, 3
 _OPTIONS = ("--subprocesses", "--threads", "--idle", "--nonblocking", "--full-filenames", "--format=raw")
 _FETCH = re.compile(r"torch/utils/data/_utils/fetch\.py$")
 _LOADER = re.compile(r"torch/utils/data/dataloader\.py$|torchdata/")
-_LIBRARY = re.compile(r"/(site|dist)-packages/|/lib(64)?/python3\.\d+/|^<|/attach/hook/_feedrate_")
+_LIBRARY = re.compile(r"/(site|dist)-packages/|/lib(64)?/python3\.\d+/|^<|/feedrate/(attach/hook/|__init__\.py$)")
 HOOK = re.compile(r"/attach/hook/_feedrate_\w+\.py$")
 _FRAME = re.compile(r"^(?P<name>.*) \((?P<file>.*?)(?::(?P<line>\d+))?\)$")
 
