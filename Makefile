@@ -23,7 +23,7 @@ HERE = PYTHONPATH="$(CURDIR)/harness$${PYTHONPATH:+:$$PYTHONPATH}" $(PYTHON) -m 
 FEEDRATE = $(if $(filter 0,$(VENV)),$(HERE),$(CURDIR)/.venv/bin/feedrate)
 READY = $(if $(filter 0,$(VENV)),,.venv/ready)
 # So many files of tests at a time: two on fewer than four cores, as more would disturb those that measure. The slow ones
-# wait much of their time: on two cores three at a time take 11 minutes, two take 14.
+# wait much of their time: on two cores four at a time take 12 minutes, three take 14.
 # One thread a process: threads of torch spin while they wait for each other, and several processes share few cores.
 PYTEST = OMP_NUM_THREADS=1 .venv/bin/python -m pytest -n $(1) --dist loadfile --no-loadscope-reorder
 FILES := $(shell [ $$(nproc) -ge 4 ] && echo 3 || echo 2)
@@ -107,7 +107,7 @@ test: .venv/ready chromium ## Run the tests (3 minutes on 2 cores)
 	@$(call PYTEST,$(FILES)) -m "not slow"
 
 test-all: .venv/ready chromium slurm ## Run all tests: kills, fuzzing, full matrices too (REST=1: without those of make test)
-	@$(call PYTEST,3) $(if $(REST),-m slow)
+	@$(call PYTEST,4) $(if $(REST),-m slow)
 
 lint: .venv/ready ## ruff, strict mypy, import contracts, types of the site's scripts
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy && .venv/bin/lint-imports

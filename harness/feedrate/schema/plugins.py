@@ -25,6 +25,7 @@ RESOURCES = PACKAGE / "resources"
 """The matrix, the site's sources and the texts that lie at the top of a checkout; a wheel holds copies."""
 
 
+@cache
 def names(package: str) -> tuple[str, ...]:
     """List the plug-ins of a package such as ``feedrate.formats``, sorted, without importing any of them."""
     return tuple(sorted(path.stem for path in _folder(package).glob("[!_]*.py")))
