@@ -1,6 +1,6 @@
 """Which loader?
 
-All loaders but DALI and TurboLoader deliver the same samples, decoded by the same code: what differs is what the
+All loaders but DALI and TurboLoader deliver the same samples, decoded by the same code. So the difference is what the
 loader itself costs.
 
 JPEG files are mostly decoding, packed pixels mostly handing over, tokens hardly anything but the loader. Most loaders

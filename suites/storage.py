@@ -104,8 +104,8 @@ _CLAIMS = (
         says="Compressing the values of an LMDB with lz4 pays.",
         sources=("field",),
         design="""A is an LMDB of pixels, B the same with every value compressed by lz4, neither with a checksum.
-        Samples are photographs of 96 pixels from memory and of 480 pixels from a cold cache, and patterns of 96 pixels
-        that compress well. IO’s own setting has 16-pixel patches and 16 workers. The loader alone. The size on disk
+        Samples are photographs of 96 pixels from memory and of 480 pixels from a cold cache. Patterns of 96 pixels
+        compress well. IO’s own setting has 16-pixel patches and 16 workers. The loader alone. The size on disk
         stands beside it.""",
         not_shown="Training: loading is alone here, and a step hides what is shorter than itself.",
         effect=_formats("lmdb", "lmdb_lz4", {**SMALL, **_WARM}, COLD_LARGE, _PATTERNS, _OF_THE_SOURCE),
@@ -141,7 +141,7 @@ _CLAIMS = (
         says="Record formats such as TFRecord, RecordIO and LMDB are read faster than a folder of files.",
         sources=("field",),
         design="""A is a folder of PNG files, B a TFRecord of the same files. Two workers read both in the order of the
-        disk, the only one that TFRecord has, from memory and from a cold cache. The same must hold for RecordIO and for
+        disk, from memory and from a cold cache: TFRecord has no other order. The same must hold for RecordIO and for
         LMDB; WebDataset stands beside it. All hold the same bytes, so that only the container differs.""",
         not_shown="Storage over a network, where opening many files is dear.",
         figures="IO wishes for such a format in PyTorch, and does not say that it is faster.",
@@ -201,7 +201,7 @@ _CLAIMS = (
         says="HDF5 files are always read into memory as a whole, and cannot exceed it.",
         sources=("IO",),
         design="""Not tested. The source quotes a tutorial on Caffe, whose own reader did so. h5py reads what it is
-        asked for, and cannot refute a sentence about another reader.""",
+        asked for. It cannot refute a sentence about another reader.""",
         not_shown="Anything: no reader of PyTorch’s is meant.",
         needs="caffe",
     ),
@@ -300,8 +300,8 @@ _CLAIMS = (
         id="io-scheduler",
         says="The kernel's I/O scheduler hardly matters when samples are read in random order.",
         sources=("BOT",),
-        design="""The scheduler is recorded with every run and never changed. Machines that differ in it would have to
-        be compared by the cost of the disk: A reads from memory, B from a cold cache, in random order.""",
+        design="""The scheduler is recorded with every run and never changed. Machines that differ in it must be
+        compared by the cost of the disk. A reads from memory, B from a cold cache, both in random order.""",
         not_shown="What else such machines differ in.",
         needs="machines",
         effect=pair(_WARM, COLD, {**_TWO, "storage_format": "png"}, {**_MOST, "storage_format": "hdf5"}, says="same"),

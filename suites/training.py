@@ -96,9 +96,9 @@ _CLAIMS = (
         says="PyTorch's debugging aids slow training: anomaly detection, the profiler, NVTX ranges, gradient checks.",
         sources=("TIPS",),
         design=f"""A trains without, B with anomaly detection, which also looks for NaN in every gradient. SRCNN runs
-        alone on a resident batch of 32 patches of 16 pixels. Each of the other aids must slow it, too: the profiler in
-        the same step, NVTX ranges on a CUDA device, both gradient checks. The checks compute the loss anew for every
-        number of the input, in every step on one 4-pixel patch. {_ON_CUDA}""",
+        alone on a resident batch of 32 patches of 16 pixels. Each of the other aids must slow it, too. They are the
+        profiler in the same step, NVTX ranges on a CUDA device and both gradient checks. The checks compute the loss
+        anew for every number of the input, in every step on one 4-pixel patch. {_ON_CUDA}""",
         not_shown="Larger networks, of whose operations an aid’s cost is a smaller part.",
         effect=change("debug", "off", "anomaly", STEP, says="less"),
         on_cuda=change("debug", "off", "anomaly", DEVICE_STEP, says="less"),
@@ -157,8 +157,8 @@ _CLAIMS = (
         says="Reading the loss in every step costs throughput, as the host waits for the device.",
         sources=("field",),
         design="""A never reads the loss, B reads it in every step, for which the host waits for the device. Three
-        networks run alone on a resident batch of 128 patches of 64 pixels: SRCNN, a perceptron of large layers and a
-        chain of pointwise operations.""",
+        networks run alone on a resident batch of 128 patches of 64 pixels. They are SRCNN, a perceptron of large layers
+        and a chain of pointwise operations.""",
         not_shown="A CPU, where there is nothing to wait for; copies that overlap (nonblocking-sync-points).",
         needs="cuda",
         effect=change("sync_every_step", False, True, DEVICE_STEP, _DEVICE_LINEAR, _DEVICE_POINTWISE, says="less"),

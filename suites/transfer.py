@@ -213,8 +213,9 @@ _CLAIMS = (
         id="pin-custom-batch",
         says="The DataLoader leaves batches of a class of one's own unpinned unless the class defines pin_memory().",
         sources=("API",),
-        design="""A check: a DataLoader that pins gets batches as a tensor, a dictionary, a tuple, and a class of one's
-        own without and with the method. Then every tensor is asked whether it is pinned. No time is measured.""",
+        design="""A check. A DataLoader that pins gets batches as a tensor, a dictionary, a tuple, and a class of one's
+        own. That class has the method or lacks it. Then every tensor is asked whether it is pinned. No time is
+        measured.""",
         not_shown="What the unpinned batch costs.",
         needs="cuda",
         facts=({"check": "pin_custom"},),

@@ -53,8 +53,8 @@ _CLAIMS = (
         id="gil-threads",
         says="Threads cannot replace worker processes for loading, as Python’s lock lets one of them run at a time.",
         sources=("BOT",),
-        design="""A loads in two processes, B in two threads of the training process. Both load the same samples: PNG
-        files of 64 pixels, which a library decodes without the lock, and raw pixels from LMDB, where most is Python.
+        design="""A loads in two processes, B in two threads of the training process. Both load PNG files of 64
+        pixels, which a library decodes without the lock. Both load raw pixels from LMDB, too, where most is Python.
         Work that is planted stands beside it: 2 ms a sample during which the lock is held, and reads that wait.""",
         not_shown="Interpreters without that lock.",
         effect=pair(_PROCESSES, _THREADS, {**PNG, **PAIRS}, {**LMDB, **PAIRS}, says="less"),
@@ -71,9 +71,8 @@ _CLAIMS = (
         namespace. Process 1 of it never waits for anybody, as in a container that starts with a shell or a script. It
         is killed (SIGKILL), and its workers are watched until the last is gone. One that still runs or lies defunct 10
         s later was left behind. Beside it stands the same under a process 1 that asks orphans for their status, as an
-        init does. The process ends by SIGKILL, SIGTERM, SIGINT, an exception and a plain return. Both signals that no
-        script survives also run with feedrate's remedy: workers that die with their parent, and a handler that ends in
-        order.""",
+        init does. The process ends by SIGKILL, SIGTERM, SIGINT, an exception and a plain return. SIGKILL and SIGTERM
+        also run with feedrate's remedies: workers that die with their parent, and a handler that ends in order.""",
         not_shown="How many containers have such a process 1: docker run --init gives one that asks.",
         figures="No figure is given: the source saw defunct processes.",
         facts=(

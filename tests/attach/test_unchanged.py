@@ -154,7 +154,7 @@ OUTSIDE = {"Collate.__call__", "Collate.__getattr__", "Indices.get", "Indices.__
 def fail(*_, **__):
     raise ZeroDivisionError("planted")
 def functions():
-    names = "_feedrate_hook", "_feedrate_step", "_feedrate_worker", "_feedrate_log"
+    names = "_feedrate_hook", "_feedrate_step", "_feedrate_worker", "_feedrate_loop", "_feedrate_log"
     owners = [sys.modules[name] for name in names if name in sys.modules]
     owners += [each for owner in owners for each in vars(owner).values() if isinstance(each, type)]
     return sorted({each.__qualname__: (owner, name) for owner in owners for name, each in vars(owner).items()

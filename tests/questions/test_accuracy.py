@@ -45,8 +45,8 @@ def test_the_answer_is_made_from_the_errors() -> None:
     assert said == (
         "Over 2 measurements of 2 planted settings, the throughput that feedrate reports is within 0.20\u00a0% "
         "of an external "
-        "clock (median +0.10\u00a0%). Of the other ways to time the same steps, the nearest (no warm-up, from iter()) "
-        "is off by up to −40.0\u00a0%, the farthest (mean of rates) by up to +150\u00a0%."
+        "clock (median +0.10\u00a0%). The nearest other way to time the same steps is off by up to −40.0\u00a0% "
+        "(no warm-up, from iter()). The farthest is off by up to +150\u00a0% (mean of rates)."
     )
     assert said in accuracy_page.page([make()]).body.replace("&#160;", "\u00a0")
 

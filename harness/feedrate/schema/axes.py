@@ -130,8 +130,8 @@ TASK = named(
     ),
     step=activity(
         "real",
-        "The model's step. It is computed (real), or the host sleeps for step_ms (emulated), or a CUDA device spins "
-        "for as long (spin), which the host does not wait for.",
+        "The model's step. It is computed (real), or the host sleeps for step_ms (emulated). With spin a CUDA device "
+        "is busy for as long, and the host does not wait for it.",
         choices=one_of("real", *EMULATED_STEPS),
         idle=only("mode", "train"),
     ),
@@ -292,7 +292,7 @@ LOADING = named(
     collate=knob(
         "totensor",
         "How samples become a batch: each to float tensors by torchvision's ToTensor and then stacked, or all at once "
-        "from uint8 (fast). Each in other ways, to the same numbers: as ToTensor without its contiguous copy "
+        "from uint8 (fast). Three other ways give the numbers of ToTensor: without its contiguous copy "
         "(strided), by NumPy (numpy), or value by value in a Python loop (loop).",
         choices=one_of("totensor", "strided", "numpy", "loop", "fast"),
         idle=only("mode", "train", "load", "copy"),

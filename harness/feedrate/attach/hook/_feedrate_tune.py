@@ -21,8 +21,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from _feedrate_hook import end_script, number_of, settings
+from _feedrate_hook import settings
 from _feedrate_log import LOG, now
+from _feedrate_loop import end_script, number_of
 from _feedrate_step import leaves
 
 SOCKET = os.environ.get("FEEDRATE_TUNE", "")

@@ -35,7 +35,7 @@ _PATCHED = frozenset(
         "torchdata.stateful_dataloader.worker",
     )
 )
-_OWN = {name: f"{name}.py" for name in map("_feedrate_{}".format, ("log", "step", "worker", "hook", "tune"))}
+_OWN = {name: f"{name}.py" for name in map("_feedrate_{}".format, ("log", "step", "worker", "loop", "hook", "tune"))}
 _OWN["feedrate"] = "feedrate_watch.py"
 """Modules that lie here, to their files: a script finds ``feedrate.watch`` where feedrate is not installed, too."""
 

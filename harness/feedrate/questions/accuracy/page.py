@@ -112,9 +112,9 @@ def _message(rows: Sequence[Row]) -> str:
     if ours:
         parts.append(f"at worst feedrate is off by {words.signed(ours['worst'])} (n = {ours['n']})")
     if others:
-        parts.append(f"the nearest other way, {others[0]['label']}, by {words.signed(others[0]['worst'])}")
-        parts.append(f"the farthest, {others[-1]['label']}, by {words.signed(others[-1]['worst'])}")
-    return words.sentence("; ".join(parts))
+        parts.append(f"the nearest other way is off by {words.signed(others[0]['worst'])} ({others[0]['label']})")
+        parts.append(f"the farthest is off by {words.signed(others[-1]['worst'])} ({others[-1]['label']})")
+    return " ".join(map(words.sentence, parts))
 
 
 PATH = "accuracy.md"
@@ -212,9 +212,9 @@ def answer(errors: pd.DataFrame) -> str:
         return sentence
     near, far = (pick(rows.values(), key=lambda row: abs(row["worst_pct"])) for pick in (min, max))
     return (
-        f"{sentence} Of the other ways to time the same steps, the nearest ({LABELS[near['estimator']]}) is off by "
-        f"up to {words.signed(near['worst_pct'])}, the farthest ({LABELS[far['estimator']]}) by up to "
-        f"{words.signed(far['worst_pct'])}."
+        f"{sentence} The nearest other way to time the same steps is off by up to {words.signed(near['worst_pct'])} "
+        f"({LABELS[near['estimator']]}). The farthest is off by up to {words.signed(far['worst_pct'])} "
+        f"({LABELS[far['estimator']]})."
     )
 
 
