@@ -202,6 +202,23 @@ def photographs(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Job]:
     return make
 
 
+@pytest.mark.parametrize(("loader", "storage_format"), STREAMING)
+def test_a_loader_that_streams_files_sees_the_same_crops(
+    photographs: Callable[..., Job], fetch: Callable[[Job, int], list[Batch]], loader: str, storage_format: str
+) -> None:
+    """Of every photograph and in every pass those that a loader sees that reads one by one."""
+
+    def pictures(**axes: object) -> list[bytes]:
+        batches = fetch(photographs(collate="fast", normalize_on="none", **axes), 12)
+        return [picture.numpy().tobytes() for batch in batches for picture in batch.fields[0]]
+
+    expected = pictures(storage_format="folder", access="random")
+    streamed = pictures(storage_format=storage_format, loader=loader, num_workers=2)
+    assert set(expected[:24]).isdisjoint(expected[24:])
+    assert sorted(streamed[:24]) == sorted(expected[:24])
+    assert sorted(streamed[24:]) == sorted(expected[24:])
+
+
 @pytest.mark.parametrize("loader", DECODING)
 @pytest.mark.parametrize("buffer", [0, 10])
 def test_a_loader_that_decodes_makes_the_same_of_files(

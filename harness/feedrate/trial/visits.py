@@ -107,8 +107,11 @@ class _StreamedVisits(Stream):
     def begin(self, epoch: int) -> None:
         self._epoch = epoch
 
+    def visited(self, record: Any) -> Visit:
+        return self._epoch, record[0], record
+
     def records(self, shard: int) -> Iterator[Visit]:
-        return ((self._epoch, record[0], record) for record in self._packed.records(shard))
+        return map(self.visited, self._packed.records(shard))
 
     def decode(self, raw: Visit) -> Sample:
         return self._drawing(self._packed, raw)
