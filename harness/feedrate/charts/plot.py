@@ -92,7 +92,8 @@ def deviations(key: str, title: str, ends: Sequence[float], within: float = 1.0)
     scale = {"type": "symlog", "constant": within, "domain": [low, high], "nice": False}
     # A format of the axis would write all labels in the largest one's unit.
     label = "format(datum.value, '+~s')"
-    return Side(key, title, scale, {"values": shown, "labelExpr": label, "grid": True, "domain": False})
+    narrow = {"labelOverlap": "greedy", "labelSeparation": 4}  # on phones the largest labels would touch
+    return Side(key, title, scale, {"values": shown, "labelExpr": label, "grid": True, "domain": False, **narrow})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
