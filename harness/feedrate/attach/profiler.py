@@ -32,8 +32,9 @@ DENSE_S, DENSER = 30, 3
 _OPTIONS = ("--subprocesses", "--threads", "--idle", "--nonblocking", "--full-filenames", "--format=raw")
 _FETCH = re.compile(r"torch/utils/data/_utils/fetch\.py$")
 _LOADER = re.compile(r"torch/utils/data/dataloader\.py$|torchdata/")
-_LIBRARY = re.compile(r"/(site|dist)-packages/|/lib(64)?/python3\.\d+/|^<|/feedrate/(attach/hook/|__init__\.py$)")
-HOOK = re.compile(r"/attach/hook/_feedrate_\w+\.py$")
+_LIBRARY = re.compile(r"/(site|dist)-packages/|/lib(64)?/python3\.\d+/|^<")
+_OWN = re.compile(r"/feedrate/(attach/hook/|__init__\.py$)")
+"""What feedrate runs in a script."""
 _FRAME = re.compile(r"^(?P<name>.*) \((?P<file>.*?)(?::(?P<line>\d+))?\)$")
 
 
@@ -187,7 +188,7 @@ def read(path: Path, weight: int = 1) -> list[Stack]:
 
 def of_library(file: str) -> bool:
     """Whether a file belongs to a package or to Python, rather than to the user."""
-    return bool(_LIBRARY.search(file))
+    return bool(_LIBRARY.search(file) or _OWN.search(file))
 
 
 def waits(stack: Stack) -> bool:
@@ -215,7 +216,7 @@ def hottest(stacks: Sequence[Stack], most: int = 5) -> list[HotLine]:
     lines: Counter[Frame] = Counter()
     for stack in stacks:
         of_user = [frame for frame in stack.frames if not of_library(frame.file)]
-        theirs = [frame for frame in stack.frames if not HOOK.search(frame.file)]
+        theirs = [frame for frame in stack.frames if not _OWN.search(frame.file)]
         lines[(of_user[-1:] or theirs[:1] or stack.frames[:1])[0]] += stack.count
     total = lines.total()
     return [

@@ -176,10 +176,6 @@ class Stream(Packed):
     def begin(self, epoch: int) -> None:
         """Note that another pass over the samples begins, counted from 0."""
 
-    def visited(self, record: Any) -> Any:
-        """Give what ``decode`` takes of a record that another library read from a shard in this pass."""
-        return record
-
     @abstractmethod
     def records(self, shard: int) -> Iterator[Any]:
         """Read one shard from its beginning to its end; a DataError where it does not hold what was packed."""

@@ -107,14 +107,11 @@ class _StreamedVisits(Stream):
     def begin(self, epoch: int) -> None:
         self._epoch = epoch
 
-    def visited(self, record: Any) -> Visit:
-        return self._epoch, record[0], record
+    def records(self, shard: int) -> Iterator[Any]:
+        return self._packed.records(shard)
 
-    def records(self, shard: int) -> Iterator[Visit]:
-        return map(self.visited, self._packed.records(shard))
-
-    def decode(self, raw: Visit) -> Sample:
-        return self._drawing(self._packed, raw)
+    def decode(self, raw: Any) -> Sample:
+        return self._drawing(self._packed, (self._epoch, raw[0], raw))
 
 
 def ship(file: bytes, _height: int, _width: int, _scale: int) -> Image:
