@@ -66,14 +66,22 @@ def test_a_prediction_is_held_against_the_script_that_ran_so() -> None:
 
 
 def test_what_feedrate_costs_needs_its_whole_interval_below_the_limit() -> None:
-    """Each epoch with feedrate is divided by one without; a tenth of the steps and the first pairs are left out."""
-    pairs = [
-        {"without": [9.0] + [1.0] * 9, "with": [1.0] + [ratio] * 9} for ratio in (5, 5, 1.004, 1.006, 1.005, 1.004)
-    ]
-    figure = scripts.judge_cost("some", 1.01, pairs)
+    """Each epoch with feedrate is divided by one without; a tenth of the steps and the first pairs are left out.
+
+    A machine that slows down for an epoch slows the forward pass down, too.
+    """
+
+    def turn(wall: float, forward: float = 1.0) -> scripts.Turn:
+        without = {"walls": [9.0] + [2.0] * 9, "forward": [9.0] + [1.0] * 9}
+        return {"without": without, "with": {"walls": [1.0] + [2 * wall] * 9, "forward": [1.0] + [forward] * 9}}
+
+    turns = [turn(ratio) for ratio in (5, 5, 1.004, 1.006, 1.005, 1.004)]
+    figure, by_forward = scripts.judge_cost("some", 1.01, turns)
     assert figure.met
+    assert by_forward.met
     assert "n = 4 pairs of 10 steps" in figure.measured
-    assert not scripts.judge_cost("some", 1.01, [*pairs, {"without": [1.0] * 10, "with": [1.03] * 10}]).met
+    assert [figure.met for figure in scripts.judge_cost("some", 1.01, [*turns, turn(1.03)])] == [False, False]
+    assert [figure.met for figure in scripts.judge_cost("some", 1.01, [*turns, turn(1.53, 1.52)])] == [False, True]
 
 
 @pytest.mark.slow
@@ -82,7 +90,8 @@ def test_feedrate_is_away_in_every_other_epoch(tmp_path: Path) -> None:
     costs = scripts.Costs("some", {"turns": 4, "steps": 30, "step-ms": 1, "sample-ms": 0})
     turns = scripts.Planted(tmp_path).turns(costs, no_lines=True)
     assert [sorted(turn) for turn in turns] == [["with", "without"]] * 2
-    assert {len(walls) for turn in turns for walls in turn.values()} == {30}
+    assert {len(seconds) for turn in turns for way in turn.values() for seconds in way.values()} == {30}
+    assert all(min(way["walls"]) > min(way["forward"]) > 0 for turn in turns for way in turn.values())
     (report,) = tmp_path.glob("*/*.report.json")
     assert json.loads(report.read_text())["loader"]["steps"] == 2 * 30
 

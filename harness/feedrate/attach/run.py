@@ -32,6 +32,7 @@ if TYPE_CHECKING:  # loaded while the script runs
     from feedrate.attach.records import Process, Records
     from feedrate.attach.report import Report
     from feedrate.machine.probes.host import TrialCounters
+    from feedrate.machine.probes.procfs import Footprint
 
 HOOK = Path(__file__).with_name("hook")
 READS = "feedrate.attach.rows"
@@ -56,6 +57,8 @@ class Watched:
     """Counters of the machine and of the script's processes, two a second at first."""
     memory: list[tuple[int, dict[str, int | None]]] = field(default_factory=list)
     """(clock, columns of memory), now and then, as it takes milliseconds a process."""
+    footprints: dict[int, tuple[Footprint, Footprint]] = field(default_factory=dict)
+    """Process to its memory as it was first and last seen."""
     interrupted: bool = False
     """Whether somebody wants it to end: Ctrl-C, or a signal that was handed on to it."""
 
@@ -164,6 +167,7 @@ def _outside(watched: Watched) -> Outside:
     return Outside(
         identity.cpu_quota() or len(identity.usable_cores()),
         watched.memory,
+        watched.footprints,
         [(at, count) for at, count in read if count is not None],
         size,
     )

@@ -16,6 +16,8 @@ from feedrate.machine.probes.host import HostProbe
 
 EVERY_S, COUNT_EVERY_S, MEMORY_EVERY_S = 0.1, 0.5, 10.0
 """How often samples, counters and memory are taken."""
+MEMORY_SOON_S = 0.5
+"""How soon memory is taken again at first; then after twice as long each time, as workers copy pages early."""
 MOST_SAMPLES = 20_000
 """When so many samples are there, every other one, and of counters and memory, is dropped, and half as many follow."""
 
@@ -38,7 +40,7 @@ def watch(
     """Look at machine and processes until the script has ended; profile every process that makes an iterator."""
     pid, device = watched.process.pid, GpuProbe.open()
     sample_at = count_at = remember_at = 0.0
-    slower = 1
+    slower, remember_after = 1, MEMORY_SOON_S
     with HostProbe() as host, contextlib.closing(device) if device else contextlib.nullcontext():
         while True:
             wait(watched)
@@ -52,8 +54,12 @@ def watch(
                 watched.counters.append(host.counters(pid))
                 count_at = now + slower * COUNT_EVERY_S
             if now >= remember_at and any(watched.folder.glob("*.records")):
-                watched.memory.append((time.perf_counter_ns(), procfs.memory(pid)))
-                remember_at = now + slower * MEMORY_EVERY_S
+                parts = procfs.footprints(pid)
+                watched.memory.append((time.perf_counter_ns(), procfs.memory(parts)))
+                for child, footprint in parts.items():
+                    watched.footprints[child] = (watched.footprints.get(child, (footprint,))[0], footprint)
+                remember_at = now + slower * remember_after
+                remember_after = min(MEMORY_EVERY_S, 2 * remember_after)
             if len(watched.samples) >= MOST_SAMPLES:
                 slower *= 2
                 for kept in (watched.samples, watched.counters, watched.memory):

@@ -241,6 +241,7 @@ def epoch(loader: DataLoader[Any], weight: torch.Tensor, optimizer: Optimizer, s
         rows[row] += got - asked - (rows["sampler"] - drawn)
         drawn, row = rows["sampler"], "waiting"
         optimizer.zero_grad()
+        computed = lines["forward"]
         with clock("forward", rows):
             loss = (batch[0][:, :WEIGHTS] @ weight).sum()
             loss.register_hook(backward)
@@ -255,7 +256,8 @@ def epoch(loader: DataLoader[Any], weight: torch.Tensor, optimizer: Optimizer, s
                 cost["between_steps"]()  # between_steps
             del batch  # else it goes while the next one comes, and its memory is given back in that wait
         done = time.perf_counter()
-        for seconds, name in zip((done - asked, got - asked, prepared, hot), steps, strict=True):
+        computed = lines["forward"] - computed
+        for seconds, name in zip((done - asked, got - asked, prepared, hot, computed), steps, strict=True):
             steps[name].append(seconds)
         asked = done
     rows["starting"] += time.perf_counter() - asked
@@ -265,7 +267,7 @@ def train(options: argparse.Namespace) -> dict[str, list[float]]:
     """Train for some epochs, and give the seconds of each step by the script's own clock."""
     weight = torch.nn.Parameter(torch.zeros(WEIGHTS))
     optimizer, loader = Optimizer([weight], {"lr": 1e-6}), planted_loader(options, options.workers)
-    steps: dict[str, list[float]] = {"walls": [], "waits": [], "prepared": [], "hot": []}
+    steps: dict[str, list[float]] = {"walls": [], "waits": [], "prepared": [], "hot": [], "forward": []}
     garbage.extend([] for _ in range(int(OBJECTS * options.plan.get("garbage", 0))))
     with clock("loops", rows):
         for number in range(options.epochs):
@@ -349,14 +351,15 @@ def truth(options: argparse.Namespace) -> list[list[float]]:
     return taken
 
 
-def turns(options: argparse.Namespace) -> list[dict[str, list[float]]]:
-    """Train with feedrate and without: seconds of the steps of each two epochs."""
+def turns(options: argparse.Namespace) -> list[dict[str, dict[str, list[float]]]]:
+    """Train with feedrate and without: seconds of the steps of each two epochs, and of the forward pass in them."""
     pairs = []
     for _ in range(options.turns // 2):
         pair = {}
         for way in random.sample(("with", "without"), 2):
             with nullcontext() if way == "with" else alone():
-                pair[way] = train(options)["walls"]
+                steps = train(options)
+                pair[way] = {name: steps[name] for name in ("walls", "forward")}
         pairs.append(pair)
     return pairs
 

@@ -11,7 +11,7 @@ from typing import Any
 from feedrate.machine import limits
 from feedrate.machine.probes import gpu, noise
 from feedrate.machine.probes.host import HostProbe, TrialCounters, difference
-from feedrate.machine.probes.procfs import descendants, memory, workers_uss
+from feedrate.machine.probes.procfs import descendants, footprints, memory, workers_uss
 from feedrate.schema import window
 from feedrate.schema.axes import Cell
 from feedrate.schema.redaction import KIND_MOST, scrub
@@ -80,7 +80,7 @@ class Observer:
             self._columns |= difference(self._before, self._host.counters(pid))
             self._close_gpu(pid)
         elif event == "result" and "fact" not in fields.get("row", {}):  # a check of a fact has no loop of its own
-            self._columns |= memory(pid)
+            self._columns |= memory(footprints(pid))
             if self._growth:
                 self._columns["workers_uss_end_bytes"] = workers_uss(pid)
         elif event == "tick":

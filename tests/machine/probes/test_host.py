@@ -25,7 +25,7 @@ from feedrate.machine.probes.host import (
     disturbance,
     pressure_pct,
 )
-from feedrate.machine.probes.procfs import descendants, memory, workers_uss
+from feedrate.machine.probes.procfs import descendants, footprints, memory, workers_uss
 from feedrate.schema.columns import TELEMETRY
 
 S = 1_000_000_000
@@ -266,8 +266,8 @@ def test_a_dead_process_gives_none() -> None:
         "major_faults",
         "read_bytes",
     }
-    assert memory(gone)["uss_peak_bytes"] is None
-    assert memory(gone)["pss_peak_bytes"] is None
+    assert memory(footprints(gone))["uss_peak_bytes"] is None
+    assert memory(footprints(gone))["pss_peak_bytes"] is None
     assert descendants(gone) == []
 
 
@@ -292,11 +292,11 @@ def test_memory_of_process_and_workers(spawn: Spawn) -> None:
     """Memory is summed over process and descendants; what workers have to themselves is None without any, not 0."""
     process = spawn(CHILD + TALK, "block = bytearray(b'x' * 50_000_000)\nprint('ready', flush=True)\ninput()\n")
     assert said(process) == said(process) == "ready"
-    seen, workers = memory(process.pid), workers_uss(process.pid)
+    seen, workers = memory(footprints(process.pid)), workers_uss(process.pid)
     assert 50_000_000 < seen["uss_peak_bytes"] <= seen["pss_peak_bytes"] < 150_000_000  # type: ignore[operator]
     assert seen["shm_bytes"] is not None
     assert workers is not None
-    assert 50_000_000 < workers < (memory(process.pid)["uss_peak_bytes"] or 0) - 1_000_000
+    assert 50_000_000 < workers < (memory(footprints(process.pid))["uss_peak_bytes"] or 0) - 1_000_000
     (worker,) = descendants(process.pid)
     assert workers_uss(nobody()) is None
     assert workers_uss(worker) is None
@@ -314,7 +314,7 @@ def test_what_is_withheld_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert (sample["cpu_util_pct"], sample["mem_available_bytes"], sample["load_1m"]) == (None, None, 0.5)
     unknown = {"cpu_util_pct", "foreign_cpu_pct", "steal_pct", "throttled_ns", "io_pressure_pct", "memory_pressure_pct"}
     assert {name for name, value in columns.items() if value is None} == {*unknown, "read_bytes"}
-    assert memory(os.getpid())["uss_peak_bytes"] is None
+    assert memory(footprints(os.getpid()))["uss_peak_bytes"] is None
 
 
 def test_what_dead_makers_left_goes_and_all_else_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from feedrate.attach.account import Account
 from feedrate.attach.causes import Cause
 from feedrate.attach.records import Loader, Pass, Process
+from feedrate.machine.probes.procfs import Footprint
 from feedrate.schema import plugins
 
 
@@ -33,6 +34,8 @@ class Outside:
     """That it may use."""
     memory: Sequence[tuple[int, Mapping[str, int | None]]] = ()
     """Clock (ns), and columns of memory, of all its processes together."""
+    footprints: Mapping[int, tuple[Footprint, Footprint]] = field(default_factory=dict)
+    """Process to its memory as it was first and last seen."""
     read: Sequence[tuple[int, int]] = ()
     """Clock (ns), and bytes that they had read from storage."""
     shm_bytes: int = 0

@@ -1,4 +1,4 @@
-"""Processes whose memory grows, as workers copy the pages of Python objects that they only read."""
+"""Memory that grows: workers copy the pages of Python objects that they only read, or something is kept."""
 
 from __future__ import annotations
 
@@ -12,7 +12,13 @@ LEAST_BYTES, LEAST = 1 << 28, 0.2
 
 
 def check(evidence: Evidence) -> Fact | None:
-    """Of the loop's memory each third takes more than the one before, and the last far more than the first."""
+    """Workers copied what they shared; else each third of the loop takes more memory than the one before."""
+    if (copied := _most_copied(evidence)) >= LEAST_BYTES:
+        return Fact(
+            f"workers copied {decimal(copied)} that they had shared with the training process",
+            "keep what samples are found by in arrays or tensors, not in lists and dicts, which workers copy as they "
+            "read",
+        )
     span = [one for one in evidence.passes if one.batches]
     if not span:
         return None
@@ -26,5 +32,18 @@ def check(evidence: Evidence) -> Fact | None:
         return None
     return Fact(
         f"the processes' own memory grew by {decimal(int(last - first))} in {(held[-1][0] - held[0][0]) / 1e9:.0f} s",
-        "keep what samples are found by in arrays or tensors, not in lists and dicts, which workers copy as they read",
+        "keep no tensors from step to step, such as losses in a list, and bound what the data set caches",
+    )
+
+
+def _most_copied(evidence: Evidence) -> int:
+    """Bytes that the workers of one pass made their own without having more: their pages were shared since a fork."""
+    seen = evidence.outside.footprints
+    passes = ([seen[worker.pid] for worker in workers if worker.pid in seen] for workers in evidence.workers)
+    return max(
+        (
+            sum(last.uss - first.uss - max(0, last.anonymous - first.anonymous) for first, last in workers)
+            for workers in passes
+        ),
+        default=0,
     )

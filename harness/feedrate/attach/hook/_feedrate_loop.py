@@ -22,7 +22,7 @@ from _feedrate_step import DEVICE, GARBAGE, GENERATORS, SHARED, callers, leaves
 
 STEPS = int(os.environ.get("FEEDRATE_STEPS") or 0)
 HEADSPACE = int(os.environ.get("FEEDRATE_HEADSPACE") or 0)
-DETAIL_NS, SELDOM = 16_000_000, 32
+DETAIL_NS, SELDOM = 32_000_000, 32
 """How often a step is recorded in detail (phases, CPU times, whether the device starved, and without workers how its
 batch was prepared): at random, so many ns apart and one in so many at least, on average. Of all others only the wait
 is recorded."""
@@ -74,20 +74,13 @@ class Loop:
         spent, self.sampler, self.waited = (self.sampler, self.waited), 0, 0
         return spent
 
-    def ask(
-        self, begun: int, lying: int, number: Callable[[Any], int], iterator: Any
-    ) -> tuple[int, int, Any, int | None]:
-        """Begin a step; what is done here belongs to the wait, as workers go on meanwhile.
+    def ask(self, begun: int, lying: int, batch: int) -> tuple[int, int, Any, int]:
+        """Begin a step behind some batch in detail; what is done here is of the wait, as workers go on meanwhile.
 
         Returns:
-            lying, CPU time of the process, event on the device, updates so far; None where only the wait is recorded.
+            lying, CPU time of the process, event on the device, updates so far.
         """
-        if self.left > 1:
-            self.left -= 1
-            LOG.detail = False
-            ends = self.left == self.every - 1  # the detailed step
-            return lying, time.process_time_ns() if ends else 0, None, None
-        LOG.detail, LOG.iterator, LOG.batch = True, self.iterator, number(iterator) + 1
+        LOG.detail, LOG.iterator, LOG.batch = True, self.iterator, batch + 1
         GARBAGE.flush()
         self.mean_ns += ((begun - self.asked) / self.every - self.mean_ns) / 2
         self.asked = begun
@@ -95,14 +88,9 @@ class Loop:
         self.left = self.every = DRAW.randrange(1, 2 * mean)
         return lying, time.process_time_ns(), DEVICE.asked(), SHARED.updates
 
-    def record(self, begun: int, ended: int, step: tuple[int, int, Any, int | None], batch: int, data: Any) -> None:
-        """Record a step whose batch has come; its number is -1 where it is not known."""
+    def record(self, begun: int, ended: int, step: tuple[int, int, Any, int], batch: int, data: Any) -> None:
+        """Record a detailed step whose batch has come; its number is -1 where it is not known."""
         lying, cpu, event, updates = step
-        if updates is None:
-            LOG.pending.append(
-                (begun, ended, self.iterator, batch, lying, cpu, 0, 2 * SHARED.updates, 0, *self.spent())
-            )
-            return
         cpu_ended = time.process_time_ns()
         LOG.flush()
         details = batch, lying, cpu, cpu_ended, 2 * updates + (event is not None), self.made

@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 
@@ -118,34 +119,53 @@ def read_bytes(pid: int) -> int | None:
     return _amount(read(f"/proc/{pid}/io"), b"read_bytes")
 
 
-def _footprint(pid: int) -> tuple[int, int] | None:
-    """(USS, PSS) of one process, in bytes; not psutil's, which gives 0 for a process that is defunct."""
+class Footprint(NamedTuple):
+    """Memory of one process, in bytes."""
+
+    uss: int
+    """That no other process has: what a fork shares counts once it was written to."""
+    pss: int
+    """The same, and of what processes share each its part."""
+    anonymous: int
+    """That belongs to no file, shared after a fork or not."""
+
+
+def footprints(pid: int) -> dict[int, Footprint]:
+    """Read the memory of a process and its descendants by pid; walking the page tables takes milliseconds a process.
+
+    Those that have ended are left out, and all where the first has.
+    """
+    main = _footprint(pid)
+    others = ((child, _footprint(child)) for child in descendants(pid)) if main else ()
+    return {pid: main} | {child: footprint for child, footprint in others if footprint} if main else {}
+
+
+def _footprint(pid: int) -> Footprint | None:
+    """Not psutil's, which gives 0 for a process that is defunct."""
     rollup = read(f"/proc/{pid}/smaps_rollup")
-    private = [_amount(rollup, b"Private_" + kind) for kind in (b"Clean", b"Dirty", b"Hugetlb")]
-    pss = _amount(rollup, b"Pss")
-    if pss is None or None in private[:2]:
+    kinds = (b"Private_Clean", b"Private_Dirty", b"Private_Hugetlb", b"Pss", b"Anonymous")
+    clean, dirty, huge, pss, anonymous = (_amount(rollup, kind) for kind in kinds)
+    if clean is None or dirty is None or pss is None:
         return None
-    return sum(size or 0 for size in private) * 1024, pss * 1024
+    return Footprint(1024 * (clean + dirty + (huge or 0)), 1024 * pss, 1024 * (anonymous or 0))
 
 
-def memory(trial_pid: int) -> dict[str, int | None]:
-    """Sum the memory of a process and its descendants; walking the page tables takes milliseconds a process."""
-    main = _footprint(trial_pid)
-    parts = [main, *filter(None, map(_footprint, descendants(trial_pid)))] if main else []
+def memory(parts: Mapping[int, Footprint]) -> dict[str, int | None]:
+    """Sum the memory of some processes, as columns of a trial."""
     shm_bytes: int | None = None
     with suppress(OSError):
         shm_bytes = psutil.disk_usage(SHM).used
     return {
-        "uss_peak_bytes": sum(uss for uss, _ in parts) or None,
-        "pss_peak_bytes": sum(pss for _, pss in parts) or None,
+        "uss_peak_bytes": sum(part.uss for part in parts.values()) or None,
+        "pss_peak_bytes": sum(part.pss for part in parts.values()) or None,
         "shm_bytes": shm_bytes,
     }
 
 
 def workers_uss(trial_pid: int) -> int | None:
     """Sum the memory that only one of a process' descendants has: what a fork shares counts once it was written to."""
-    parts = list(filter(None, map(_footprint, descendants(trial_pid))))
-    return sum(uss for uss, _ in parts) if parts else None
+    workers = [part.uss for pid, part in footprints(trial_pid).items() if pid != trial_pid]
+    return sum(workers) if workers else None
 
 
 def semaphores(pid: int) -> set[Path]:
