@@ -9,7 +9,7 @@ from html import unescape
 import pytest
 
 from feedrate.analysis.estimates import rows_of
-from feedrate.pages.runs import RunView
+from feedrate.pages.runs import RunView, leading
 from feedrate.pages.verdicts import load_verdicts
 from feedrate.questions.home import page as home_page
 from feedrate.questions.suites import page as suites_page
@@ -29,19 +29,19 @@ def test_the_main_suite_speaks_for_its_machine(show: Callable[..., RunView]) -> 
     main, later = show(suites=("loader",)), show(suites=("storage",), run_id="20270102T030405Z-fake")
     other = show(suites=("storage",), run_id="20270102T030406Z-fake", cores=8)
     assert main.machine_id == later.machine_id != other.machine_id
-    assert home_page.leading([other, later, main]) == [main, other]
+    assert leading([other, later, main]) == [main, other]
 
 
 @pytest.mark.slow
 def test_a_quick_run_never_takes_a_reference_run_s_place(show: Callable[..., RunView]) -> None:
     """Tier, profile, repetitions enough for a gain and grade decide which run speaks, and only then which is newer."""
     old, new = show(batches=(8, 16)), show(batches=(8, 16), run_id="20270102T030405Z-newer")
-    assert home_page.leading([new, old]) == [new]
+    assert leading([new, old]) == [new]
     noisy, short = show(batches=(8,), busy=True, run_id="noisy"), show(batches=(8,), run_id="short", blocks=3)
     assert noisy.grade.letter == short.grade.letter
-    assert home_page.leading([short, noisy]) == [noisy]
+    assert leading([short, noisy]) == [noisy]
     marks.set_tier(old.run.folder, marks.REFERENCE)
-    assert home_page.leading([new, RunView(old.run)])[0].manifest.run_id == old.manifest.run_id
+    assert leading([new, RunView(old.run)])[0].manifest.run_id == old.manifest.run_id
 
 
 @pytest.mark.slow
@@ -49,7 +49,7 @@ def test_each_device_of_a_machine_speaks(show: Callable[..., RunView]) -> None:
     """A newer run on the CPU hides none on the GPU, whatever its suite."""
     cpu = show(gpu_idle=True, run_id="cpu", batches=(8,), workers=(0,), blocks=2)
     stored = show(device="cuda", run_id="stored", suites=("storage",), batches=(8,), workers=(0,), blocks=2)
-    assert home_page.leading([cpu, stored]) == [cpu, stored]
+    assert leading([cpu, stored]) == [cpu, stored]
 
 
 @pytest.mark.slow

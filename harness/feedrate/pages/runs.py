@@ -13,6 +13,7 @@ import pandas as pd
 from altair.utils.schemapi import debug_mode
 
 from feedrate.analysis import ceilings, loader, noise, steps, variance
+from feedrate.analysis.crossfit import LEAST_BLOCKS
 from feedrate.analysis.estimates import cells, rows_of
 from feedrate.analysis.storage import believable
 from feedrate.charts.citation import Citation, Origin, data_hash, day
@@ -22,7 +23,7 @@ from feedrate.charts.render import picture, standalone
 from feedrate.pages import descriptions, markup
 from feedrate.pages.markup import FOLDER, Placed
 from feedrate.pages.tasks import headlines, of_machines
-from feedrate.plan.suite import for_machines
+from feedrate.plan.suite import MAIN, for_machines
 from feedrate.schema import words
 from feedrate.schema.errors import InputError, expected_one_of
 from feedrate.store import marks
@@ -201,12 +202,26 @@ def load_runs(results: Path, only: Collection[Path] | None = None) -> list[RunVi
     return sorted(views, key=lambda view: (view.manifest.started_at, view.manifest.run_id), reverse=True)
 
 
-def newest(runs: Sequence[RunView]) -> list[RunView]:
-    """Keep the newest run of each machine and device, both devices side by side, from runs newest first."""
-    first: dict[str, dict[str, RunView]] = {}
-    for view in runs:
-        first.setdefault(view.machine_id, {}).setdefault(view.manifest.device, view)
-    return [view for views in first.values() for view in views.values()]
+def leading(runs: Sequence[RunView]) -> list[RunView]:
+    """Keep the run that speaks for each machine and device, both devices side by side, from runs newest first.
+
+    That is one of the main suite where there is one; then a reference run, a longer profile than the quick one, one
+    with the repetitions that a gain takes, a better grade, and last the newest.
+    """
+
+    def rank(view: RunView) -> tuple[bool, ...]:
+        run = view.manifest
+        quick, short = run.profile == "quick", run.blocks < LEAST_BLOCKS
+        return MAIN not in view.suites, view.beside.tier != marks.REFERENCE, quick, short
+
+    machines: dict[str, dict[str, list[RunView]]] = {}
+    for view in sorted(runs, key=rank):
+        of_device = machines.setdefault(view.machine_id, {}).setdefault(view.manifest.device, [])
+        if not of_device or rank(of_device[0]) == rank(view):
+            of_device.append(view)
+    tied = [views for devices in machines.values() for views in devices.values()]
+    # A grade is worked out where it decides.
+    return [min(views, key=lambda view: view.grade.letter) if len(views) > 1 else views[0] for views in tied]
 
 
 def draw(chart: str, view: RunView, suite: str | None = None) -> Figure:

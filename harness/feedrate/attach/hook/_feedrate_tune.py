@@ -185,6 +185,8 @@ class Tuner:
         """Which trial another rank was told, by its file's number."""
         self.non_blocking: bool | None = None
         """What the script gave the last copy to a device; None where none was seen."""
+        self.copies = False
+        """Whether copies are patched."""
 
     def ask(self, what: str, **fields: Any) -> dict[str, Any]:
         """Ask what to do next; where nobody answers any more, the script ends."""
@@ -419,7 +421,8 @@ def patch_copies(torch: Any) -> None:
 
         return wrapped
 
-    if not hasattr(torch.Tensor.to, "__wrapped__"):  # once, though loaders of other starts are named, too
+    if not TUNER.copies:  # once, though loaders of other starts are named, too
+        TUNER.copies = True
         torch.Tensor.to, torch.Tensor.cuda = patched(torch.Tensor.to, 2), patched(torch.Tensor.cuda, 1)
 
 

@@ -1,6 +1,7 @@
 """Pictures of the front page: speed by workers with every machine in one panel, and what better settings gain on each.
 
-Both take rows of several runs. A machine is a colour; ``machines`` names it and says how many cores it has.
+Both take rows of several runs, one a machine and device. A machine is a colour; ``machines`` names it and says how many
+cores it has.
 """
 
 from __future__ import annotations
@@ -98,13 +99,11 @@ def machine_workers(
 
 
 def _task(subset: Slice, machines: Machines) -> tuple[Slice, list[dict[str, Any]], dict[str, Any]]:
-    """A mark a number of workers, of each machine's run that has most of them; none of machines with one number."""
+    """A mark a number of workers of each machine's run; none of machines with one number."""
     frame, still = held(subset.frame, ("num_workers",))
     rows = []
     for _, of_machine in frame.groupby(["machine_id", "device"], sort=False):
-        of_runs = [run_cells.sort_values("num_workers") for _, run_cells in of_machine.groupby("run_id", sort=True)]
-        fullest = max(reversed(of_runs), key=lambda run_cells: run_cells["num_workers"].nunique())
-        cells = rows_of(fullest.drop_duplicates("num_workers"))
+        cells = rows_of(of_machine.sort_values("num_workers").drop_duplicates("num_workers"))
         rows += [_mark(cell, _named(cell, machines)) for cell in cells if len(cells) > 1]
     return subset, rows, still
 

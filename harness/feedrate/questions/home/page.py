@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from feedrate.analysis.crossfit import LEAST_BLOCKS
 from feedrate.analysis.estimate import RATIO, Estimate
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.summary import EMULATED, LOAD, TRAIN
@@ -15,16 +14,15 @@ from feedrate.charts.citation import together
 from feedrate.charts.figure import Chart, Figure
 from feedrate.pages import descriptions
 from feedrate.pages.markup import Page
-from feedrate.pages.runs import RunView, place
+from feedrate.pages.runs import RunView, leading, place
 from feedrate.pages.tasks import gain_settings, what_ran
 from feedrate.pages.template import render
 from feedrate.pages.verdicts import Verdicts
-from feedrate.plan.suite import MAIN, Suite
+from feedrate.plan.suite import Suite
 from feedrate.questions.home.charts import Machines, Named, machine_gains, machine_workers
 from feedrate.questions.runs import facts as runs_facts
 from feedrate.schema import words
 from feedrate.schema.axes import BY_NAME, SETTINGS
-from feedrate.store.marks import REFERENCE
 
 PATH = "index.md"
 TITLE = "How fast can a machine feed its accelerator?"
@@ -84,26 +82,9 @@ class Headline(NamedTuple):
         return runs_facts.badge(PATH, self.view)
 
 
-def leading(runs: Sequence[RunView]) -> list[RunView]:
-    """Keep the run that speaks for each machine and device, of those that ask which settings suit it.
-
-    That is one of the main suite where there is one; then a reference run, a longer profile than the quick one, one
-    with the repetitions that a gain takes, a better grade, and last the newest.
-    """
-    ranked = sorted(
-        (view for view in runs if view.for_machines),
-        key=lambda view: (
-            MAIN not in view.suites,
-            view.beside.tier != REFERENCE,
-            view.manifest.profile == "quick",
-            view.manifest.blocks < LEAST_BLOCKS,
-            view.grade.letter,
-        ),
-    )
-    speaking: dict[tuple[str, str], RunView] = {}
-    for view in ranked:
-        speaking.setdefault(view.where, view)
-    return list(speaking.values())
+def asking(runs: Sequence[RunView]) -> list[RunView]:
+    """Keep the runs that ask which settings suit a machine."""
+    return [view for view in runs if view.for_machines]
 
 
 def headline(runs: Sequence[RunView]) -> Headline | None:
@@ -121,13 +102,13 @@ def headline(runs: Sequence[RunView]) -> Headline | None:
 
 def workers(runs: Sequence[RunView], **most: int) -> tuple[Figure, list[RunView]]:
     """Draw speed by workers of all tasks, or of the ``most``, with the runs that it is of."""
-    asking = [view for view in runs if view.for_machines]
-    return _drawn(machine_workers, asking, [view.trials for view in asking], **most)
+    speaking = leading(asking(runs))
+    return _drawn(machine_workers, speaking, [view.trials for view in speaking], **most)
 
 
 def gains(runs: Sequence[RunView]) -> tuple[Figure, list[RunView]]:
     """Draw what better settings gain, with the runs that it is of."""
-    speaking = leading(runs)
+    speaking = leading(asking(runs))
     return _drawn(machine_gains, speaking, [view.headlines for view in speaking])
 
 
@@ -156,7 +137,7 @@ def page(runs: Sequence[RunView], suites: Sequence[tuple[str, str, Suite]], verd
         "home/page.md",
         page=PATH,
         title=TITLE,
-        headline=headline(leading(runs)),
+        headline=headline(leading(asking(runs))),
         measured=_measured(runs),
         placed=placed,
         suites=[(path, content.question) for _, path, content in suites],

@@ -1,4 +1,4 @@
-"""One page a suite: the question, what the numbers answer, its charts for the newest run of each machine and device."""
+"""One page a suite: the question, what the numbers answer, and its charts for the run that speaks for each machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from markupsafe import Markup
 from feedrate.charts.figure import charts_by_name
 from feedrate.pages import descriptions, markup
 from feedrate.pages.markup import Page, Placed
-from feedrate.pages.runs import RunView, draw, newest, place
+from feedrate.pages.runs import RunView, draw, leading, place
 from feedrate.pages.tasks import answer
 from feedrate.pages.template import render
 from feedrate.pages.verdicts import Verdicts
@@ -59,7 +59,7 @@ def page(name: str, path: str, content: Suite, runs: Sequence[RunView], verdicts
     figures: dict[str, Placed] = {}
     files: dict[str, str] = {}
     parts: list[dict[str, Any]] = []
-    measured = newest([view for view in runs if name in view.suites])
+    measured = leading([view for view in runs if name in view.suites])
     for view in measured:
         before, after, more = _around_charts(name, path, view, verdicts)
         files |= more
