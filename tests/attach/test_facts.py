@@ -44,6 +44,12 @@ def evidence(passes: int = 3, batches: int = 40, **settings: Any) -> Evidence:
     )
 
 
+def prepared(us: int, samples: int) -> Evidence:
+    """A loader whose one batch took so long a sample."""
+    batches = pd.DataFrame({"begun_ns": [5], "ended_ns": [5 + 1000 * us * samples], "samples": [samples]})
+    return replace(NOTHING, loader=replace(NOTHING.loader, batches=batches))
+
+
 NOTHING = evidence()
 FACTS: dict[str, tuple[Evidence, str, str]] = {
     "costly_order": (
@@ -77,6 +83,11 @@ FACTS: dict[str, tuple[Evidence, str, str]] = {
         "8 workers compute on 2 cores",
         "as many workers as cores",
     ),
+    "pinned_cores": (
+        replace(NOTHING, allowed=1, outside=Outside(2, given=2)),
+        "pinned itself to 1 of its 2 cores",
+        "os.sched_setaffinity",
+    ),
     "read_again": (
         replace(NOTHING, workers=[[worker(1, read=200 << 20), worker(2, read=0)]]),
         "workers read 209.7 MB to deliver 41.9 MB",
@@ -103,6 +114,11 @@ FACTS: dict[str, tuple[Evidence, str, str]] = {
         "snapshot_every_n_steps=100",
     ),
     "short_epochs": (evidence(batches=3), "an epoch has 3 batches, and workers may prepare 4 at once", "fewer workers"),
+    "tiny_samples": (
+        replace(prepared(us=9, samples=500), cause="here"),
+        "a sample takes 9 µs",
+        "__getitems__",
+    ),
 }
 
 
@@ -122,6 +138,9 @@ def test_every_fact_is_tried_and_none_is_told_of_a_plain_loader() -> None:
     assert facts.every(replace(evidence(iterable=True), workers=[[worker(1)], []])) == ()
     assert facts.every(replace(NOTHING, passes=[], workers=[], batch={})) == ()
     assert facts.every(replace(FACTS["costly_order"][0], cause="order")) == ()  # it is what is said already
+    assert facts.every(replace(prepared(us=200, samples=500), cause="here")) == ()
+    assert facts.every(prepared(us=9, samples=500)) == (), "other things hold the training back"
+    assert facts.every(replace(evidence(ranks=2), allowed=1, outside=Outside(2, given=2))) == ()
 
 
 @pytest.mark.parametrize(("grown", "allocated", "told"), [(1 << 28, 0, "copied 536.9 MB"), (1 << 28, 1 << 28, "")])

@@ -162,14 +162,16 @@ def _outside(watched: Watched) -> Outside:
     from feedrate.machine import identity
     from feedrate.machine.probes import procfs
 
+    given = len(identity.usable_cores())
     read = ((counter.machine.t_ns, counter.counts.get("read_bytes")) for counter in watched.counters)
     size = shutil.disk_usage(procfs.SHM).total if Path(procfs.SHM).is_dir() else 0
     return Outside(
-        identity.cpu_quota() or len(identity.usable_cores()),
+        identity.cpu_quota() or given,
         watched.memory,
         watched.footprints,
         [(at, count) for at, count in read if count is not None],
         size,
+        given,
     )
 
 

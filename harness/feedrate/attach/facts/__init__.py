@@ -40,6 +40,8 @@ class Outside:
     """Clock (ns), and bytes that they had read from storage."""
     shm_bytes: int = 0
     """Size of /dev/shm; 0 where there is none."""
+    given: int = 0
+    """Cores that it was started with, by affinity."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,8 @@ class Evidence:
     """What workers did while a batch was waited for (``waits.split``)."""
     cause: str = ""
     """What holds the training back by name; a fact says nothing of it again."""
+    allowed: int = 0
+    """Cores that the script may use once its loop has begun, by affinity."""
 
     @property
     def num_workers(self) -> int:
@@ -104,6 +108,7 @@ def evidence(
         activity=cause.numbers if cause else {},
         waits=cause.waits if cause else {},
         cause=cause.name if cause else "",
+        allowed=next((line["cores"] for line in process.said if line["what"] == "process"), 0),
     )
 
 
