@@ -26,6 +26,7 @@ process 7:"python train.py --a=b;c";thread (8): Thread-1 (_feed);run (/usr/lib/p
 open (/venv/lib/python3.11/site-packages/PIL/Image.py:1) 15
 {WORKER};{FETCH} 20
 {WORKER};get (/x/queues.py:1) 20
+{WORKER};{FETCH};g\0t (/home/a b/d\0ta.py:9) 5
 process 7:"python";process 9:"python";thread (10): Thread-1 (_feed);run (/usr/lib/python3.11/threading.py:3) 100
 no stack
 """
@@ -38,7 +39,10 @@ def stacks(tmp_path: Path) -> list[Stack]:
 
 
 def test_stacks_are_read(stacks: list[Stack]) -> None:
-    """A stack knows its process, its thread, whether that is the main one, and its frames; what is none is left out."""
+    """A stack knows its process, its thread, whether that is the main one, and its frames; what is none is left out.
+
+    So is one that was torn, whose names hold bytes of no name: no file can be asked for by them.
+    """
     assert [(stack.process, stack.thread, stack.count) for stack in stacks] == [
         *((7, "7", count) for count in (30, 70)),
         (7, "8", 100),

@@ -45,6 +45,18 @@ def test_a_quick_run_never_takes_a_reference_run_s_place(show: Callable[..., Run
 
 
 @pytest.mark.slow
+def test_headline_and_charts_are_of_one_run(show: Callable[..., RunView]) -> None:
+    """A newer run with fewer repetitions than a gain takes draws none of them."""
+    whole = show(fails="none", blocks=8)
+    short = show(fails="none", blocks=2, run_id="20270102T030405Z-short")
+    runs = [short, whole]
+    (_, of_workers), (_, of_gains) = home_page.workers(runs), home_page.gains(runs)
+    first = home_page.headline(leading(home_page.asking(runs)))
+    assert first is not None
+    assert [first.view] == of_workers == of_gains == [whole]
+
+
+@pytest.mark.slow
 def test_each_device_of_a_machine_speaks(show: Callable[..., RunView]) -> None:
     """A newer run on the CPU hides none on the GPU, whatever its suite."""
     cpu = show(gpu_idle=True, run_id="cpu", batches=(8,), workers=(0,), blocks=2)

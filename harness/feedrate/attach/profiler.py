@@ -175,7 +175,10 @@ def problem(text: str) -> str:
 
 
 def read(path: Path, weight: int = 1) -> list[Stack]:
-    """Read py-spy's raw format: frames by semicolons, outermost first, then the count, which counts so many times."""
+    """Read py-spy's raw format: frames by semicolons, outermost first, then the count, which counts so many times.
+
+    A torn stack that py-spy took for a whole one has bytes in its names that no name has.
+    """
     stacks = []
     for text in path.read_text(errors="replace").splitlines():
         body, _, count = text.rpartition(" ")
@@ -187,7 +190,8 @@ def read(path: Path, weight: int = 1) -> list[Stack]:
                 thread, main = match[1], bool(match[2])
             elif match := _FRAME.match(word):
                 frames.append(Frame(match["name"], match["file"], int(match["line"] or 0)))
-        if count.isdigit() and frames:
+        torn = not all(f"{frame.name}{frame.file}".isprintable() for frame in frames)
+        if count.isdigit() and frames and not torn:
             stacks.append(Stack(process, thread, main, tuple(frames), weight * int(count)))
     return stacks
 

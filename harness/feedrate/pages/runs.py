@@ -202,26 +202,30 @@ def load_runs(results: Path, only: Collection[Path] | None = None) -> list[RunVi
     return sorted(views, key=lambda view: (view.manifest.started_at, view.manifest.run_id), reverse=True)
 
 
-def leading(runs: Sequence[RunView]) -> list[RunView]:
-    """Keep the run that speaks for each machine and device, both devices side by side, from runs newest first.
+def _standing(view: RunView) -> tuple[bool, ...]:
+    """Least of the runs that speak first."""
+    quick, short = view.manifest.profile == "quick", view.manifest.blocks < LEAST_BLOCKS
+    return MAIN not in view.suites, view.beside.tier != marks.REFERENCE, quick, short
 
-    That is one of the main suite where there is one; then a reference run, a longer profile than the quick one, one
-    with the repetitions that a gain takes, a better grade, and last the newest.
+
+def ranked(runs: Sequence[RunView]) -> list[RunView]:
+    """Order runs, newest first, by how much each has to say of its machine.
+
+    First is one of the main suite; then a reference run, a longer profile than the quick one, one with the repetitions
+    that a gain takes, a better grade, and last the newest.
     """
+    return sorted(runs, key=lambda view: (*_standing(view), view.grade.letter))
 
-    def rank(view: RunView) -> tuple[bool, ...]:
-        run = view.manifest
-        quick, short = run.profile == "quick", run.blocks < LEAST_BLOCKS
-        return MAIN not in view.suites, view.beside.tier != marks.REFERENCE, quick, short
 
+def leading(runs: Sequence[RunView]) -> list[RunView]:
+    """Keep the run of each machine and device that is :func:`ranked` first, both devices side by side."""
     machines: dict[str, dict[str, list[RunView]]] = {}
-    for view in sorted(runs, key=rank):
-        of_device = machines.setdefault(view.machine_id, {}).setdefault(view.manifest.device, [])
-        if not of_device or rank(of_device[0]) == rank(view):
-            of_device.append(view)
-    tied = [views for devices in machines.values() for views in devices.values()]
-    # A grade is worked out where it decides.
-    return [min(views, key=lambda view: view.grade.letter) if len(views) > 1 else views[0] for views in tied]
+    for view in sorted(runs, key=_standing):
+        tied = machines.setdefault(view.machine_id, {}).setdefault(view.manifest.device, [])
+        if not tied or _standing(tied[0]) == _standing(view):
+            tied.append(view)
+    candidates = [tied for devices in machines.values() for tied in devices.values()]
+    return [ranked(tied)[0] if len(tied) > 1 else tied[0] for tied in candidates]  # grades take long to work out
 
 
 def draw(chart: str, view: RunView, suite: str | None = None) -> Figure:

@@ -1,7 +1,7 @@
 """The table of all machines, which stands below the comparison of two.
 
-A task is what a user is given: the conditions of ``analysis.summary``. Of several runs on a device that have a task the
-newest speaks, never for the machine's other device.
+A task is what a user is given: the conditions of ``analysis.summary``. Of several runs on a device that have a task
+the one that is ranked first speaks, never for the machine's other device.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from markupsafe import Markup
 from feedrate.analysis.estimates import rows_of
 from feedrate.machine.identity import Machine
 from feedrate.pages import descriptions, markup
-from feedrate.pages.runs import RunView
+from feedrate.pages.runs import RunView, ranked
 from feedrate.pages.tasks import task_key, task_words
 from feedrate.pages.template import render
 from feedrate.plan.suite import MAIN
@@ -85,13 +85,13 @@ class Best(NamedTuple):
 
 
 Tasks = Mapping[tuple[str, Task], Best]
-"""Device and task to its best, in the order of the headlines of the newest run that has it."""
+"""Device and task to its best, in the order of the headlines of the run that is ranked first of those that have it."""
 
 
 def tasks_of(runs: Sequence[RunView]) -> Tasks:
     """Find the best setting of every task on each device of one machine."""
     best: dict[tuple[str, Task], Best] = {}
-    for view in runs:
+    for view in ranked(runs):
         for row in rows_of(view.headlines):
             best.setdefault((view.manifest.device, task_key(row)), Best(view, row))
     return best
