@@ -76,8 +76,8 @@ COSTS = (
     Costs("samples compute, step computes 12 ms; map", {"computes": 1, "step-ms": 12, **_COMPUTES}),
     Costs("batches of 3 MB compute, step sleeps; map", {"computes": 1, "sample-ms": 2, "floats": 100_000}),
 )
-_SHORT = Costs("steps of 1 ms, cheap samples, no workers", {"turns": 1600, "steps": 100, "step-ms": 1, "sample-ms": 0})
-_LONG = Costs("steps of 5 ms, 2 workers", {"turns": 200, "steps": 150, "computes": 1, "sample-ms": 0.5, "workers": 2})
+_SHORT = Costs("steps of 1 ms, cheap samples, no workers", {"turns": 400, "steps": 400, "step-ms": 1, "sample-ms": 0})
+_LONG = Costs("steps of 5 ms, 2 workers", {"turns": 100, "steps": 300, "computes": 1, "sample-ms": 0.5, "workers": 2})
 COSTLY = (
     (_SHORT, "feedrate run --no-lines", 1.015),
     (_SHORT, "feedrate run", 1.03),

@@ -96,7 +96,7 @@ def bench(
         str,
         typer.Argument(
             metavar="SECTIONS",
-            help="By commas: speed, accuracy, scripts, account, tuning, calibration, site. All take 1.5 hours.",
+            help="By commas: speed, accuracy, scripts, account, tuning, calibration, site. All take two hours.",
         ),
     ] = "",
     results: Results = RESULTS,
