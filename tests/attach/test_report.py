@@ -132,6 +132,20 @@ def test_a_report_is_about_ten_lines() -> None:
             "leave num_workers at 0",
         ),
         (
+            {
+                "cause": Cause("here", "here", BUSY),
+                "pacing": replace(PACE, steps_per_s=Estimate(90, 88, 92, 20)),
+                "facts": (Fact("tiny", "give whole batches", "here"),),
+            },
+            "next",
+            "next: give whole batches",
+        ),
+        (
+            {"cause": Cause("here", "here", BUSY), "pacing": replace(PACE, steps_per_s=Estimate(65, 64, 66, 20))},
+            "next",
+            "; then make the costliest line cheaper",
+        ),
+        (
             {"cause": Cause("waiting", "computing", BUSY, beside="checkpoint")},
             "held back by",
             "about as much: saving checkpoints, 10 %",

@@ -57,9 +57,7 @@ WAITING: Mapping[str, Waiting] = {
         "putting samples together to batches is slow",
         "give batches as arrays (__getitems__, a collate_fn of your own), and keep samples small (uint8)",
     ),
-    "reading": Waiting(
-        "storage or network is slow", "more workers, or fewer requests (shards, LMDB), or faster storage"
-    ),
+    "reading": Waiting("storage or network is slow", "fewer requests (shards, LMDB), faster storage, or more workers"),
     "computing": Waiting("preparing samples is slow", "make its costliest line cheaper, or store what that gives"),
     "order": Waiting(
         "batches lie ready behind a slow one",

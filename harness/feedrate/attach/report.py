@@ -174,13 +174,14 @@ def _measured(report: Report, loader: Loader, pace: Pacing) -> Iterator[tuple[st
 
 def _advice(report: Report, cause: Cause, pace: Pacing, best: Prediction | None) -> str:
     """What to do, which no prediction contradicts."""
-    remedy = next((fact.remedy for fact in report.facts if fact.explains == cause.row), cause.remedy)
+    remedy = next((fact.remedy for fact in report.facts if fact.explains == cause.row), "")
     if best:
         gain = times(best.steps_per_s.value / pace.steps_per_s.value)
-        return f"num_workers={best.num_workers} ({gain}); then {remedy}"
-    if cause.row == "here" and report.predictions:
+        otherwise = "make the costliest line cheaper" if cause.row == "here" else cause.remedy
+        return f"num_workers={best.num_workers} ({gain}); then {remedy or otherwise}"
+    if cause.row == "here" and report.predictions and not remedy:
         return "leave num_workers at 0, as handing batches over would cost more: make the costliest line cheaper"
-    return remedy
+    return remedy or cause.remedy
 
 
 def _paces(report: Report, loader: Loader, pace: Pacing) -> Iterator[tuple[str, str]]:

@@ -15,5 +15,6 @@ def check(evidence: Evidence) -> Fact | None:
             return Fact(
                 f"{idle} of {len(counts)} workers gave nothing or next to nothing",
                 "give each worker its part: as many shards as workers, or num_workers of as many as there are shards",
+                "waiting" if 2 * idle >= len(counts) else "",
             )
     return None

@@ -11,6 +11,6 @@ def check(evidence: Evidence) -> Fact | None:
     if evidence.num_workers <= cores or did.get("computing", 0.0) < did.get("waiting", 0.0) or not did:
         return None
     return Fact(
-        f"{evidence.num_workers} workers compute on {cores:g} cores",
+        f"{evidence.num_workers} workers compute on {cores:g} core{'' if cores == 1 else 's'}",
         "as many workers as cores at most; more only where they wait for storage",
     )

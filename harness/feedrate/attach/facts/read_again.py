@@ -23,4 +23,5 @@ def check(evidence: Evidence) -> Fact | None:
     return Fact(
         f"workers read {decimal(read)} to deliver {decimal(delivered)}",
         "chunks of one sample, or samples of a chunk one after the other; open a file once, not for each sample",
+        "waiting",
     )
