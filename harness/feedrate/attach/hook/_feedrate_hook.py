@@ -61,12 +61,15 @@ def time_class(kind: Any, number: Callable[[Any], int], ready: Callable[[Any], i
             return take(self)
         if loop.left == 1:
             return in_detail(take, self, begun, ready, number)
-        # Of most steps only the wait is recorded, without a guard: each Python function that is called here costs a
-        # microsecond, as the step has taken the processor's caches.
+        # Of most steps only the wait is recorded. Each Python function that is called here costs a microsecond, a guard
+        # two, as the step has taken the processor's caches.
         loop.left -= 1
         LOG.detail = False
         cpu = process_time() if loop.left == loop.every - 1 else 0  # the detailed step ends
-        many = ready(self) if loop.parallel else -1
+        many, batch = -1, -1 if loop.parallel else loop.taken
+        if loop.parallel:
+            with GUARD:
+                many = ready(self)
         try:
             data = take(self)
         except StopIteration:
@@ -74,8 +77,10 @@ def time_class(kind: Any, number: Callable[[Any], int], ready: Callable[[Any], i
                 loop.end(begun)
             raise
         ended = now()
-        batch = number(self) if loop.parallel else loop.taken
         loop.taken += 1
+        if loop.parallel:
+            with GUARD:
+                batch = number(self)
         updates = 2 * SHARED.updates
         LOG.pending.append((begun, ended, loop.iterator, batch, many, cpu, 0, updates, 0, loop.sampler, loop.waited))
         loop.sampler = loop.waited = 0
