@@ -84,7 +84,7 @@ FACTS: dict[str, tuple[Evidence, str, str]] = {
         "as many workers as cores",
     ),
     "pinned_cores": (
-        replace(NOTHING, allowed=1, outside=Outside(2, given=2)),
+        replace(NOTHING, outside=Outside(2, given=2, allowed=1)),
         "pinned itself to 1 of its 2 cores",
         "os.sched_setaffinity",
     ),
@@ -140,7 +140,7 @@ def test_every_fact_is_tried_and_none_is_told_of_a_plain_loader() -> None:
     assert facts.every(replace(FACTS["costly_order"][0], cause="order")) == ()  # it is what is said already
     assert facts.every(replace(prepared(us=200, samples=500), cause="here")) == ()
     assert facts.every(prepared(us=9, samples=500)) == (), "other things hold the training back"
-    assert facts.every(replace(evidence(ranks=2), allowed=1, outside=Outside(2, given=2))) == ()
+    assert facts.every(replace(evidence(ranks=2), outside=Outside(2, given=2, allowed=1))) == ()
 
 
 @pytest.mark.parametrize(("grown", "allocated", "told"), [(1 << 28, 0, "copied 536.9 MB"), (1 << 28, 1 << 28, "")])

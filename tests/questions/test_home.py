@@ -51,7 +51,7 @@ def test_headline_and_charts_are_of_one_run(show: Callable[..., RunView]) -> Non
     short = show(fails="none", blocks=2, run_id="20270102T030405Z-short")
     runs = [short, whole]
     (_, of_workers), (_, of_gains) = home_page.workers(runs), home_page.gains(runs)
-    first = home_page.headline(leading(home_page.asking(runs)))
+    first = home_page.headline(home_page.speaking(runs))
     assert first is not None
     assert [first.view] == of_workers == of_gains == [whole]
 

@@ -71,7 +71,8 @@ def make(
     accounted = account(process, ended_ns if alone else 0)
     pace = paced.get(loader.settings["rank"], (loader, None))[1]
     allowed = [line["cores"] for line in process.said if line["what"] == "process"]
-    outside = replace(outside, cores=min([outside.cores / max(1, len(paced)), *allowed]))
+    cores = min([outside.cores / max(1, len(paced)), *allowed])
+    outside = replace(outside, cores=cores, allowed=min(allowed, default=0))
     lines: Mapping[str, Sequence[HotLine]] = {}
     if accounted and stacks:
         lines = Blame(process, accounted).lines(stacks)

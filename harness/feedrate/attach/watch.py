@@ -54,9 +54,9 @@ def watch(
                 watched.counters.append(host.counters(pid))
                 count_at = now + slower * COUNT_EVERY_S
             if now >= remember_at and any(watched.folder.glob("*.records")):
-                parts = procfs.footprints(pid)
-                watched.memory.append((time.perf_counter_ns(), procfs.memory(parts)))
-                for child, footprint in parts.items():
+                by_pid = procfs.footprints(pid)
+                watched.memory.append((time.perf_counter_ns(), procfs.memory(by_pid)))
+                for child, footprint in by_pid.items():
                     watched.footprints[child] = (watched.footprints.get(child, (footprint,))[0], footprint)
                 remember_at = now + slower * remember_after
                 remember_after = min(MEMORY_EVERY_S, 2 * remember_after)

@@ -63,7 +63,7 @@ class RunView:
 
     @property
     def where(self) -> tuple[str, str]:
-        """Machine and device: of each the newest run speaks, and neither device of a machine for the other."""
+        """Machine and device: of each one run speaks, and neither device of a machine for the other."""
         return self.machine_id, self.manifest.device
 
     @property

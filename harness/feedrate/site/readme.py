@@ -12,7 +12,7 @@ from feedrate.analysis.summary import EMULATED
 from feedrate.charts import render
 from feedrate.charts.citation import together
 from feedrate.pages import descriptions
-from feedrate.pages.runs import RunView, leading
+from feedrate.pages.runs import RunView
 from feedrate.pages.tasks import gain_words, what_ran
 from feedrate.questions.home import page as home_page
 from feedrate.schema import words
@@ -41,7 +41,7 @@ def figure(views: Sequence[RunView]) -> bytes:
 
 def block(views: Sequence[RunView]) -> str:
     """Write the figure and the table of the run that speaks first, as Markdown."""
-    view = leading(home_page.asking(views))[0]
+    view = home_page.speaking(views)[0]
     manifest, rows = view.manifest, rows_of(view.headlines)
     sleep = "" if all(row["kind"] != EMULATED for row in rows) else " A sleep stands in for a GPU's step."
     lines = [
@@ -93,10 +93,10 @@ def write(results: Path = RESULTS) -> StoredRun:
         InputError: no run asks which settings suit a machine, or the README lacks its marks; nothing is written then.
     """
     shown = views(runs(results))
-    if not leading(home_page.asking(shown)):
+    if not home_page.speaking(shown):
         raise InputError(f"{results}: no run to make the README from; expected one. Type make sweep first")
     before, _, after = _split(README.read_text(encoding="utf-8"))
     drawn, text = figure(shown), block(shown)
     FIGURE.write_bytes(drawn)
     README.write_text(before + text + after, encoding="utf-8")
-    return leading(home_page.asking(shown))[0].run
+    return home_page.speaking(shown)[0].run

@@ -42,6 +42,8 @@ class Outside:
     """Size of /dev/shm; 0 where there is none."""
     given: int = 0
     """Cores that it was started with, by affinity."""
+    allowed: int = 0
+    """Those that it may use once its loop has begun; 0 where it did not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +68,6 @@ class Evidence:
     """What workers did while a batch was waited for (``waits.split``)."""
     cause: str = ""
     """What holds the training back by name; a fact says nothing of it again."""
-    allowed: int = 0
-    """Cores that the script may use once its loop has begun, by affinity."""
 
     @property
     def num_workers(self) -> int:
@@ -108,7 +108,6 @@ def evidence(
         activity=cause.numbers if cause else {},
         waits=cause.waits if cause else {},
         cause=cause.name if cause else "",
-        allowed=next((line["cores"] for line in process.said if line["what"] == "process"), 0),
     )
 
 

@@ -9,7 +9,7 @@ _COMPUTING = ("cores", "threads", "computing", "collating")
 
 def check(evidence: Evidence) -> Fact | None:
     """Its affinity has shrunk since it was started; ranks are pinned on purpose."""
-    few, all_cores = evidence.allowed, evidence.outside.given
+    few, all_cores = evidence.outside.allowed, evidence.outside.given
     if not 0 < few < all_cores or int(evidence.loader.settings.get("ranks") or 1) > 1:
         return None
     return Fact(

@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from multiprocessing import parent_process
-from time import process_time_ns as process_time
+from time import process_time_ns
 from types import TracebackType
 from typing import Any
 
@@ -50,26 +50,35 @@ def time_class(kind: Any, number: Callable[[Any], int], ready: Callable[[Any], i
 
     What gives a batch's number, and how many lie ready, gives -1 where that is not known.
     """
-    take = kind.__next__
-    if hasattr(take, "_feedrate"):
-        return
+    if not hasattr(kind.__next__, "_feedrate"):
+        kind.__next__ = timed_next(kind.__next__, number, ready)
+
+
+def timed_next(take: Any, number: Callable[[Any], int], ready: Callable[[Any], int]) -> Any:
+    """Wrap what gives the next batch of an iterator."""
 
     @functools.wraps(take)
     def __next__(self: Any) -> Any:
         begun, loop = now(), self.__dict__.get("_feedrate_loop")
         if not loop:
             return take(self)
-        if loop.left == 1:
-            return in_detail(take, self, begun, ready, number)
-        # Of most steps only the wait is recorded. Each Python function that is called here costs a microsecond, a guard
-        # two, as the step has taken the processor's caches.
-        loop.left -= 1
-        LOG.detail = False
-        cpu = process_time() if loop.left == loop.every - 1 else 0  # the detailed step ends
-        many, batch = -1, -1 if loop.parallel else loop.taken
-        if loop.parallel:
+        detailed, step, many, batch = loop.left == 1, None, -1, loop.taken
+        if detailed:
             with GUARD:
-                many = ready(self)
+                loop.say(getattr(self, "_workers", ()))
+            if STEPS and SHARED.steps >= STEPS:
+                return loop.finish(take, self)
+            with GUARD:
+                step = loop.ask(begun, ready(self), number(self))
+        else:
+            # Of most steps only the wait is recorded. Each Python function that is called here costs a microsecond, a
+            # guard two, as the step has taken the processor's caches.
+            loop.left -= 1
+            LOG.detail = False
+            cpu = process_time_ns() if loop.left == loop.every - 1 else 0  # the detailed step ends
+            if loop.parallel:
+                with GUARD:
+                    many = ready(self)
         try:
             data = take(self)
         except StopIteration:
@@ -78,7 +87,13 @@ def time_class(kind: Any, number: Callable[[Any], int], ready: Callable[[Any], i
             raise
         ended = now()
         loop.taken += 1
+        if detailed:
+            if step is not None:
+                with GUARD:
+                    loop.record(begun, ended, step, number(self), data)
+            return data
         if loop.parallel:
+            batch = -1
             with GUARD:
                 batch = number(self)
         updates = 2 * SHARED.updates
@@ -87,34 +102,7 @@ def time_class(kind: Any, number: Callable[[Any], int], ready: Callable[[Any], i
         return data
 
     __next__._feedrate = True  # type: ignore[attr-defined]
-    kind.__next__ = __next__
-
-
-def in_detail(
-    take: Callable[[Any], Any], iterator: Any, begun: int, ready: Callable[[Any], int], number: Callable[[Any], int]
-) -> Any:
-    """Take a batch, and record all that is known of its step."""
-    loop = iterator._feedrate_loop
-    if loop.entry:
-        with GUARD:
-            loop.say(getattr(iterator, "_workers", ()))
-    if STEPS and SHARED.steps >= STEPS:
-        return loop.finish(take, iterator)
-    step = None
-    with GUARD:
-        step = loop.ask(begun, ready(iterator), number(iterator))
-    try:
-        data = take(iterator)
-    except StopIteration:
-        with GUARD:
-            loop.end(begun)
-        raise
-    ended = now()
-    loop.taken += 1
-    if step is not None:
-        with GUARD:
-            loop.record(begun, ended, step, number(iterator), data)
-    return data
+    return __next__
 
 
 def patch_indices(base: Any) -> None:
@@ -239,7 +227,7 @@ def received(iterator: Any) -> int:
     """Number of the batch that came last, in its epoch; -1 where batches come out of order."""
     if not iterator._feedrate_loop.parallel:
         return counted(iterator)
-    return int(getattr(iterator, "_rcvd_idx", 0)) - 1 if getattr(iterator, "_in_order", True) else -1
+    return int(iterator._rcvd_idx) - 1 if getattr(iterator, "_in_order", True) else -1
 
 
 def settings(loader: Any) -> dict[str, Any]:

@@ -54,8 +54,10 @@ class Loop:
         """What is said of it with its first batch, when its workers and the loop that takes batches are known."""
 
     def say(self, workers: Sequence[Any] = ()) -> None:
-        """Say what it is, and in which loop of which thread its batches are taken."""
+        """Say once what it is, and in which loop of which thread its batches are taken."""
         line, self.entry = self.entry, None
+        if line is None:
+            return
         SHARED.loops += 1
         if not self.iterator:
             LOG.say("versions", python=sys.version.split()[0], **versions())
@@ -65,9 +67,7 @@ class Loop:
         pids = [worker.pid for worker in workers]
         if not main:
             time_threads()
-        LOG.say(
-            "iterator", iterator=self.iterator, **ranks, workers=pids, main=main, loop=callers(GENERATORS), **line or {}
-        )
+        LOG.say("iterator", iterator=self.iterator, **ranks, workers=pids, main=main, loop=callers(GENERATORS), **line)
 
     def spent(self) -> tuple[int, int]:
         """Time in the sampler, and until a batch came, since this was last asked."""

@@ -150,22 +150,22 @@ def _footprint(pid: int) -> Footprint | None:
     return Footprint(1024 * (clean + dirty + (huge or 0)), 1024 * pss, 1024 * (anonymous or 0))
 
 
-def memory(parts: Mapping[int, Footprint]) -> dict[str, int | None]:
+def memory(by_pid: Mapping[int, Footprint]) -> dict[str, int | None]:
     """Sum the memory of some processes, as columns of a trial."""
     shm_bytes: int | None = None
     with suppress(OSError):
         shm_bytes = psutil.disk_usage(SHM).used
     return {
-        "uss_peak_bytes": sum(part.uss for part in parts.values()) or None,
-        "pss_peak_bytes": sum(part.pss for part in parts.values()) or None,
+        "uss_peak_bytes": sum(footprint.uss for footprint in by_pid.values()) or None,
+        "pss_peak_bytes": sum(footprint.pss for footprint in by_pid.values()) or None,
         "shm_bytes": shm_bytes,
     }
 
 
 def workers_uss(trial_pid: int) -> int | None:
     """Sum the memory that only one of a process' descendants has: what a fork shares counts once it was written to."""
-    workers = [part.uss for pid, part in footprints(trial_pid).items() if pid != trial_pid]
-    return sum(workers) if workers else None
+    workers = list(filter(None, map(_footprint, descendants(trial_pid))))
+    return sum(worker.uss for worker in workers) if workers else None
 
 
 def semaphores(pid: int) -> set[Path]:

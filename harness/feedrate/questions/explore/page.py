@@ -14,11 +14,11 @@ from feedrate.analysis.measures import MEASURES
 from feedrate.charts.theme import SHAPES, colour
 from feedrate.pages import markup
 from feedrate.pages.markup import Page, Placed, addressed
-from feedrate.pages.runs import RunView, leading
+from feedrate.pages.runs import RunView
 from feedrate.pages.selection import Selection
 from feedrate.pages.template import render
 from feedrate.questions.explore.run_files import FORMAT, GIVEN, RAN, json_text, path_of
-from feedrate.questions.home.page import asking
+from feedrate.questions.home.page import speaking
 from feedrate.schema.axes import AXES
 
 PATH = "explore.md"
@@ -29,7 +29,7 @@ _SERIES = 7
 def page(everyone: Selection, texts: Mapping[str, str]) -> Page:
     """Write the page and its index; ``texts``: the file of each run by its path."""
     have = [view for view in everyone.every if texts.get(path_of(view))]
-    shown = [run for run in [*leading(asking(everyone.featured)), *have] if run in have]
+    shown = [run for run in [*speaking(everyone.featured), *have] if run in have]
     if not shown:
         return Page(PATH, "Explore", render("explore/page.md", opening=None), hide=("navigation", "toc"))
     index = json_text(_index(have, texts, shown[0].manifest.run_id))

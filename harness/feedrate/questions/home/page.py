@@ -82,9 +82,9 @@ class Headline(NamedTuple):
         return runs_facts.badge(PATH, self.view)
 
 
-def asking(runs: Sequence[RunView]) -> list[RunView]:
-    """Keep the runs that ask which settings suit a machine."""
-    return [view for view in runs if view.for_machines]
+def speaking(runs: Sequence[RunView]) -> list[RunView]:
+    """Keep the run that speaks for each machine and device, of those that ask which settings suit it."""
+    return leading([view for view in runs if view.for_machines])
 
 
 def headline(runs: Sequence[RunView]) -> Headline | None:
@@ -102,14 +102,14 @@ def headline(runs: Sequence[RunView]) -> Headline | None:
 
 def workers(runs: Sequence[RunView], **most: int) -> tuple[Figure, list[RunView]]:
     """Draw speed by workers of all tasks, or of the ``most``, with the runs that it is of."""
-    speaking = leading(asking(runs))
-    return _drawn(machine_workers, speaking, [view.trials for view in speaking], **most)
+    first = speaking(runs)
+    return _drawn(machine_workers, first, [view.trials for view in first], **most)
 
 
 def gains(runs: Sequence[RunView]) -> tuple[Figure, list[RunView]]:
     """Draw what better settings gain, with the runs that it is of."""
-    speaking = leading(asking(runs))
-    return _drawn(machine_gains, speaking, [view.headlines for view in speaking])
+    first = speaking(runs)
+    return _drawn(machine_gains, first, [view.headlines for view in first])
 
 
 def _drawn(
@@ -137,7 +137,7 @@ def page(runs: Sequence[RunView], suites: Sequence[tuple[str, str, Suite]], verd
         "home/page.md",
         page=PATH,
         title=TITLE,
-        headline=headline(leading(asking(runs))),
+        headline=headline(speaking(runs)),
         measured=_measured(runs),
         placed=placed,
         suites=[(path, content.question) for _, path, content in suites],
