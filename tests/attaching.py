@@ -137,6 +137,14 @@ class Place:
         return found
 
 
+def beside_the_hook(text: str) -> str:
+    """What a program prints that finds the hook's modules, which are not installed: it starts without ``site``."""
+    known = {**os.environ, "PYTHONPATH": str(HOOK)}
+    done = subprocess.run([sys.executable, "-S", "-c", text], env=known, capture_output=True, text=True, check=False)
+    assert not done.stderr
+    return done.stdout
+
+
 def preparing(report: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The lines of a report that prepared batches."""
     return report["lines"].get("waiting") or report["lines"]["here"]

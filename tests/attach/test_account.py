@@ -142,12 +142,42 @@ def test_loops_that_update_nothing_are_evaluations() -> None:
     assert found.evaluating == {1, 2, 4, 5}
 
 
+def test_iterators_that_are_made_early_do_not_swallow_what_comes_first() -> None:
+    """Both are made at the top of the script, as for ``next(iterator)``: the training, then a validation."""
+    of = Timeline()
+    train, check = iter(of.loop(10)), iter(of.loop(3))
+    next(train), next(check, None)
+    early = of.rows.pop()  # the validation's first batch comes later
+    of.now = early[1]
+    for _ in train:
+        step(of)
+    moved = [early[0], of.now, of.now + early[2] - early[1], *early[3:7], early[7], 2 * of.updates, early[9]]
+    of.rows.append(moved)
+    of.now = moved[2]
+    for _ in check:
+        of.spend(20)
+    found = of.account()
+    assert found.rows["backward"] == 9 * 4 * MS
+    assert found.rows["evaluation"] == pytest.approx((5 + 2 * 3 + 2 * 20 + 1) * MS, rel=0.01)
+
+
+def test_every_forward_pass_of_a_step_is_one() -> None:
+    """Of micro-batches, as of two networks, each has a forward and a backward pass."""
+    of = Timeline()
+    for _ in of.loop(10):
+        for _ in range(4):
+            step(of)
+    found = of.account()
+    assert found.rows["forward"] == pytest.approx(10 * 4 * 3 * MS)
+    assert found.rows.get("between_steps", 0) < MS
+
+
 def test_without_gradients_a_loop_is_a_step() -> None:
     """Nothing is called an evaluation where nothing is updated at all; without workers batches are prepared here."""
     of = Timeline()
     for _ in of.loop(10, workers=0):
         of.spend(5)
-    expected = {"starting": 10, "sampler": 1, "here": 27, "step": 50, "start_up": 0, "rest": 0}
+    expected = {"starting": 10, "sampler": 1, "here": 27, "step": 50}
     shares(of.account(), expected)
 
 

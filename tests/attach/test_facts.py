@@ -114,6 +114,15 @@ FACTS: dict[str, tuple[Evidence, str, str]] = {
         "snapshot_every_n_steps=100",
     ),
     "short_epochs": (evidence(batches=3), "an epoch has 3 batches, and workers may prepare 4 at once", "fewer workers"),
+    "slow_handover": (
+        replace(
+            NOTHING,
+            account=replace(NOTHING.account, wall_ns=10**9, rows={"receiving": 80_000_000}),
+            handing=0.9,
+        ),
+        "a tensor takes 4.0 ms to hand over, 8 % of the time",
+        "file_system",
+    ),
     "tiny_samples": (
         replace(prepared(us=9, samples=500), cause="here"),
         "a sample takes 9 µs",
@@ -140,6 +149,8 @@ def test_every_fact_is_tried_and_none_is_told_of_a_plain_loader() -> None:
     assert facts.every(replace(FACTS["costly_order"][0], cause="order")) == ()  # it is what is said already
     assert facts.every(replace(prepared(us=200, samples=500), cause="here")) == ()
     assert facts.every(prepared(us=9, samples=500)) == (), "other things hold the training back"
+    assert facts.every(replace(FACTS["slow_handover"][0], handing=0.4)) == (), "what is received takes long by itself"
+    assert facts.every(replace(FACTS["slow_handover"][0], batch={"objects": 9, "bytes": 9})) == (), "as long as usual"
     assert facts.every(replace(evidence(ranks=2), outside=Outside(2, given=2, allowed=1))) == ()
 
 
@@ -149,6 +160,32 @@ def test_pages_that_were_copied_are_told_from_new_ones(grown: int, allocated: in
     first, last = Footprint(1 << 20, 0, 1 << 30), Footprint((1 << 20) + grown, 0, (1 << 30) + allocated)
     found = facts.every(replace(NOTHING, outside=Outside(2, footprints={1: (first, last), 2: (first, last)})))
     assert [told in fact.text.replace("\u00a0", " ") for fact in found] == [True] * bool(told)
+
+
+TOKENS = """
+import torch
+from torch.utils.data import DataLoader
+torch.set_num_threads(1)
+
+def tokens(texts):
+    ids = [[sum(map(ord, word)) % 997 for word in text.split()] for text in texts]
+    return torch.tensor(ids), torch.tensor([len(line) for line in ids]), torch.ones(len(ids))
+
+texts = [("so many words as are in a line of text " * 40) for _ in range(64 * 30)]
+for _ in DataLoader(texts, batch_size=64, num_workers=1, collate_fn=tokens):
+    pass
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("shared", "told"), [("file_descriptor", True), ("file_system", False)])
+def test_tensors_that_wait_for_their_worker_s_python(shared: str, told: bool, tmp_path: Path) -> None:
+    """Words become numbers in a worker's ``collate_fn``; what is to be done does away with what was told."""
+    script = tmp_path / "tokens.py"
+    script.write_text(TOKENS.replace("(1)\n", f"(1)\ntorch.multiprocessing.set_sharing_strategy('{shared}')\n", 1))
+    ended = run([sys.executable, str(script)])
+    assert ended.returncode == 0
+    assert any("to hand over" in fact.text for fact in ended.report.facts) == told
 
 
 LISTED = """

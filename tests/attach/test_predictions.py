@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -99,15 +100,15 @@ def test_a_script_is_advised_by_scripts_of_other_kinds() -> None:
     assert advice.pace.value == pytest.approx(90)
 
 
-def test_the_errors_are_those_of_the_newest_bench() -> None:
-    """What is shipped says what the committed record of planted scripts says."""
+def test_the_errors_are_those_of_the_newest_benches() -> None:
+    """What is shipped says what the two newest committed records of planted scripts say: hours of a machine differ."""
     records = [
         BenchRecord.model_validate_json(path.read_text()) for path in Path(ROOT, "results").glob("*/bench/*.json")
     ]
-    newest = max((record for record in records if record.scripts), key=lambda record: record.started_at)
+    newest = sorted((record for record in records if record.scripts), key=lambda record: record.started_at)[-2:]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(PredictedPace._fields)
-    for each in bench_record.predictions(newest.scripts):
+    for each in chain.from_iterable(bench_record.predictions(record.scripts) for record in newest):
         writer.writerow((*each[:3], f"{each.predicted:.2f}", f"{each.measured:.2f}"))
     assert predictions.ERRORS.read_text(encoding="utf-8") == text.getvalue(), "write this text to the file"

@@ -155,6 +155,39 @@ def test_parts_of_a_step_are_told_apart() -> None:
     assert {name: loader.steps[name].fillna(-1).tolist() for name in expected} == expected
 
 
+def test_phases_of_a_step_may_come_more_than_once_and_within_each_other() -> None:
+    """Two networks in turns; a pass that recomputes in passes of its own; an optimizer that steps within one."""
+    backward = rows_of((0, 14, 16), (0, 30, 34), (0, 113, 118), (0, 112, 120), (0, 206, 216))
+    optimizer = rows_of((0, 16, 19), (0, 34, 38), (0, 120, 125), (0, 208, 210))
+    step = np.array([10, 100, 200, 300]), np.array([50, 150, 220, 350])
+    covered = records.Covered(rows_of((0, 21, 23)))
+    found = records.phases(*step, *map(records.outermost, (backward, optimizer)), covered)
+    assert {name: values.tolist() for name, values in found._asdict().items()} == {
+        "begun": [30, 112, 206, 0],
+        "forward": [4 + 9, 12, 6, 0],
+        "backward": [2 + 4, 8, 10, 0],
+        "optimizer": [3 + 4, 5, 0, 0],
+    }
+
+
+PASSES = [
+    # (what: iterator, when it was asked, when that was made or made anew), (begin and end of each pass)
+    ([(0, 10, 1), (0, 20, 0), (1, 30, 2), (1, 40, 0)], {0: (1, 30), 1: (30, 41)}),
+    ([(1, 10, 2), (1, 20, 0), (0, 30, 1), (0, 40, 0)], {1: (2, 30), 0: (30, 41)}),
+    ([(0, 10, 1), (1, 20, 15), (1, 30, 0), (0, 40, 0)], {0: (1, 41), 1: (15, 40)}),
+]
+
+
+@pytest.mark.parametrize(("asked", "passes"), PASSES)
+def test_a_pass_begins_where_its_iterator_is_made_or_asked(
+    asked: list[tuple[int, int, int]], passes: dict[int, tuple[int, int]]
+) -> None:
+    """One that was made early, before others were asked, begins with its first batch."""
+    rows = rows_of(*((records.NEXT, at, at + 1, number, 0, 0, 1, 1, 0, made) for number, at, made in asked))
+    found = records.passes(records.Process(1, 0, rows, ()), [0, 1])
+    assert {one.iterator: (one.begun_ns, one.ended_ns) for one in found} == passes
+
+
 def test_of_a_step_without_detail_only_the_wait_is_known() -> None:
     """Where no CPU clock was read, phases are not known; the clock's next reading ends the step before it."""
     said = {"what": "iterator", "iterator": 0, "made": [], "workers": [], "begun_ns": 0}

@@ -7,7 +7,7 @@ import math
 import os
 import re
 import signal
-import subprocess
+import socket
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,15 +16,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from attaching import Done, Place, ended
+from attaching import Done, Place, beside_the_hook, ended
 from typer.testing import CliRunner
 
 from feedrate.analysis.pipeline import Pipeline
 from feedrate.attach import tune_report
-from feedrate.attach.run import HOOK
 from feedrate.attach.space import Asked, Machine, Setting
 from feedrate.attach.trials import WINDOW_S, Trial, first_window_s, rooms
-from feedrate.attach.tune import Tuning
+from feedrate.attach.tune import Server, Tuning
 from feedrate.cli import app
 from feedrate.schema.errors import InputError
 from feedrate.store import runs
@@ -272,14 +271,6 @@ def test_a_trial_says_whether_copies_block() -> None:
     assert beside_the_hook(text).splitlines() == expected
 
 
-def beside_the_hook(text: str) -> str:
-    """What a program prints that finds the hook's modules, which are not installed: it starts without ``site``."""
-    known = {**os.environ, "PYTHONPATH": str(HOOK)}
-    done = subprocess.run([sys.executable, "-S", "-c", text], env=known, capture_output=True, text=True, check=False)
-    assert not done.stderr
-    return done.stdout
-
-
 def test_cpu_time_is_that_of_the_process_and_its_workers() -> None:
     """Another process' time counts as a worker's; where a worker has gone, nothing is known."""
     text = """
@@ -295,10 +286,106 @@ print(alone >= 2e8, both - alone > 1e8, none)
     assert beside_the_hook(text) == "True True None\n"
 
 
+def test_a_window_leaves_out_steps_that_hold_another_loop() -> None:
+    """A validation of many batches, not the one batch of another loader that each step takes."""
+    text = """
+import _feedrate_tune as tune
+tune.TUNER.ask = lambda what: print(what)
+asked = {"settings": {}, "whole": False, "warmup_ns": 0, "warm_steps": 1, "window_ns": 50, "least_steps": 5}
+for usual in (0, 1):
+    trial = tune.Trial({**asked, "restart": False})
+    trial.within, now = tune.Pass(0), 0
+    trial.take(now, [], object())
+    for count in range(20):
+        for _ in range(usual):
+            tune.TUNER.elsewhere(trial, 10**12)
+        now += 10
+        if count == 4:
+            for _ in range(30):
+                tune.TUNER.elsewhere(trial, 10**12)
+            now += 5000
+        if trial.ask(now):
+            break
+        trial.take(now, [], object())
+    trial.pause(now, trial.within.taken)
+    print(usual, trial.window.steps, trial.window.wall_ns, trial.window.cpu_ns)
+"""
+    assert beside_the_hook(text) == "elsewhere\n0 5 50 None\n1 5 50 None\n"
+
+
+def test_the_loader_that_is_tuned_is_told_from_others_of_its_line() -> None:
+    """It, or one that the script made in its place once it had gone; none that was made by other calls."""
+    text = """
+import _feedrate_tune as tune
+class Loader:
+    def __init__(self, *made):
+        self.__dict__.update(_feedrate_made=[("help.py", 3, "make"), *made], sampler=[])
+train, check, other = Loader(("train.py", 1, "")), Loader(("train.py", 1, "")), Loader(("train.py", 2, ""))
+tune.TUNER.target, tune.TUNER.tuned = tune.key_of(train), tune.weakref.ref(train)
+print(*map(tune.TUNER.tunes, (train, check, other)))
+del train
+print(*map(tune.TUNER.tunes, (check, other)))
+"""
+    assert beside_the_hook(text) == "True False False\nTrue False\n"
+
+
+def test_who_asks_is_not_left_waiting(tmp_path: Path) -> None:
+    """Where an answer fails, the script is let go; a validation may take as long as it likes."""
+
+    def fail(_: Mapping[str, Any]) -> dict[str, Any]:
+        raise ValueError("planted")
+
+    server = Server(tmp_path / "tune", fail)
+    with socket.socket(socket.AF_UNIX) as link:
+        link.connect(str(tmp_path / "tune"))
+        asks = link.makefile("rw", encoding="utf-8")
+        asks.write('{"what": "trial"}\n')
+        asks.flush()
+        with pytest.raises(ValueError, match="planted"):
+            server.serve(1)
+        assert not asks.readline()
+    server.serve(0)
+    server.close()
+    assert Tuning(Asked(), within=0.1, seed=1, cores=2).answer({"what": "elsewhere"}) == {"do": "no"}
+
+
+HELPED = """
+from time import perf_counter
+class Slow(Samples):
+    def __getitem__(self, index):
+        time.sleep(0.005)
+        return super().__getitem__(index)
+def make(samples):
+    return DataLoader(samples, 4)
+loader, check = make(Slow(400_000)), make(Samples(40))
+counts = []
+for count, batch in enumerate(loader):
+    step(batch)
+    if count % 40 == 20:
+        counts.append(0)
+        for _ in check:
+            counts[-1] += 1
+            time.sleep(0.02)
+        print(counts[-1], flush=True)
+"""
+
+
+@slow
+def test_a_validation_by_the_same_helper_is_left_alone(tmp_path: Path) -> None:
+    """It ends where it ends, and does not count for the settings that are tried meanwhile."""
+    place = Place(tmp_path)
+    done = tune(place, sys.executable, place.script(HELPED), options=("--budget", "25s"))
+    assert done.status == 0, done.err
+    assert set(done.out.split()) == {b"10"}
+    assert "far too long" not in done.err
+    assert re.search(r"  set +num_workers=[1-9]", done.err), done.err
+
+
 def test_batches_that_the_script_composes_are_left_alone(fake_script: ModuleType) -> None:
     """Other batch sizes of a loader with a batch sampler of its own are refused by name, and the script is ended."""
     tuning = Tuning(Asked(batch_sizes=(4, 8)), within=0.1, seed=1, cores=2)
-    loader = {"pid": 1, "made": [["train.py", 7, "main"]], "settings": {}, "any": True, "batch_sampler": "Own"}
+    made = [["train.py", 7, "main"]]
+    loader = {"pid": 1, "made": made, "key": [made, "R"], "settings": {}, "any": True, "batch_sampler": "Own"}
     assert tuning.answer({"what": "loader", **loader}) == {"do": "stop"}
     refused = "--batch-size: the loader at train.py:7 has a batch sampler of its own, Own; .*: leave --batch-size out"
     with pytest.raises(InputError, match=refused):

@@ -92,6 +92,6 @@ def test_the_message_names_both_and_the_gain(show: Show) -> None:
     assert panel is figure.panels[0] or "real" in figure.panels[0].subtitle
     assert "With PyTorch’s defaults on png files, waiting for data takes" in panel.message
     assert "With the best settings, waiting for data takes" in panel.message
-    assert re.search(r"feeds [\d.]+× \([\d.]+–[\d.]+, n = 6\) as many samples, cross-fitted\.", panel.message)
+    assert re.search(r"is [\d.]+× \([\d.]+–[\d.]+, n = 6\) as fast as the defaults\.", panel.message)
     few = defaults.draw(show(blocks=3, fails="none").trials)
-    assert any("What the best settings gain at batch 128 needs 4 repetitions" in panel.message for panel in few.panels)
+    assert any("A gain at batch 128 takes 4 repetitions" in panel.message for panel in few.panels)

@@ -10,8 +10,10 @@ import pytest
 
 from feedrate.analysis.estimates import rows_of
 from feedrate.pages.runs import RunView, leading
+from feedrate.pages.tasks import gain_settings
 from feedrate.pages.verdicts import load_verdicts
 from feedrate.questions.home import page as home_page
+from feedrate.questions.home.charts import machine_gains, machine_workers
 from feedrate.questions.suites import page as suites_page
 from feedrate.store import marks
 
@@ -50,10 +52,10 @@ def test_headline_and_charts_are_of_one_run(show: Callable[..., RunView]) -> Non
     whole = show(fails="none", blocks=8)
     short = show(fails="none", blocks=2, run_id="20270102T030405Z-short")
     runs = [short, whole]
-    (_, of_workers), (_, of_gains) = home_page.workers(runs), home_page.gains(runs)
+    (_, of_workers), (_, of_gains) = (home_page.drawn(chart, runs) for chart in (machine_workers, machine_gains))
     first = home_page.headline(home_page.speaking(runs))
     assert first is not None
-    assert [first.view] == of_workers == of_gains == [whole]
+    assert [first["view"]] == of_workers == of_gains == [whole]
 
 
 @pytest.mark.slow
@@ -71,22 +73,21 @@ def test_the_first_number_is_the_best_gain_of_a_task(show: Callable[..., RunView
     first = home_page.headline([view])
     assert first is not None
     gains = [row["gain"] for row in rows_of(view.headlines) if row["gain"] is not None]
-    assert first.task["gain"]["ratio"] in [gain["ratio"] for gain in gains]
+    assert first["gain"]["ratio"] in [gain["ratio"] for gain in gains]
     text = unescape(body(view))
-    assert f"{first.gained}: <strong>{first.times}</strong> the default speed" in text
-    assert f"num_workers={first.task['gain']['num_workers']}" in first.call
-    assert f"<code>{first.call}</code>" in text
+    assert f"{first['gained']}: <strong>{first['times']}</strong> the default speed" in text
+    assert f"num_workers={first['gain']['num_workers']}" in first["call"]
+    assert f"<code>{first['call']}</code>" in text
     assert view.manifest.run_id in text
-    assert "storage_format" not in first.call
+    assert "storage_format" not in first["call"]
 
 
 def test_the_call_to_copy_has_arguments_of_the_dataloader_alone() -> None:
     """What is set elsewhere in a script stands beside it as a remark."""
     gain = {"storage_format": "lmdb", "batch_size": 8, "num_workers": 2, "start_method": "spawn", "decoder": "cv2"}
-    first = home_page.Headline(None, {"gain": gain})  # type: ignore[arg-type]
     call = "DataLoader(dataset, batch_size=8, num_workers=2, multiprocessing_context='spawn')  # and decoder cv2"
-    assert first.call == call
-    assert first.gained == "2 workers, decoder cv2, start_method spawn"
+    assert home_page.call(gain) == call
+    assert gain_settings(gain) == "2 workers, decoder cv2, start_method spawn"
 
 
 @pytest.mark.slow
@@ -94,7 +95,7 @@ def test_machines_lie_over_one_another(show: Callable[..., RunView]) -> None:
     """A line and a colour a machine; the message says who is fastest; a panel a task to choose from."""
     few = {"workers": (0, 1, 2), "fails": "none", "batches": (8,)}
     one, other = show(cores=2, **few), show(cores=8, run_id="20270102T030405Z-else", **few)
-    figure = home_page.workers([one, other])[0]
+    figure = home_page.drawn(machine_workers, [one, other])[0]
     assert [key.label for key in figure.keys] == [one.name, other.name]
     assert len({key.colour for key in figure.keys}) == 2
     tasks = [(panel.facets["images"], panel.facets["step"]) for panel in figure.panels]
@@ -105,7 +106,7 @@ def test_machines_lie_over_one_another(show: Callable[..., RunView]) -> None:
     assert figure.panels[0].message.count("Fastest on ") == 2
     assert {row["run"] for row in figure.rows} == {view.manifest.run_id for view in (one, other)}
     assert "2 cores" in str(figure.panels[0].chart.to_dict())
-    assert len({row["machine"] for row in home_page.gains([one, other])[0].rows}) == 2
+    assert len({row["machine"] for row in home_page.drawn(machine_gains, [one, other])[0].rows}) == 2
 
 
 @pytest.mark.slow

@@ -79,7 +79,7 @@ def test_noise_that_intervals_do_not_hold_for_is_said(show: Show, page: Page) ->
     rates = usual.trials["samples_per_s"].astype("float64") * np.exp(walks[cells[0], blocks[0]])
     view.trials = usual.trials.assign(samples_per_s=rates)
     body = runs_page.page(view).body
-    assert "verdicts on claims are withheld: its repetitions depend on one another" in body
+    assert "claims get no verdicts: its repetitions depend on one another" in body
     assert body.index("are withheld") < body.index("How far to trust it")
     assert view.grade.letter in ("C", "D")
 
@@ -124,7 +124,7 @@ def test_contrasts_add_up(busy: RunView, page: Page) -> None:
     narrow = sum(one.reason == "target" for one in contrasts)
     html = part(page, "Why it stopped")
     assert f"Of {len(contrasts)} comparisons, {narrow} became narrow enough" in plain(html)
-    assert "the time that it was given was used up" in html
+    assert "its time budget was used up" in html
     rows = table_rows(part(page, "Comparisons by option"))
     counted = [sum(int(row[at]) for row in rows if row) for at in (1, 2, 3, 4)]
     assert counted == [len(contrasts), narrow, len(contrasts) - narrow, 0]

@@ -17,7 +17,7 @@ from rich.console import Console
 from feedrate.analysis.estimate import Floats
 from feedrate.pages.runs import load_runs
 from feedrate.questions.nodes.sweep import Sweep, named
-from feedrate.questions.scaling import page, sentences, terminal
+from feedrate.questions.scaling import page, sentences
 from feedrate.questions.scaling.analysis import knee, loading, training
 from feedrate.questions.scaling.charts import nodes_at_once
 from feedrate.schema.axes import Value
@@ -74,7 +74,7 @@ def test_a_storage_that_is_full_is_told() -> None:
     assert [level.nodes for level in found.levels] == [1, 2, 4, 8]
     said = sentences.of_loading(found)
     assert "with 8 at once each keeps 37" in said or "with 8 at once each keeps 38" in said
-    assert "up to 3.0 nodes (3.0–3.0, n = 8) are fed at full pace" in said
+    assert "up to 3.0 nodes (3.0–3.0, n = 8) load at full pace" in said
 
 
 def test_a_storage_that_is_not_full_has_no_knee() -> None:
@@ -84,7 +84,7 @@ def test_a_storage_that_is_not_full_has_no_knee() -> None:
     assert "they do not slow each other" in sentences.of_loading(found)
     (wide,) = loading(loaded(99.0, noise=0.2))
     assert wide.knee is None
-    assert "whether that is a fall more repetitions would tell" in sentences.of_loading(wide)
+    assert "too few repetitions to tell whether that is a fall" in sentences.of_loading(wide)
 
 
 def trained(efficiency: float = 0.8, exchange: float = 0.1) -> pd.DataFrame:
@@ -132,5 +132,5 @@ def test_page_and_terminal_tell_the_newest_sweep_together(tmp_path: Path, monkey
     assert "up to 3.0 nodes (" in str(found.body).split('fr-answer">')[1].split("</p>")[0]
     assert str(found.body).count("20260103T030405Z-000") == 3
     out = io.StringIO()
-    terminal.show(named("", results), Console(file=out, width=200))
+    page.show(named("", results), Console(file=out, width=200))
     assert out.getvalue().count("samples a second") >= 3

@@ -37,11 +37,11 @@ def compared(show: Show) -> RunView:
 @pytest.fixture(scope="module")
 def answers(compared: RunView) -> str:
     """What stands before the charts of that run."""
-    return section(compared).answers("suites/storage.md")
+    return sections(compared)[0]
 
 
-def section(view: RunView, suite: str = "storage") -> storage_page.StorageSection:
-    return storage_page.StorageSection(view, suite)
+def sections(view: RunView) -> tuple[str, str]:
+    return storage_page.sections(view, "storage", "suites/storage.md")
 
 
 @pytest.mark.slow
@@ -50,7 +50,7 @@ def test_the_answer_is_made_from_the_numbers(compared: RunView, answers: str) ->
     first, each = re.findall(r'<p class="fr-answer">.*?</p>|<ul>.*?</ul>', answers, re.DOTALL)
     found = larger(compared.trials)
     assert set(found["larger"]) == {"pixels"}
-    assert "In every setting what is stored matters more" in plain(first)
+    assert "In every setting the encoding matters more" in plain(first)
     numbers = [float(number) for number in re.findall(r"\d+\.?\d*", plain(first))]
     usual = found.sort_values("num_workers").drop_duplicates(["patch_size", "page_cache"])
     for ratio in (usual["pixels_ratio"].max(), usual["container_ratio"].max(), usual["times"].max()):
@@ -82,7 +82,7 @@ def test_what_to_use_is_what_the_analysis_chose(compared: RunView, answers: str)
 def test_loss_is_never_recommended_silently(show: Show) -> None:
     """Where JPEG is the fastest of all it stands under its own heading, marked, and never under what to use."""
     view = show(suites=("storage",), formats=("png", "jpeg", "lmdb_png"), blocks=4)
-    html = section(view).answers("suites/storage.md")
+    html, _ = sections(view)
     rows = table_rows(html)
     assert rows
     assert not any("jpeg" in cell for row in rows for cell in row[:-1])
@@ -91,7 +91,7 @@ def test_loss_is_never_recommended_silently(show: Show) -> None:
 
 def test_sizes_packing_and_what_is_missing_are_told(compared: RunView) -> None:
     """Every format has a line with its bytes and what packing took; what was left out has its reason."""
-    text = section(compared).details()
+    _, text = sections(compared)
     rows = table_rows(text.partition("Options of single")[0])
     assert {row[0].split()[0] for row in rows} == set(FEW)
     png = next(row for row in rows if row[0] == "png PNG")
@@ -118,7 +118,7 @@ def test_sizes_packing_and_what_is_missing_are_told(compared: RunView) -> None:
 def test_parts_that_are_missing_break_nothing(show: Show, what: dict[str, Any]) -> None:
     """Without cold or warm cells, with one block, or without what a probe gives, the page says what it can."""
     view = show(**{"suites": ("storage",), "formats": ("png", "lmdb", "lmdb_png", "npy"), "blocks": 3, **what})
-    text = plain(section(view).answers("suites/storage.md") + section(view).details())
+    text = plain("".join(sections(view)))
     assert not re.search(r"\bnan\b", text)
     assert "NA" not in text.split()
     if states := what.get("states"):
@@ -154,7 +154,7 @@ def test_tokens_are_told_without_a_size() -> None:
     frame = make_format_trials(cells)
     manifest = SimpleNamespace(machine=SimpleNamespace(storage=None), excluded=(), datasets=())
     view: Any = SimpleNamespace(trials_of=lambda _: frame, manifest=manifest, mark="m", suites=("storage",))
-    text = section(view).answers("suites/storage.md") + section(view).details()
+    text = "".join(sections(view))
     assert "tokens" in text
     assert not re.search(r"[ \u00a0]px", text)
     (part,) = charts.parts(frame)

@@ -19,6 +19,7 @@ from feedrate.questions.loader import page as loader_cells
 from feedrate.questions.suites import page as suites_page
 
 Show = Callable[..., RunView]
+Section = tuple[str, dict[str, str]]
 PATH = "suites/loader.md"
 
 
@@ -28,20 +29,20 @@ def cuda(show: Show) -> RunView:
 
 
 @pytest.fixture(scope="module")
-def section(cuda: RunView) -> loader_cells.Why:
+def section(cuda: RunView) -> tuple[str, dict[str, str]]:
     return loader_cells.section(cuda, "loader", PATH)
 
 
-def said(section: loader_cells.Why) -> str:
-    return plain(section.html)
+def said(section: Section) -> str:
+    return plain(section[0])
 
 
 @pytest.mark.slow
-def test_the_fastest_cell_is_told_as_it_was_measured(cuda: RunView, section: loader_cells.Why) -> None:
+def test_the_fastest_cell_is_told_as_it_was_measured(cuda: RunView, section: Section) -> None:
     """The first row is the fastest training cell's; the sentence has its setting and its rate."""
     judged = cuda.judged[cuda.judged["mode"].eq("train")]
     fastest = judged.sort_values("samples_per_s").iloc[-1]
-    first = re.findall(r"<tr.*?</tr>", section.html)[1]
+    first = re.findall(r"<tr.*?</tr>", section[0])[1]
     assert f"{100 * fastest['efficiency']:.0f}\u00a0%" in first
     assert f"{100 * fastest['efficiency_lo']:.0f}–{100 * fastest['efficiency_hi']:.0f}\u00a0%" in first
     assert f"{100 * fastest['au']:.0f}\u00a0%" in first
@@ -82,25 +83,25 @@ def test_what_a_bottleneck_means_is_no_more_than_what_is_known(
 def test_every_bottleneck_is_shown_and_few_cells_are(cuda: RunView) -> None:
     """Few rows a task: the defaults, and one row for every bottleneck."""
     cells = loader_cells.training_cells(cuda, "loader")
-    (task,) = loader_cells.tasks(cells)
-    assert {cell["bottleneck"] for _, cell in task.view} == set(cells["bottleneck"])
-    assert any("PyTorch’s defaults" in reason for reason, _ in task.view)
-    assert len(task.view) <= loader_cells.CELLS < len(cells)
-    assert task.view[0][1]["samples_per_s"] == cells["samples_per_s"].max()
+    ((_, shown),) = loader_cells.tasks(cells)
+    assert {cell["bottleneck"] for _, cell in shown} == set(cells["bottleneck"])
+    assert any("PyTorch’s defaults" in reason for reason, _ in shown)
+    assert len(shown) <= loader_cells.CELLS < len(cells)
+    assert shown[0][1]["samples_per_s"] == cells["samples_per_s"].max()
 
 
 @pytest.mark.slow
-def test_the_whole_list_is_a_file(cuda: RunView, section: loader_cells.Why) -> None:
+def test_the_whole_list_is_a_file(cuda: RunView, section: Section) -> None:
     """All training cells come as CSV, linked from the section, and match the records."""
-    ((path, text),) = section.files.items()
-    assert f'href="../{path}"' in section.html
+    ((path, text),) = section[1].items()
+    assert f'href="../{path}"' in section[0]
     listed = list(csv.DictReader(io.StringIO(text)))
     judged = cuda.judged[cuda.judged["mode"].eq("train")]
     assert len(listed) == len(judged)
     assert sorted(float(row["samples_per_s"]) for row in listed) == pytest.approx(sorted(judged["samples_per_s"]))
 
 
-def test_hidden_shares_and_stages_are_told(section: loader_cells.Why) -> None:
+def test_hidden_shares_and_stages_are_told(section: Section) -> None:
     """Copies that return early hide three quarters here; the stage that dominates is named."""
     text = said(section)
     assert "copy 75 %" in text
@@ -108,7 +109,7 @@ def test_hidden_shares_and_stages_are_told(section: loader_cells.Why) -> None:
 
 
 @pytest.mark.slow
-def test_predictions_stand_beside_what_they_predict(show: Show, section: loader_cells.Why) -> None:
+def test_predictions_stand_beside_what_they_predict(show: Show, section: Section) -> None:
     """Where a run has cells with one worker others are predicted, with the error; else the column is not there."""
     view = show(workers=(0, 1, 2))
     text = said(loader_cells.section(view, "loader", PATH))

@@ -128,7 +128,7 @@ def test_shared_memory_stands_against_its_size(run: RunView, body: str) -> None:
     assert len(rows) == workers_page.MOST_SHARED
     assert rows[0][1].startswith("32 workers")
     assert rows[0][3:5] == ["32.0 MiB at most 32.0 MiB", "0.8 %"]
-    assert "in use, by all that ran, when a window ended, of 4.00 GiB." in plain(body)
+    assert " of /dev/shm when a window ended, of 4.00 GiB." in plain(body)
     said = workers_page.section(varied(run, run.trials, shm_bytes=None), "workers")
     assert "its size was not recorded" in plain(said)
     assert tables(said)["Shared memory (/dev/shm): the settings that take most"][0][4] == "–"

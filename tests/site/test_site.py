@@ -195,7 +195,7 @@ def test_what_is_folded_is_found_and_never_empty(sites: dict[str, Site], browser
 def opened(browser: Browser, results: Path) -> Page:
     """The list of runs with the script, as the site has it."""
     page = browser.new_page()
-    page.set_content(runs_table("Runs", load_runs(results), "data.md", ("Run", "Tier")))
+    page.set_content(runs_table(load_runs(results), "data.md"))
     scripts.bundle(results.parent / "scripts", ("site/tiers.js",))
     page.add_script_tag(path=results.parent / "scripts" / "site" / "tiers.js", type="module")
     return page

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from feedrate.attach.records import (
     BACKWARD,
@@ -26,13 +25,16 @@ from feedrate.attach.records import (
     NEXT,
     OPTIMIZER,
     SAVED,
+    Covered,
     Pass,
     Process,
     Records,
-    gradients,
     last_ns,
     of_iterators,
+    outermost,
     passes,
+    phases,
+    places,
 )
 
 
@@ -115,31 +117,6 @@ class Account:
         return self.share(*names) / looped if looped else 0.0
 
 
-class Covered:
-    """Union of some intervals: how much of any stretch lies in it."""
-
-    def __init__(self, *rows: Records) -> None:
-        every = np.concatenate([table[:, 1:3] for table in rows]) if rows else np.empty((0, 2), np.int64)
-        every = every[np.argsort(every[:, 0], kind="stable")]
-        ends = np.maximum.accumulate(every[:, 1]) if len(every) else every[:, 1]
-        opens = np.append(True, every[1:, 0] > ends[:-1])[: len(every)]
-        self.begun = every[opens, 0]
-        self.ended = ends[np.append(opens[1:], True)[: len(every)]]
-        self._total = np.append(0, np.cumsum(self.ended - self.begun))
-
-    def until(self, moment: Records) -> Records:
-        """Nanoseconds of it before each moment."""
-        index = np.searchsorted(self.begun, moment, side="right")
-        if not len(self.begun):
-            return np.zeros(len(moment), np.int64)
-        overlap = np.where(index > 0, np.maximum(0, self.ended[np.maximum(index, 1) - 1] - moment), 0)
-        return np.asarray(self._total[index] - overlap, np.int64)
-
-    def within(self, begun: Records, ended: Records) -> Records:
-        """Nanoseconds of it in each stretch."""
-        return self.until(ended) - self.until(begun)
-
-
 def account(process: Process, ended_ns: int = 0) -> Account | None:
     """Account for the main thread of a process; None where it took no batch.
 
@@ -156,7 +133,8 @@ def account(process: Process, ended_ns: int = 0) -> Account | None:
     main_passes = passes(process, main)
     trains = any(one.updates for one in main_passes)
     idle = [one for one in main_passes if trains and not one.updates]
-    first = min((one.begun_ns for one in main_passes), default=int(taken[:, 1].min()))
+    makes = of_iterators(process, MADE, main)[:, 1]
+    first = min([*(one.begun_ns for one in main_passes), *makes[:1].tolist()], default=int(taken[:, 1].min()))
     last = max((one.ended_ns for one in main_passes), default=int(taken[:, 2].max()))
     loops = _Loops(process, main, idle, (first, last))
     rows["start_up"] = loops.net(began, first)
@@ -243,54 +221,35 @@ class _Loops:
         steps = self.asks[:, 0] == NEXT
         rows["between_epochs"] += int(net[~steps].sum())
         detailed = steps & (self.asks[:, 7] > 0)
-        phases = self._phases(begun[detailed], ended[detailed])
+        parts = self._phases(begun[detailed], ended[detailed])
         phased_ns = float(net[detailed].sum())
         every = int(net[steps].sum())
-        if not phases or not phased_ns:
+        if not parts or not phased_ns:
             rows["step"] += every
             return
-        spent = {name: int(every * min(1.0, took / phased_ns)) for name, took in phases.items()}
+        spent = {name: int(every * min(1.0, took / phased_ns)) for name, took in parts.items()}
         for name, took in spent.items():
             rows[name] += took
         rows["between_steps"] += every - sum(spent.values())
 
-    def _phases(self, begun: Records, ended: Records) -> dict[str, float]:
+    def _phases(self, begun: Records, ended: Records) -> dict[str, int]:
         """Nanoseconds of each phase in some steps; nothing where no gradient was computed in them."""
-        backward, optimizer, copied = (self._process.of(kind) for kind in (BACKWARD, OPTIMIZER, COPIED))
-        index, inside = _places(backward[:, 1], begun, ended)
-        backward = backward[inside]
-        if not len(backward):
+        backward, optimizer, copied = (outermost(self._process.of(kind)) for kind in (BACKWARD, OPTIMIZER, COPIED))
+        of_steps = phases(begun, ended, backward, optimizer, self._apart)
+        if not of_steps.begun.any():
             return {}
-        index = index[inside]
-        took = backward[:, 2] - backward[:, 1] - self._apart.within(backward[:, 1], backward[:, 2])
-        steps, first = np.unique(index, return_index=True)
-        starts, ends = begun[steps], backward[first, 1]
-        forward = ends - starts - self._apart.within(starts, ends)
-        at, within = _places(copied[:, 1], begun, ended)
-        copies = copied[within]
-        early = np.isin(at[within], steps)
-        early[early] = copies[early, 1] < ends[np.searchsorted(steps, at[within][early])]
+        at, within = places(copied[:, 1], begun, ended)
+        copies, at = copied[within], at[within]
         copying = copies[:, 2] - copies[:, 1]
-        _, inside = _places(optimizer[:, 1], begun, ended)
-        optimizer_ns = optimizer[:, 2] - optimizer[:, 1] - gradients(optimizer, self._process.of(BACKWARD))
-        optimizer_ns = optimizer_ns - self._apart.within(optimizer[:, 1], optimizer[:, 2])
+        early = copies[:, 1] < of_steps.begun[at]
         return {
-            "copy": float(copying.sum()),
-            "forward": float(forward.sum() - copying[early].sum()),
-            "backward": float(took.sum()),
-            "optimizer": float(np.maximum(0, optimizer_ns[inside]).sum()),
+            "copy": int(copying.sum()),
+            "forward": int(of_steps.forward.sum() - copying[early].sum()),
+            "backward": int(of_steps.backward.sum()),
+            "optimizer": int(of_steps.optimizer.sum()),
         }
 
 
 def _outside(rows: Records, evaluated: Covered) -> Records:
     """Intervals that begin in no evaluation."""
     return np.asarray(rows[evaluated.within(rows[:, 1], rows[:, 2]) == 0], np.int64)
-
-
-def _places(moments: Records, begun: Records, ended: Records) -> tuple[Records, npt.NDArray[np.bool_]]:
-    """The stretch that each moment lies in, and whether it lies in one."""
-    index = np.searchsorted(begun, moments, side="right") - 1
-    inside = index >= 0
-    if len(begun):
-        inside &= moments < ended[np.maximum(index, 0)]
-    return index, inside & bool(len(begun))

@@ -16,7 +16,7 @@ from linecache import getline
 from pathlib import Path
 
 from feedrate.attach.account import Account
-from feedrate.attach.profiler import Frame, HotLine, Stack, hottest, of_library
+from feedrate.attach.profiler import Frame, Stack, of_library
 from feedrate.attach.records import Process
 
 _DATALOADER = re.compile(r"torch/utils/data/dataloader\.py$|torchdata/stateful_dataloader/")
@@ -28,8 +28,9 @@ _MARKS = (
     ("optimizer", re.compile(r"torch/optim/"), ""),
 )
 """Rows by the file and the name of a function on a stack; the first that fits counts."""
-_HIDDEN = re.compile(r"/torch/|/attach/hook/_feedrate_|^<")
+_HIDDEN = re.compile(r"(-packages|/pytorch)/torch/|/attach/hook/_feedrate_|^<")
 _QUEUE = re.compile(r"/lib(64)?/python3\.\d+/(queue|threading)\.py$")
+_SHARER = re.compile(r"/multiprocessing/resource_sharer\.py$")
 _STARTS = frozenset(("_get_iterator", "__iter__", "__init__", "_reset", "_shutdown_workers", "__del__"))
 _WAITS = frozenset(("poll", "_poll", "wait", "select"))
 
@@ -101,12 +102,11 @@ class Blame:
         self._workers = {pid for line in lines if line["iterator"] not in account.evaluating for pid in line["workers"]}
         self._pid, self._in_thread = process.pid, account.in_thread
 
-    def lines(self, stacks: Iterable[Stack]) -> Mapping[str, Sequence[HotLine]]:
-        """The hottest lines of each row; those of ``waiting`` are what workers ran meanwhile."""
-        return {row: hottest(row_stacks) for row, row_stacks in self.by_row(stacks).items()}
-
     def by_row(self, stacks: Iterable[Stack]) -> Mapping[str, Sequence[Stack]]:
-        """Sort stacks by row, without what called the part of a loader that the row is about."""
+        """Sort stacks by row, without what called the part of a loader that the row is about.
+
+        Those of ``waiting`` are what workers ran meanwhile.
+        """
         by_row: dict[str, list[Stack]] = {}
         for stack in stacks:
             if row := self.row(stack):
@@ -174,6 +174,12 @@ def below(stack: Stack, row: str) -> Stack:
         frames = frames[draws[-1] + 1 :] or frames
         frames = frames if any(not of_library(frame.file) for frame in frames) else frames[-1:]
     return replace(stack, frames=frames)
+
+
+def handing(receiving: Sequence[Stack]) -> float:
+    """Share of the stacks of ``receiving`` that wait for a worker to hand over the descriptor of a tensor's memory."""
+    waits = (stack.count * any(_SHARER.search(frame.file) for frame in stack.frames) for stack in receiving)
+    return sum(waits) / max(1, sum(stack.count for stack in receiving))
 
 
 def _plain(name: str) -> str:

@@ -22,7 +22,7 @@ NEAR = 0.8
 CROWDED = 0.25
 """Workers that spend so much of their time on a run queue lack cores."""
 FEW = 0.5
-"""A script that uses less of the cores' time, and whose workers stand in line, shares them with other programs."""
+"""A script that uses less of the cores' time, and whose workers wait for one, shares them with other programs."""
 FULL = 0.85
 """Processes that use so much of the cores' time stand in each other's way."""
 SETTLED = 0.5
@@ -45,12 +45,12 @@ WAITING: Mapping[str, Waiting] = {
         "one thread a worker: torch.set_num_threads(1), cv2.setNumThreads(0) in worker_init_fn",
     ),
     "foreign": Waiting(
-        "other programs use the cores: workers stand in line {queued} of their time, and the script uses {used} of the "
-        "cores only",
-        "stop what else runs, or give the script cores of its own",
+        "other programs use the cores: workers wait for a core {queued} of their time, and the script uses only {used} "
+        "of the cores",
+        "stop the other programs, or give the script its own cores",
     ),
     "cores": Waiting(
-        "too few cores: the script uses {used} of their time, and workers stand in line {queued} of theirs",
+        "too few cores: the script uses {used} of their time, and workers wait for a core {queued} of theirs",
         "use more cores, or less work a sample: store decoded pixels, decode smaller, transform on the device",
     ),
     "collating": Waiting(

@@ -2,8 +2,8 @@
 
 The pipeline model (``analysis.pipeline``) is fitted to the one setting that ran. A prediction's range is that of nine
 in ten predictions whose truth is known: ``prediction_errors.csv`` has what planted scripts were predicted and what they
-did by their own clock (``make bench ARGS=scripts``), which judges each kind of script by the errors of all
-other kinds (``advised``).
+did by their own clock, in the two newest records of ``make bench ARGS=scripts``: hours of a machine differ. Each kind
+of script is judged by the errors of all other kinds (``advised``).
 """
 
 from __future__ import annotations

@@ -43,6 +43,90 @@ class Process:
         return rows
 
 
+class Covered:
+    """Union of some intervals: how much of any stretch lies in it."""
+
+    def __init__(self, *rows: Records) -> None:
+        every = np.concatenate([table[:, 1:3] for table in rows]) if rows else np.empty((0, 2), np.int64)
+        every = every[np.argsort(every[:, 0], kind="stable")]
+        ends = np.maximum.accumulate(every[:, 1]) if len(every) else every[:, 1]
+        opens = np.append(True, every[1:, 0] > ends[:-1])[: len(every)]
+        self.begun = every[opens, 0]
+        self.ended = ends[np.append(opens[1:], True)[: len(every)]]
+        self._total = np.append(0, np.cumsum(self.ended - self.begun))
+
+    def until(self, moment: Records) -> Records:
+        """Nanoseconds of it before each moment."""
+        index = np.searchsorted(self.begun, moment, side="right")
+        if not len(self.begun):
+            return np.zeros(len(moment), np.int64)
+        overlap = np.where(index > 0, np.maximum(0, self.ended[np.maximum(index, 1) - 1] - moment), 0)
+        return np.asarray(self._total[index] - overlap, np.int64)
+
+    def within(self, begun: Records, ended: Records) -> Records:
+        """Nanoseconds of it in each stretch."""
+        return self.until(ended) - self.until(begun)
+
+    @property
+    def rows(self) -> Records:
+        """Its intervals, which do not meet, as rows of records."""
+        return np.column_stack([self.begun, self.begun, self.ended])
+
+
+def outermost(rows: Records) -> Records:
+    """Records of a kind by their begin, without those that lie within another one.
+
+    A backward pass recomputes in passes of its own (reentrant checkpoints), an optimizer steps others.
+    """
+    rows = rows[np.lexsort((-rows[:, 2], rows[:, 1]))]
+    ends = np.maximum.accumulate(rows[:, 2]) if len(rows) else rows[:, 2]
+    return np.asarray(rows[np.append(True, rows[1:, 1] >= ends[:-1])[: len(rows)]], np.int64)
+
+
+def places(moments: Records, begun: Records, ended: Records) -> tuple[Records, npt.NDArray[np.bool_]]:
+    """The stretch that each moment lies in, and whether it lies in one; stretches are in their order."""
+    index = np.searchsorted(begun, moments, side="right") - 1
+    inside = index >= 0
+    if len(begun):
+        inside &= moments < ended[np.maximum(index, 0)]
+    return index, inside & bool(len(begun))
+
+
+class Phases(NamedTuple):
+    """What the host did in some stretches from one batch to the next, ns each."""
+
+    begun: Records
+    """When the last backward pass of each began; 0 where there was none."""
+    forward: Records
+    """All before that which is no other phase: of several passes, as for micro-batches or two networks, each."""
+    backward: Records
+    optimizer: Records
+
+
+def phases(begun: Records, ended: Records, backward: Records, optimizer: Records, apart: Covered) -> Phases:
+    """Sum what passes in each stretch, without what lies ``apart``.
+
+    An optimizer may compute gradients (LBFGS, Lightning): it is what follows its last backward pass. One that steps
+    within a backward pass is part of that.
+    """
+    index, inside = places(backward[:, 1], begun, ended)
+    backward, index = backward[inside], index[inside]
+    optimizer = optimizer[~places(optimizer[:, 1], backward[:, 1], backward[:, 2])[1]]
+    at, inside = places(optimizer[:, 1], begun, ended)
+    optimizer, at = optimizer[inside], at[inside]
+    sums = np.zeros((3, len(begun)), np.int64)
+    np.maximum.at(sums[0], index, backward[:, 1])
+    np.add.at(sums[1], index, backward[:, 2] - backward[:, 1] - apart.within(backward[:, 1], backward[:, 2]))
+    last, first = (np.searchsorted(backward[:, 1], optimizer[:, end]) for end in (2, 1))
+    computes = first < last
+    updates = np.where(computes, np.append(backward[:, 2], 0)[last - 1], optimizer[:, 1])
+    np.add.at(sums[2], at, optimizer[:, 2] - updates - apart.within(updates, optimizer[:, 2]))
+    lasts, took, update = sums
+    busy = Covered(backward, optimizer[~computes], apart.rows)
+    forward = np.where(lasts > 0, lasts - begun - busy.within(begun, np.maximum(begun, lasts)), 0)
+    return Phases(lasts, np.asarray(forward, np.int64), took, update)
+
+
 class Pass(NamedTuple):
     """One pass of the main thread over an iterator."""
 
@@ -159,12 +243,17 @@ def passes(process: Process, iterators: Sequence[int]) -> list[Pass]:
             rows_of_pass = stretch[: closed[0] + 1] if len(closed) else stretch
             last, following = rows_of_pass[-1], rows_of_pass[-1] + 1
             done = len(closed) or following == len(rows)
-            ended = rows[last, 2] if done else rows[following, 9] or rows[following, 1]
+            ended = rows[last, 2] if done else _asked(rows, following)
             after = updates[last] if len(rows_of_pass) > 1 or following == len(rows) else updates[following]
-            begun = rows[rows_of_pass[0], 9] or rows[rows_of_pass[0], 1]
-            count = len(rows_of_pass) - len(closed[:1])
-            ordered.append(Pass(int(number), int(begun), int(ended), int(after - updates[rows_of_pass[0]]), count))
+            begun, count = _asked(rows, rows_of_pass[0]), len(rows_of_pass) - len(closed[:1])
+            ordered.append(Pass(int(number), begun, int(ended), int(after - updates[rows_of_pass[0]]), count))
     return sorted(ordered, key=lambda one: one.begun_ns)
+
+
+def _asked(rows: Records, at: int) -> int:
+    """When a call was begun; of an iterator's first one when that was made, unless others were called meanwhile."""
+    made = int(rows[at, 9]) if rows[at, 0] == NEXT else 0
+    return made if made and (not at or made >= rows[at - 1, 1]) else int(rows[at, 1])
 
 
 def loaders(processes: Sequence[Process]) -> list[Loader]:
@@ -237,18 +326,13 @@ def _steps(process: Process, iterators: Sequence[int]) -> pd.DataFrame:
     taken = taken[np.argsort(taken[:, 2])]
     of_loader = np.isin(taken[:, 3], iterators)
     steps.loc[_interrupted(steps, taken[~of_loader, 1]), "ended_ns"] = 0
-    backward, optimizer = process.of(BACKWARD), process.of(OPTIMIZER)
+    backward, optimizer = outermost(process.of(BACKWARD)), outermost(process.of(OPTIMIZER))
     index = np.searchsorted(taken[:, 2], backward[:, 1])  # gradients are of the batch that came last
     backward = backward[np.append(False, of_loader)[index]]
-    steps["backward_ns"] = _within(steps, backward[:, 1], backward[:, 2] - backward[:, 1])
-    update = optimizer[:, 2] - optimizer[:, 1] - gradients(optimizer, backward)
-    steps["optimizer_ns"] = _within(steps, optimizer[:, 1], update)
-    before = backward[:, 1]
-    index = np.searchsorted(before, steps["got_ns"])
-    first = np.where(index < len(before), before[np.minimum(index, len(before) - 1)] if len(before) else 0, 0)
-    steps["forward_ns"] = np.where((first > 0) & (first < steps["ended_ns"]), first - steps["got_ns"], 0)
-    phases = ["forward_ns", "backward_ns", "optimizer_ns"]
-    steps[phases] = steps[phases].where(steps["detailed"])
+    stretches = steps["got_ns"].to_numpy(np.int64), steps["ended_ns"].to_numpy(np.int64)
+    of_steps = phases(*stretches, backward, optimizer, Covered())
+    for name in ("forward", "backward", "optimizer"):
+        steps[f"{name}_ns"] = pd.Series(getattr(of_steps, name), steps.index).where(steps["detailed"])
     return steps
 
 
@@ -268,17 +352,6 @@ def _within(steps: pd.DataFrame, begun: Records, took: Records) -> Records:
     inside = (index >= 0) & (begun < steps["ended_ns"].to_numpy()[index]) if len(steps) else np.zeros(len(begun), bool)
     np.add.at(sums, index[inside], took[inside])
     return sums
-
-
-def gradients(optimizer: Records, backward: Records) -> Records:
-    """How much of each step of an optimizer its closure took: forward to its first backward pass, and all of these.
-
-    LBFGS and Lightning compute gradients there.
-    """
-    total = np.append(0, np.cumsum(backward[:, 2] - backward[:, 1]))
-    last, first = (np.searchsorted(backward[:, 1], optimizer[:, end]) for end in (2, 1))
-    forward = np.where(first < last, np.append(backward[:, 1], 0)[first] - optimizer[:, 1], 0)
-    return np.asarray(forward + total[last] - total[first], np.int64)
 
 
 def _batches(process: Process, line: Mapping[str, Any], processes: Sequence[Process]) -> pd.DataFrame:

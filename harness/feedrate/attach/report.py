@@ -12,7 +12,7 @@ from statistics import fmean
 from typing import Any
 
 from feedrate.analysis.estimate import Estimate
-from feedrate.attach import causes, facts, loop, predictions, profiler
+from feedrate.attach import blame, causes, facts, loop, predictions, profiler
 from feedrate.attach.account import ROWS, Account, account
 from feedrate.attach.blame import Blame
 from feedrate.attach.causes import Cause
@@ -73,11 +73,10 @@ def make(
     allowed = [line["cores"] for line in process.said if line["what"] == "process"]
     cores = min([outside.cores / max(1, len(paced)), *allowed])
     outside = replace(outside, cores=cores, allowed=min(allowed, default=0))
-    lines: Mapping[str, Sequence[HotLine]] = {}
-    if accounted and stacks:
-        lines = Blame(process, accounted).lines(stacks)
+    by_row = Blame(process, accounted).by_row(stacks) if accounted else {}
     cause = causes.name(loader, pace, accounted, outside.cores) if pace and accounted else None
-    seen = facts.evidence(loader, accounted, process, processes, outside, cause) if accounted else None
+    handing = blame.handing(by_row.get("receiving", ()))
+    seen = facts.evidence(loader, accounted, process, processes, outside, cause, handing) if accounted else None
     return replace(
         ended,
         loader=loader,
@@ -87,7 +86,7 @@ def make(
         account=accounted,
         cause=cause,
         facts=facts.every(seen) if seen else (),
-        lines=lines,
+        lines={row: profiler.hottest(of_row) for row, of_row in by_row.items()},
         predictions=predictions.predict(loader, pace, outside.cores) if pace else None,
         headspace={name: loop.rate(times) for name, times in loop.alone(loader, processes).items()},
     )

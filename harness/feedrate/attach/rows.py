@@ -1,7 +1,7 @@
 """A script that was watched, as a run in the store: stretches of its loop are trials of one cell, a block each.
 
 The cell is ``workload = script`` with the script's name and its loader's settings; what else a script does is not
-known. A step's wait is its phase ``fetch``; what lies between is ``forward`` up to the first gradient, ``backward``,
+known. A step's wait is its phase ``fetch``; what lies between is ``forward`` up to the last gradient, ``backward``,
 ``optimizer`` and ``other``. On CUDA ``device_idle_ns`` is the time for which the device had nothing to do when a batch
 came. Whether a stretch is steady is not said, as the work of a script differs from step to step. What ``--headspace``
 measured are cells of the modes ``compute`` and ``load``: ceilings of the training cell. Of a search each trial is one.

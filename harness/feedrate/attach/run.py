@@ -124,6 +124,9 @@ def run(
         notes = profiler.problems
         with noted(notes, "not watched to its end"):
             watch(watched, profiler, look, wait or wait_for_end)
+        while wait and process.poll() is None:  # whoever asks is answered, though nobody looks any more
+            with noted([], ""):
+                wait(watched)
         returncode = process.wait()
         took_ns = time.perf_counter_ns() - watched.began_ns
         cpu_pct = 100 * (time.process_time_ns() - cpu_ns) / took_ns

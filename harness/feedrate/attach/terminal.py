@@ -82,7 +82,7 @@ def run(
         results = results or runs.home()
         if stored := rows.save(ended, results, called):
             where = remote.hand_in(stored.folder, results)
-            show([("record", f"{where}: make site shows it, feedrate compare holds it against another")], console)
+            show([("record", f"{where}: make site shows it, feedrate compare compares it with another")], console)
     with suppress(OSError):  # nobody reads stderr any more
         show([("note", note) for note in notes], console)
     if ended.returncode < 0:  # killed by a signal: so are we, and the shell says so

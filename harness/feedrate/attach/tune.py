@@ -81,6 +81,8 @@ class Tuning:
         self.present: Setting | None = None
         self.made: list[Any] = []
         """Where the loader was made, innermost caller first."""
+        self.key: list[Any] = []
+        """That, and the loader's sampler: what tells it from others."""
         self.loader: Mapping[str, Any] = {}
         """Its settings, as the hook says them."""
         self.search: Search[Setting] | None = None
@@ -116,6 +118,9 @@ class Tuning:
         """Say what a process is to do next."""
         if message["what"] == "loader":
             return self._named(message)
+        if message["what"] == "elsewhere":  # a validation may take as long as it likes
+            self._pulse = self._pulse and Pulse(self._pulse.expected_s)
+            return {"do": "stop" if self.ended else "no"}
         if int(message["number"]) == len(self._answers) - 1:
             self._ended_trial(message)
             answer = self._following()
@@ -126,21 +131,23 @@ class Tuning:
     def _named(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Decide whether a loader is the one to tune; one that trains is."""
         if self.made:
-            same = message["made"][:1] == self.made[:1]
+            same = message["key"] == self.key
             if same and self._pid in (0, message["pid"]):
                 self._pid = message["pid"]
                 return self._following()
             self.ranks += same
             return self._answers[-1] | {"follows": True} if same else {"do": "no"}
-        maker = json.dumps(message["made"][:1])
+        maker = json.dumps(message["key"])
         self._looked_at[maker] = self._looked_at.get(maker, 0) + 1
         if not message["any"]:
             loaders = records.loaders(records.read(self.folder))
-            alike = [loader for loader in loaders if loader.settings["made"][:1] == message["made"][:1]]
+            alike = [one for one in loaders if [one.settings[name] for name in ("made", "sampler")] == message["key"]]
             others = any(loader.trains for loader in loaders)
-            if not any(loader.trains for loader in alike) and (others or self._looked_at[maker] < ASKED):
+            trains = message["updates"] and any(loader.trains for loader in alike)
+            if not trains and (others or self._looked_at[maker] < ASKED):
                 return {"do": "no"}
         self._pid, self.made, self.loader = message["pid"], message["made"], message["settings"]
+        self.key = message["key"]
         if self._asked.batch_sizes and message["batch_sampler"] != "BatchSampler":
             self.refused = (
                 f"--batch-size: the loader at {report.caller_line(self.made)} has a batch sampler of its own, "
@@ -333,16 +340,16 @@ class Pulse:
 
     def __init__(self, expected_s: float) -> None:
         """Begin; ``expected_s`` is how long they have."""
-        self._began, self._expected_s = time.monotonic(), expected_s
+        self._began, self.expected_s = time.monotonic(), expected_s
         self._beat, self._done = self._began, 0.0
         """When they last did something, and all that they had done by then."""
 
     def stopped(self) -> str:
         """Say why nothing more is to be expected of them, if so."""
         moment = time.monotonic()
-        if moment - self._began > max(SLOW_S, SLOWER * self._expected_s):
+        if moment - self._began > max(SLOW_S, SLOWER * self.expected_s):
             return SLOWLY
-        if moment - self._began < HUNG_S * self._expected_s:
+        if moment - self._began < HUNG_S * self.expected_s:
             self._beat = moment
             return ""
         below = procfs.descendants(os.getpid())
@@ -363,7 +370,17 @@ class Server:
         self._selector.register(self._listener, selectors.EVENT_READ)
 
     def serve(self, seconds: float) -> None:
-        """Answer what is asked within so many seconds."""
+        """Answer what is asked within so many seconds; where an answer fails, everyone who asks ends."""
+        try:
+            self._serve(seconds)
+        except BaseException:
+            self.close()
+            raise
+
+    def _serve(self, seconds: float) -> None:
+        if not self._selector.get_map():
+            time.sleep(seconds)
+            return
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             for key, _ in self._selector.select(left):
@@ -381,7 +398,7 @@ class Server:
 
     def close(self) -> None:
         """Have everyone who asks end."""
-        for key in list(self._selector.get_map().values()):
+        for key in list((self._selector.get_map() or {}).values()):
             self._selector.unregister(key.fileobj)
             key.fileobj.close()  # type: ignore[union-attr]
         self._selector.close()
@@ -437,14 +454,16 @@ def tune(command: Sequence[str], tuning: Tuning, *, budget_s: float = math.inf, 
         def prepare(folder: Path, server: list[Server] = server) -> Mapping[str, str]:
             tuning.folder = folder
             server.append(Server(folder / "tune", tuning.answer))
-            chosen = {"FEEDRATE_TUNE_PLACE": json.dumps(tuning.made[:1])} if tuning.made else {}
+            chosen = {"FEEDRATE_TUNE_PLACE": json.dumps(tuning.key)} if tuning.made else {}
             return {"FEEDRATE_TUNE": str(folder / "tune"), "FEEDRATE_TUNE_ANY": str(int(any_loader)), **chosen}
 
         def wait(watched: Watched, server: list[Server] = server) -> None:
             server[0].serve(EVERY_S)
             if watched.interrupted:  # a script that goes on after Ctrl-C ends where it next asks
                 tuning.ended = tuning.ended or "interrupted"
-            if tuning.look() or (tuning.ended and tuning.ranks > 1):  # ranks that wait for others end in no order
+            late = time.monotonic() > tuning.deadline + SLOW_S  # it does not ask: its loader is none to tune
+            tuning.ended = tuning.ended or ("budget" if late else "")
+            if tuning.look() or late or (tuning.ended and tuning.ranks > 1):  # ranks that wait for others: in no order
                 kill(watched.process.pid, *procfs.descendants(watched.process.pid))
 
         starts.append(ended := run(command, lines=False, prepare=prepare, wait=wait))

@@ -1,6 +1,6 @@
 """What a loop waited for: every wait is split by what the worker of its batch did meanwhile.
 
-A worker reads, computes, stands in line for a core or puts samples together while it prepares a batch, this one or an
+A worker reads, computes, waits for a core or puts samples together while it prepares a batch, this one or an
 earlier one; else it sends or takes work. Batches come in order: where a later one lies ready and other workers idle,
 their part of the wait is charged to the order.
 """
@@ -13,14 +13,13 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from feedrate.attach.account import Covered
 from feedrate.attach.loop import preparing
-from feedrate.attach.records import Loader, Records
+from feedrate.attach.records import Covered, Loader, Records
 
 KINDS: Mapping[str, str] = {
     "reading": "wait for storage or network",
     "computing": "compute",
-    "queued": "stand in line for a core",
+    "queued": "wait for a core",
     "collating": "put samples together",
     "sending": "send batches",
     "order": "idle, as batches come in order",

@@ -185,8 +185,7 @@ def charts_by_name() -> dict[str, Chart]:
 
 
 EMULATED_NOTE = (
-    "An emulated step lasts a declared time, and no model runs: the process sleeps in place of a GPU. On CUDA the "
-    "device spins."
+    "An emulated step: a sleep of a given length stands in for the GPU, and no model runs. On CUDA the device spins."
 )
 """What a chart says that shows an emulated step."""
 ENDS = {"low": "lo", "high": "hi", "n": "n"}

@@ -46,7 +46,7 @@ def fitted(specification: dict[str, Any], millimetres: float) -> str:
     plot = wanted / columns - _AXES
     for _ in range(_ROUNDS):  # axes add about the same to plots of any width
         picture = _drawn(plain, plot)
-        width, height = _size(picture)
+        width, height = size_of(picture)
         if abs(width - wanted) < 1:
             break
         plot += (wanted - width) / columns
@@ -93,7 +93,12 @@ def _drawn(spec: dict[str, Any], width: float) -> str:
     return picture
 
 
-def _size(picture: str) -> tuple[float, float]:
+def size_of(picture: str) -> tuple[float, float]:
+    """Width and height of an SVG, in its own pixels.
+
+    Raises:
+        ValueError: it does not say them.
+    """
     if not (match := _SIZE.search(picture)):
         raise ValueError("its picture does not say how large it is")
     return float(match[1]), float(match[2])

@@ -6,17 +6,17 @@ The PNG is drawn from the PDF: what turns an SVG into either spends most of its 
 from __future__ import annotations
 
 import io
-import re
 from pathlib import Path
 
 import pypdfium2
 import vl_convert
 
+from feedrate.charts.paper import size_of
+
 SCALE = 2.0
 """Pixels of a PNG for each of the picture's."""
 _PACKED = 1
 """zlib's level: of all levels' PNG these are a tenth larger than the smallest, in two thirds of the time."""
-_WIDTH = re.compile(r'<svg [^>]*?\bwidth="([\d.]+)"')
 
 
 def convert(drawn: str, path: Path) -> None:
@@ -26,7 +26,7 @@ def convert(drawn: str, path: Path) -> None:
         RuntimeError, ValueError: the SVG cannot be drawn.
     """
     pdf = vl_convert.svg_to_pdf(drawn)
-    _write(path.with_suffix(".png"), png(pdf, SCALE * _width(drawn)))
+    _write(path.with_suffix(".png"), png(pdf, SCALE * size_of(drawn)[0]))
     _write(path.with_suffix(".pdf"), pdf)
 
 
@@ -37,13 +37,6 @@ def png(pdf: bytes, width: float) -> bytes:
         page = document[0]
         page.render(scale=width / page.get_width()).to_pil().save(drawn, "PNG", compress_level=_PACKED)
     return drawn.getvalue()
-
-
-def _width(drawn: str) -> float:
-    match = _WIDTH.search(drawn)
-    if not match:
-        raise ValueError("its picture does not say how wide it is")
-    return float(match[1])
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 import vl_convert
 
 from feedrate.charts.figure import WIDTH, Figure, Key, Panel
+from feedrate.charts.paper import size_of
 from feedrate.charts.theme import FONT, colour, config, on_page, solid
 
 WIDE = 670
@@ -40,7 +41,6 @@ _PLACE = re.compile(r' d="[^"]*"|translate\([^)]*\)')
 _COORDINATE = re.compile(r"-?\d+\.\d{2,}")
 _EMPTY = re.compile(r'<path class="(?:fore|back)ground" d="(?:M0,0h0v0h0Z)?"(?: display="none")?/>')
 _ID = re.compile(r'(id="|url\(#|xlink:href="#|href="#)(clip|gradient|symbol|pattern)_?(\d+)')
-_HEIGHT = re.compile(r'<svg [^>]*? height="([\d.]+)"')
 _MARGIN, _GAP, _LINE = 20, 30, 16
 _LETTER = 5.9
 """Mean width of a letter at 11 pixels."""
@@ -153,14 +153,9 @@ def _panels(panels: Sequence[Panel], columns: int, width: int, top: int) -> tupl
             drawn = svg(panel, f"feedrate-{first + column}", width)
             x = _MARGIN + column * (width + _GAP)
             body.append(f'<svg x="{x}" y="{top}" {drawn.removeprefix("<svg ")}')
-            lowest = max(lowest, top + _height(drawn))
+            lowest = max(lowest, top + round(size_of(drawn)[1]))
         top = lowest + _GAP
     return body, top - _GAP
-
-
-def _height(drawn: str) -> int:
-    match = _HEIGHT.match(drawn)
-    return round(float(match[1])) if match else 0
 
 
 def _legend(keys: Sequence[Key], width: int, top: int) -> tuple[list[str], int]:

@@ -21,7 +21,6 @@ FEW = f"needs {LEAST_BLOCKS} repetitions"
 KINDS = (TRAIN, EMULATED, LOAD)
 """What a task runs, in the order of a table."""
 _SPOKEN = {TRAIN: "real training", EMULATED: "an emulated step", LOAD: "loading alone"}
-_RAN = {TRAIN: "real training", EMULATED: "emulated step", LOAD: "loading alone"}
 _WORDED = ("workload", "script", "mode", "step", "step_ms", "patch_size", "page_cache", "access")
 """Conditions of a task that its name has words for."""
 _COMPARED_AT = ("storage_format", "batch_size", "num_workers")
@@ -95,7 +94,7 @@ def set_words(row: Mapping[Any, Any]) -> str:
 def what_ran(row: Mapping[Any, Any]) -> str:
     """Write what ran, and under which conditions: ``emulated step, 10 ms a step, cold page cache``."""
     step = [f"{row['step_ms']:g} ms a step"] if row["kind"] == EMULATED else []
-    return ", ".join([_RAN[row["kind"]], *step, *_conditions(row)])
+    return ", ".join([_SPOKEN[row["kind"]].removeprefix("an "), *step, *_conditions(row)])
 
 
 def task_words(row: Mapping[Any, Any]) -> str:
@@ -131,24 +130,17 @@ def gain_words(gain: Mapping[Any, Any] | None) -> tuple[str, str]:
     )
 
 
-def gain_sentence(row: Mapping[Any, Any]) -> str:
-    """Tell a headline's gain, which has an interval, as a sentence."""
-    gain, task = row["gain"], task_words(row)
-    if gain["verdict"] != "faster":
-        return words.sentence(f"{task}: no loader setting is clearly faster than PyTorch’s default")
-    times = Estimate.of_row(gain, RATIO, "ratio").text()
-    where = f"{gain['storage_format']}, batch {gain['batch_size']}"
-    return words.sentence(f"{task}: {gain_settings(gain)} give {times} the default speed ({where})")
-
-
 def answer(rows: pd.DataFrame) -> str:
     """Answer in sentences made from the numbers: what better loader settings gain, per kind of run; else nothing."""
     sentences = []
     measured = [row for row in rows_of(rows) if row["gain"] is not None]
     for row in rows_of(pd.DataFrame(measured, columns=rows.columns).drop_duplicates("kind")):
-        gain = row["gain"]
+        gain, text = row["gain"], "no loader setting is clearly faster than PyTorch’s default"
         if not words.is_number(gain["lo"]):
-            sentences.append(words.sentence(f"{task_words(row)}: a gain {FEW}"))
-        else:
-            sentences.append(gain_sentence(row))
+            text = f"a gain {FEW}"
+        elif gain["verdict"] == "faster":
+            times = Estimate.of_row(gain, RATIO, "ratio").text()
+            where = f"{gain['storage_format']}, batch {gain['batch_size']}"
+            text = f"{gain_settings(gain)} give {times} the default speed ({where})"
+        sentences.append(words.sentence(f"{task_words(row)}: {text}"))
     return " ".join(sentences)

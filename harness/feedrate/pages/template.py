@@ -59,7 +59,7 @@ def _as_markup(write: Callable[..., str]) -> Callable[..., Markup]:
     return lambda *args, **options: Markup(write(*args, **options))  # noqa: S704 - the kit escapes what it is given
 
 
-_WRITERS = (markup.heading, markup.paragraph, markup.slot, markup.scripted, folded)
+_WRITERS = (markup.heading, markup.paragraph, markup.slot, folded)
 _ENVIRONMENT = Environment(
     loader=FileSystemLoader([PACKAGE / "questions", PACKAGE / "pages", RESOURCES / "site" / "pages"]),
     autoescape=True,
@@ -69,17 +69,9 @@ _ENVIRONMENT = Environment(
     keep_trailing_newline=True,
 )
 _ENVIRONMENT.globals |= {write.__name__: _as_markup(write) for write in _WRITERS}
-_ENVIRONMENT.globals |= {
-    write.__name__: write for write in (markup.link, markup.download, markup.code, markup.two_lines, table)
-}
-_ENVIRONMENT.filters |= {
-    write.__name__: write
-    for write in (
-        *(words.number, words.percent, words.plural, words.sentence),
-        *(markup.slug, markup.anchor, listed),
-        *(descriptions.day, descriptions.size, descriptions.setting, descriptions.knobs),
-    )
-}
+_ENVIRONMENT.globals |= {write.__name__: write for write in (markup.link, markup.download, markup.code, table)}
+_FILTERS = (words.number, words.plural, words.sentence, markup.slug, markup.anchor, listed, descriptions.day)
+_ENVIRONMENT.filters |= {write.__name__: write for write in _FILTERS}
 _ENVIRONMENT.globals["intervals"] = words.INTERVALS
 _ENVIRONMENT.filters["g"] = "{:g}".format
 _ENVIRONMENT.filters["text"] = _as_markup(markup.entities)

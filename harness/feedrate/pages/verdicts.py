@@ -117,7 +117,7 @@ def load_verdicts(
 ) -> Verdicts:
     """Judge the claims of all suites, or those that are asked, by all runs, newest first.
 
-    ``each`` observes one run after another, as ``map`` does; processes may share them. Runs that were withdrawn are
+    ``run_map`` observes one run after another, as ``map`` does; processes may share them. Runs that were withdrawn are
     counted, not read.
     """
     asked = suite.claims() if asked is None else asked

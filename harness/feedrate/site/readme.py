@@ -15,6 +15,7 @@ from feedrate.pages import descriptions
 from feedrate.pages.runs import RunView
 from feedrate.pages.tasks import gain_words, what_ran
 from feedrate.questions.home import page as home_page
+from feedrate.questions.home.charts import machine_workers
 from feedrate.schema import words
 from feedrate.schema.errors import InputError
 from feedrate.schema.plugins import ROOT
@@ -32,7 +33,7 @@ def figure(views: Sequence[RunView]) -> bytes:
     Raises:
         InputError: no run measured two numbers of workers.
     """
-    picture, of_runs = home_page.workers(views, most=1)
+    picture, of_runs = home_page.drawn(machine_workers, views, most=1)
     if not picture.panels:
         raise InputError("results: no run measured two numbers of workers; expected one. Type make sweep first")
     origin = together(view.origin for view in of_runs)

@@ -145,7 +145,7 @@ def test_claims_whose_verdict_differs(fake_run: ModuleType, tmp_path: Path) -> N
     assert len(found.verdicts) > 3
     text = said(found)
     same = int(found.verdicts["agree"].sum())
-    assert f"Of {len(found.verdicts)} claims that both tested, {same} have the same verdict" in text
+    assert f"Both tested {len(found.verdicts)} claims; {same} have the same verdict" in text
     for row in found.verdicts[~found.verdicts["agree"].astype(bool)].to_dict("records"):
         assert f"{row['claim']}: " in text
 
@@ -159,10 +159,10 @@ def test_runs_of_one_machine(results: Path) -> None:
     text = said(found)
     assert "two runs of one machine" in text
     assert "Half of the settings agree within 0.0 %" in text
-    assert re.search(r"A ratio of one lies in (\d+) of \1 intervals", text)
+    assert re.search(r"(\d+) of \1 intervals include 1", text)
 
 
-REPEATED = ("can be repeated", "A ratio of one")
+REPEATED = ("how well a run repeats", "include 1; of equal runs")
 SAME = "The script's loader has the same settings in both."
 SCRIPTS = [
     ({"workers": 4}, ("A → B: num_workers 2 → 4.", "training · train.py  "), REPEATED),

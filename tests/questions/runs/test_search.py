@@ -53,7 +53,7 @@ def test_what_to_paste_comes_first(view: RunView, page: Page) -> None:
     best = settings_of(view.trials)[found.recommended]
     parts = [
         *(
-            f'class="fr-answer">Of the settings that were searched, <code>{best}</code> is the one for train.py. ',
+            f'class="fr-answer">Best setting found: <code>{best}</code> for train.py. ',
             "<code>",
         ),
         *("DataLoader(..., num_workers=", "Compared with ", "A grid of 19 settings × 8 repetitions"),
@@ -102,7 +102,7 @@ def test_a_search_that_was_cut_short_says_so(show_search: Callable[..., RunView]
 
 def test_no_other_page_takes_it_for_a_task(view: RunView) -> None:
     """Lists name the script; a search has no page of its suite, no headline, and is no machine's best setting."""
-    assert "tune train.py" in runs_table("Runs", [view], "data.md", ("Run", "Suites"))
+    assert "tune train.py" in runs_table([view], "data.md")
     assert suites_page.found([view]) == []
     assert not len(view.headlines)
     assert not len(machines_page.tasks_of([view]))

@@ -66,6 +66,8 @@ class Evidence:
     """What those did who prepare batches (``loop.activity``); empty of a loop too short to be measured."""
     waits: Mapping[str, float] = field(default_factory=dict)
     """What workers did while a batch was waited for (``waits.split``)."""
+    handing: float = 0.0
+    """Share of the time that receiving takes in which a worker was waited for to hand a tensor over."""
     cause: str = ""
     """What holds the training back by name; a fact says nothing of it again."""
 
@@ -87,6 +89,7 @@ def evidence(
     processes: Sequence[Process],
     outside: Outside,
     cause: Cause | None,
+    handing: float,
 ) -> Evidence:
     """Gather what facts are seen in; ``cause`` is None of a loop too short to be measured."""
     iterators = [line for line in process.said if line["what"] == "iterator"]
@@ -107,6 +110,7 @@ def evidence(
         outside=outside,
         activity=cause.numbers if cause else {},
         waits=cause.waits if cause else {},
+        handing=handing,
         cause=cause.name if cause else "",
     )
 

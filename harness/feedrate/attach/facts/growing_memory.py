@@ -16,8 +16,7 @@ def check(evidence: Evidence) -> Fact | None:
     if (copied := _most_copied(evidence)) >= LEAST_BYTES:
         return Fact(
             f"workers copied {decimal(copied)} that they had shared with the training process",
-            "keep what samples are found by in arrays or tensors, not in lists and dicts, which workers copy as they "
-            "read",
+            "keep paths and labels in arrays or tensors: workers copy lists and dicts as they read them",
         )
     span = [one for one in evidence.passes if one.batches]
     if not span:

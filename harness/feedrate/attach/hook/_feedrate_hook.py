@@ -106,19 +106,8 @@ def timed_next(take: Any, number: Callable[[Any], int], ready: Callable[[Any], i
 
 
 def patch_indices(base: Any) -> None:
-    """Time how iterators draw indices, and how those begin anew whose workers live on."""
-    reset, draw = base._reset, base._next_index
-
-    @functools.wraps(reset)
-    def _reset(self: Any, *args: Any, **kwargs: Any) -> None:
-        loop = self.__dict__.get("_feedrate_loop")
-        again = loop and not loop.entry
-        if again:
-            loop.made, loop.left, loop.taken = now(), 1, 0
-        reset(self, *args, **kwargs)
-        if again:
-            with GUARD:
-                LOG.write(MADE, loop.made, now(), loop.iterator, loop.spent()[0])
+    """Time how iterators draw indices."""
+    draw = base._next_index
 
     @functools.wraps(draw)
     def _next_index(self: Any) -> Any:
@@ -130,12 +119,26 @@ def patch_indices(base: Any) -> None:
         finally:
             loop.sampler += now() - begun
 
-    base._reset, base._next_index = _reset, _next_index
+    base._next_index = _next_index
 
 
 def patch_start(kind: Any) -> None:
-    """Time the making of iterators of a class, and from then on how long each lets the loop wait for a batch."""
-    make = kind.__init__
+    """Time the making of iterators of a class, and from then on how long each lets the loop wait for a batch.
+
+    Those whose workers live on begin anew (``_reset``): it asks the workers for as many batches as may be prefetched.
+    """
+    make, reset = kind.__init__, kind._reset
+
+    @functools.wraps(reset)
+    def _reset(self: Any, *args: Any, **kwargs: Any) -> None:
+        loop = self.__dict__.get("_feedrate_loop")
+        again = loop and not loop.entry
+        if again:
+            loop.made, loop.left, loop.taken = now(), 1, 0
+        reset(self, *args, **kwargs)
+        if again:
+            with GUARD:
+                LOG.write(MADE, loop.made, now(), loop.iterator, loop.spent()[0])
 
     @functools.wraps(make)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -152,7 +155,7 @@ def patch_start(kind: Any) -> None:
                 if queue is not None:
                     time_queue(queue, loop)
 
-    kind.__init__ = __init__
+    kind.__init__, kind._reset = __init__, _reset
 
 
 def time_queue(queue: Any, loop: Loop) -> None:

@@ -62,12 +62,13 @@ class Loop:
         if not self.iterator:
             LOG.say("versions", python=sys.version.split()[0], **versions())
             LOG.say("process", began_ns=started_ns(), cores=len(os.sched_getaffinity(0)))
-        ranks = {"rank": number_of("RANK", 0), "ranks": number_of("WORLD_SIZE", 1)}
         main = threading.current_thread() is threading.main_thread()
         pids = [worker.pid for worker in workers]
         if not main:
             time_threads()
-        LOG.say("iterator", iterator=self.iterator, **ranks, workers=pids, main=main, loop=callers(GENERATORS), **line)
+        LOG.say(
+            "iterator", iterator=self.iterator, **ranks(), workers=pids, main=main, loop=callers(GENERATORS), **line
+        )
 
     def spent(self) -> tuple[int, int]:
         """Time in the sampler, and until a batch came, since this was last asked."""
@@ -147,6 +148,15 @@ def end_script() -> NoReturn:
     if threading.current_thread() is not threading.main_thread():
         os.kill(os.getpid(), signal.SIGINT)
     raise SystemExit(0)
+
+
+def ranks() -> dict[str, int]:
+    """Which of how many processes of a training this is, as PyTorch knows it, else as torchrun says it."""
+    with contextlib.suppress(Exception):  # processes that PyTorch itself spawned, or Lightning, have no RANK
+        distributed = sys.modules["torch"].distributed
+        if distributed.is_available() and distributed.is_initialized():
+            return {"rank": int(distributed.get_rank()), "ranks": int(distributed.get_world_size())}
+    return {"rank": number_of("RANK", 0), "ranks": number_of("WORLD_SIZE", 1)}
 
 
 def number_of(name: str, default: int) -> int:

@@ -22,7 +22,6 @@ from typing import Any
 
 from _feedrate_log import BACKWARD, COLLECTED, COPIED, EXIT, GUARD, LOG, OPTIMIZER, OWN, SAVED, STARVED, now
 
-TORCH = os.sep + "torch" + os.sep
 GENERATORS = inspect.CO_GENERATOR
 
 
@@ -64,9 +63,13 @@ def leaves(batch: Any, most: int = MOST_LEAVES) -> list[Any]:
 
 
 def fingerprint(batch: Any) -> int:
-    """A number by which batches differ whose first values do."""
-    tensors = leaves(batch)
-    return zlib.crc32(repr(tensors[0].flatten()[:256].tolist()).encode()) if tensors else 0
+    """A number by which batches differ that differ in some of 256 values of each tensor; 0 without tensors."""
+    number = 0
+    for tensor in leaves(batch, 16):
+        values = tensor.reshape(-1)
+        every = len(values) // 256 | 1  # an odd number: else all may lie in one column of an image
+        number = zlib.crc32(repr(values[::every].tolist()).encode(), number)
+    return number
 
 
 def callers(without: int = 0) -> list[tuple[str, int, str]]:
@@ -74,11 +77,12 @@ def callers(without: int = 0) -> list[tuple[str, int, str]]:
 
     ``without`` kinds of functions. Of a loop those are ``GENERATORS``: while its body runs, they are on no stack.
     """
+    torch = os.path.dirname(getattr(sys.modules.get("torch"), "__file__", None) or OWN) + os.sep
     frames: list[tuple[str, int, str]] = []
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and len(frames) < 64:
         code = frame.f_code
-        foreign = TORCH in code.co_filename or code.co_filename.startswith((OWN, "<"))
+        foreign = code.co_filename.startswith((torch, OWN, "<"))
         if not foreign and not code.co_flags & without:
             frames.append((os.path.abspath(code.co_filename), frame.f_lineno, code.co_name))
         frame = frame.f_back
@@ -95,7 +99,8 @@ class Device:
         """Begin anew: a process that was forked has none of its parent's events."""
         self.free: list[Any] = []
         self.waiting: list[tuple[Any, Any, int]] = []
-        self.works = True
+        self.works, self.index = True, -1
+        """Whether it can be asked; and which device it is, -1 where that is not known yet."""
 
     def asked(self) -> Any:
         """Mark the end of a step's launches; None where CUDA is not in use."""
@@ -103,20 +108,31 @@ class Device:
         if torch is None or not self.works or not torch.cuda.is_initialized():
             return None
         try:
+            if self.index < 0 and not self.find(torch.cuda):
+                return None
             event = self.free.pop() if self.free else torch.cuda.Event(enable_timing=True)
-            event.record()
+            event.record(torch.cuda.current_stream(self.index))
         except RuntimeError:  # a kernel of the script has failed: its own next call says so
             self.works = False
             return None
         return event
+
+    def find(self, cuda: Any) -> bool:
+        """Find the device that holds tensors: a script may leave the current one alone, and an event there costs it."""
+        used = [index for index in range(cuda.device_count()) if cuda.memory_reserved(index)]
+        current = cuda.current_device()
+        if current in used or len(used) == 1:
+            self.index = current if current in used else used[0]
+        return self.index >= 0
 
     def came(self, event: Any, begun: int) -> None:
         """Look whether the device had finished when the batch came that was asked for at ``begun``."""
         self.read()
         try:
             if event.query():
-                second = self.free.pop() if self.free else sys.modules["torch"].cuda.Event(enable_timing=True)
-                second.record()
+                cuda = sys.modules["torch"].cuda
+                second = self.free.pop() if self.free else cuda.Event(enable_timing=True)
+                second.record(cuda.current_stream(self.index))
                 self.waiting.append((event, second, begun))
             else:
                 self.free.append(event)
@@ -218,7 +234,7 @@ def patch_tensor(module: Any) -> None:
                 return copy(tensor, *args, **kwargs)
             begun = now()
             made = copy(tensor, *args, **kwargs)
-            if made.device.type != "cpu":
+            if made.device.type != "cpu" and threading.current_thread() is threading.main_thread():
                 with GUARD:
                     LOG.write(COPIED, begun, now(), tensor.nbytes)
             return made
@@ -278,7 +294,7 @@ def leave() -> None:
     DEVICE.read()
     if LOG.fd >= 0:
         GARBAGE.flush()
-        LOG.write(EXIT, now(), 0, SHARED.updates)
+        LOG.write(EXIT, now())
 
 
 atexit.register(GUARD(leave))

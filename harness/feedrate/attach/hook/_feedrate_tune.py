@@ -18,13 +18,14 @@ import os
 import socket
 import sys
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 from _feedrate_hook import settings
 from _feedrate_log import LOG, now
-from _feedrate_loop import end_script, number_of
-from _feedrate_step import leaves
+from _feedrate_loop import end_script
+from _feedrate_step import SHARED, leaves
 
 SOCKET = os.environ.get("FEEDRATE_TUNE", "")
 EVERY_LOADER = os.environ.get("FEEDRATE_TUNE_ANY") == "1"
@@ -37,6 +38,8 @@ LONG = 1_000_000
 """Steps that its epochs then seem to have: loops that count them would end before the search does."""
 ASKED_EVERY_NS, ASKED_STEPS = 1_500_000_000, 12
 """How often, and after how many steps, it is asked whether a loader is the one to tune."""
+ELSEWHERE_NS = 10_000_000_000
+"""How often it is told that the script goes over another loader within a step, as for a validation."""
 
 
 class Pass:
@@ -72,8 +75,8 @@ class Window:
         self.starts_ns: list[int] = []
         """How long each pass took to its first batch."""
         self.iterators: list[int] = []
-        self.bytes, self.foreign = 0, 0
-        """Of a batch; and steps over other loaders meanwhile."""
+        self.bytes = 0
+        """Of a batch."""
         self.cpu_ns: int | None = 0
         """CPU time of this process and its workers; None where a worker had gone."""
 
@@ -86,10 +89,22 @@ class Trial:
         self.whole = asked["whole"]
         """Whether the window holds whole epochs, starts included."""
         self.window, self.within = Window(), Pass(0)
+        self.others, self.usual = 0, -1
+        """Batches of other loaders since the last one, and the fewest in a step so far."""
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the step at hand holds another loop, and not the batches that each takes of several loaders."""
+        return self.others > 1 + 2 * max(0, self.usual)
 
     def ask(self, moment: int) -> bool:
         """Note that a batch is asked for; whether the window is full."""
         within, window = self.within, self.window
+        if within.state == "timed" and within.taken > within.untimed and self.interrupted:
+            within.timed_from, within.untimed = within.timed_from + moment - within.asked, within.untimed + 1
+            window.cpu_ns = None
+        if within.taken:
+            self.others, self.usual = 0, self.others if self.usual < 0 else min(self.usual, self.others)
         within.asked = moment
         if self.follows:
             return TUNER.moved_on()
@@ -104,7 +119,6 @@ class Trial:
             within.time_from(moment)
             window.cpu_ns = plus(window.cpu_ns, cpu_ns(within.iterator), -1)
             window.begun_ns = window.begun_ns or moment
-            window.foreign = window.foreign if window.steps else 0
         return False
 
     def starts_over(self) -> bool:
@@ -175,7 +189,11 @@ class Tuner:
         self.pid = 0
         self.stream: Any = None
         self.target: Any = json.loads(PLACE) if PLACE else None
-        """Where the loader that is tuned was made."""
+        """What tells the loader that is tuned from others (``key_of``)."""
+        self.tuned: Any = None
+        """A reference to it, as one line may make several."""
+        self.told = 0
+        """When it was last told that the script is elsewhere."""
         self.trial: Trial | None = None
         self.loader: Any = None
         """What gives the batches of the running trial."""
@@ -196,7 +214,7 @@ class Tuner:
                 link = socket.socket(socket.AF_UNIX)
                 link.connect(SOCKET)
                 self.pid, self.stream = os.getpid(), link.makefile("rw", encoding="utf-8")
-            line = json.dumps({"what": what, "pid": self.pid, "rank": number_of("RANK", 0), **fields}, default=str)
+            line = json.dumps({"what": what, "pid": self.pid, **fields}, default=str)
             self.stream.write(line + "\n")
             self.stream.flush()
             answer = json.loads(self.stream.readline())
@@ -206,11 +224,24 @@ class Tuner:
             end_script()
         return dict(answer)
 
-    def look(self, loader: Any) -> bool:
-        """Ask whether a loader is the one to tune."""
+    def tunes(self, loader: Any) -> bool:
+        """Whether a loader is the one that is tuned, or was made in its place."""
+        return self.target == key_of(loader) and (self.tuned or (lambda: None))() in (None, loader)
+
+    def elsewhere(self, trial: Trial, moment: int) -> None:
+        """Note a batch of another loader, and tell where the step takes long for such."""
+        trial.others += 1
+        if trial.interrupted and moment - self.told > ELSEWHERE_NS and not trial.follows:
+            self.told = moment
+            self.ask("elsewhere")
+
+    def look(self, loader: Any, updates: int) -> bool:
+        """Ask whether a loader is the one to tune, over which so many gradients and updates were computed."""
         torch = __import__("torch")
         facts: dict[str, Any] = {
             "made": loader.__dict__.get("_feedrate_made", []),
+            "key": key_of(loader),
+            "updates": updates,
             "epoch_steps": steps_of(loader),
             "cuda": bool(torch.cuda.is_initialized()),
             "batch_sampler": type(loader.batch_sampler).__name__,
@@ -218,7 +249,7 @@ class Tuner:
         answer = self.ask("loader", settings=settings(loader), any=EVERY_LOADER, **facts)
         if answer["do"] != "trial":
             return False
-        self.target, self.trial = made_at(loader), Trial(answer)
+        self.target, self.tuned, self.trial = key_of(loader), weakref.ref(loader), Trial(answer)
         if facts["cuda"]:
             patch_copies(torch)
         self.moved_on()
@@ -243,9 +274,9 @@ class Tuner:
 TUNER = Tuner()
 
 
-def made_at(loader: Any) -> list[list[Any]]:
-    """Where a loader was made."""
-    return [list(caller) for caller in loader.__dict__.get("_feedrate_made", [])[:1]]
+def key_of(loader: Any) -> list[Any]:
+    """What tells a loader from others: all calls that led to its making, as JSON has them, and its sampler."""
+    return [[list(caller) for caller in loader.__dict__.get("_feedrate_made", [])], type(loader.sampler).__qualname__]
 
 
 class Tuned:
@@ -255,17 +286,21 @@ class Tuned:
         self._feedrate_loader, self._feedrate_make = loader, make
         self._feedrate_inner: Any = None
         self._feedrate_trial: Trial | None = None
-        self._feedrate_seen = TUNER.loaders.setdefault(str(made_at(loader)), [0, now()])
+        self._feedrate_seen = TUNER.loaders.setdefault(str(key_of(loader)), [0, now()])
+        self._feedrate_updates = SHARED.updates
+        if self._feedrate_tuned():
+            TUNER.tuned = weakref.ref(loader)
         self._feedrate_pause()
         if (EVERY_LOADER and TUNER.target is None) or (self._feedrate_tuned() and TUNER.trial is None):
-            TUNER.look(loader)
-        self._feedrate_begin()
+            TUNER.look(loader, 0)
+        self._feedrate_begin(now())
 
     def _reset(self, loader: Any, *args: Any, **kwargs: Any) -> None:
         """Start over, as PyTorch has loaders do whose workers live on."""
+        self._feedrate_updates = SHARED.updates
         if self._feedrate_tuned():
             self._feedrate_pause()
-            self._feedrate_begin()
+            self._feedrate_begin(now())
         else:
             self._feedrate_inner._reset(loader, *args, **kwargs)
 
@@ -275,11 +310,10 @@ class Tuned:
             trial.pause(trial.within.asked, trial.within.taken - 1)
 
     def _feedrate_tuned(self) -> bool:
-        return TUNER.target is not None and made_at(self._feedrate_loader) == TUNER.target
+        return TUNER.tunes(self._feedrate_loader)
 
-    def _feedrate_begin(self) -> None:
-        """Make an iterator: of the script's own loader, or of one with the trial's settings."""
-        made = now()
+    def _feedrate_begin(self, made: int) -> None:
+        """Make an iterator whose start counts from then: of the script's own loader, or with the trial's settings."""
         self._feedrate_trial = TUNER.trial if self._feedrate_tuned() else None
         if self._feedrate_trial is None:
             self._feedrate_inner = self._feedrate_make(self._feedrate_loader)
@@ -300,7 +334,7 @@ class Tuned:
         lines = str(error).strip().splitlines() or [""]
         of_worker = str(error).startswith("Caught ")  # its traceback ends with the error itself
         TUNER.following(lines[-1] if of_worker else f"{type(error).__name__}: {lines[0]}")
-        self._feedrate_begin()
+        self._feedrate_begin(now())
 
     def _feedrate_close(self) -> None:
         """Stop the workers of the iterator at hand."""
@@ -318,14 +352,14 @@ class Tuned:
             return self._feedrate_untuned(asked)
         if trial is not TUNER.trial:  # another iterator over the same loader has gone on
             self._feedrate_close()
-            self._feedrate_begin()
+            self._feedrate_begin(now())
         elif trial.starts_over():
-            self._feedrate_begin()
+            self._feedrate_begin(now())
         elif trial.ask(asked):
             trial.pause(asked, trial.within.taken)
             TUNER.following()  # workers still live: what memory they have is looked at meanwhile
             self._feedrate_close()
-            self._feedrate_begin()
+            self._feedrate_begin(now())
         return self._feedrate_take(asked)
 
     def _feedrate_take(self, asked: int) -> Any:
@@ -339,10 +373,12 @@ class Tuned:
             if trial.within.state == "starting":  # there is nothing to train on
                 raise
             trial.pause(asked, trial.within.taken)
+            made = asked  # that its workers stop is part of what an epoch costs
             if trial.whole and not trial.follows and trial.full(trial.window.wall_ns, trial.window.steps):
                 TUNER.following()
                 self._feedrate_close()
-            self._feedrate_begin()
+                made = now()
+            self._feedrate_begin(made)
             return self._feedrate_take(asked)
         except Exception as error:  # noqa: BLE001 - whatever befalls workers
             self._feedrate_failed(trial, error)
@@ -357,12 +393,12 @@ class Tuned:
             seen[0] += 1
             if seen[0] > ASKED_STEPS and asked - seen[1] > ASKED_EVERY_NS:
                 seen[1] = asked
-                if TUNER.look(self._feedrate_loader):
+                if TUNER.look(self._feedrate_loader, SHARED.updates - self._feedrate_updates):
                     self._feedrate_close()
-                    self._feedrate_begin()
+                    self._feedrate_begin(now())
                     return next(self)
         elif TUNER.trial is not None:
-            TUNER.trial.window.foreign += 1
+            TUNER.elsewhere(TUNER.trial, asked)
         return next(self._feedrate_inner)
 
     def __len__(self) -> int:
@@ -453,7 +489,7 @@ def patch_iter(module: Any) -> None:
 
     @functools.wraps(length)
     def __len__(self: Any) -> int:
-        tuned = PLACE and TUNER.target == made_at(self) and not self.__dict__.get("_feedrate_arm")
+        tuned = PLACE and TUNER.tunes(self) and not self.__dict__.get("_feedrate_arm")
         return LONG if tuned else int(length(self))
 
     module.DataLoader._get_iterator, module.DataLoader.__len__ = _get_iterator, __len__

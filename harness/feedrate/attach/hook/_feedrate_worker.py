@@ -16,68 +16,51 @@ from _feedrate_log import BATCH, FIRST, GUARD, LOG, OWN, READ, SCHEDULED, TAKEN,
 from _feedrate_step import fingerprint
 
 
-class Collate:
-    """A loader's ``collate_fn`` with a clock; everything else is its own."""
-
-    def __init__(self, original: Callable[..., Any]) -> None:
-        self.original, self.took = original, 0
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if not LOG.detail:
-            return self.original(*args, **kwargs)
-        begun = now()
-        try:
-            return self.original(*args, **kwargs)
-        finally:
-            self.took = now() - begun
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.__dict__["original"], name)
-
-
 def patch_fetch(module: Any) -> None:
     """Time what a batch takes where it is prepared: in a worker, or in the training process."""
-    base = module._BaseDatasetFetcher
-
-    def wrap_init(original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-            original(self, *args, **kwargs)
-            if callable(getattr(self, "collate_fn", None)):
-                with GUARD:
-                    self.collate_fn = Collate(self.collate_fn)
-
-        return __init__
 
     def wrap_fetch(original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def fetch(self: Any, index: Any) -> Any:
             if not LOG.detail:
                 return original(self, index)
-            collate = self.collate_fn if isinstance(self.collate_fn, Collate) else None
-            works = LOG.worker >= 0  # in the training process nobody asks how long it stood in line
+            collate, took = self.collate_fn, 0
+
+            def timed(samples: Any) -> Any:
+                nonlocal took
+                begun = now()
+                try:
+                    return collate(samples)
+                finally:
+                    took = now() - begun
+
+            works = LOG.worker >= 0  # in the training process nobody asks how long it waited for a core
             queued = 0
             with GUARD:
                 queued = SCHEDULED.wait_ns() if works else 0
             process, cpu, begun = time.process_time_ns() if works else 0, time.thread_time_ns(), now()
-            data = original(self, index)
+            self.collate_fn = timed if callable(collate) else collate
+            try:
+                data = original(self, index)
+            finally:
+                self.collate_fn = collate
             ended = now()
             with GUARD:
                 cpu = time.thread_time_ns() - cpu
                 queued = SCHEDULED.wait_ns() - queued if works else 0
                 process = time.process_time_ns() - process if works else 0
                 samples = len(index) if isinstance(index, (list, tuple)) else 1
-                batch = LOG.worker, LOG.batch, samples, collate.took if collate else 0
+                batch = LOG.worker, LOG.batch, samples, took
                 LOG.write(BATCH, begun, ended, *batch, cpu, queued, LOG.iterator, process)
                 if works and LOG.first:
                     LOG.first = False
                     with contextlib.suppress(Exception):  # whatever a batch of others is
-                        LOG.write(FIRST, ended, now(), fingerprint(data))
+                        if number := fingerprint(data):
+                            LOG.write(FIRST, ended, now(), number)
             return data
 
         return fetch
 
-    base.__init__ = wrap_init(base.__init__)
     for fetcher in (module._MapDatasetFetcher, module._IterableDatasetFetcher):
         fetcher.fetch = wrap_fetch(fetcher.fetch)
 

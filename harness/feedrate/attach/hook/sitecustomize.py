@@ -49,7 +49,8 @@ class _Finder:
         if name not in _PATCHED and name not in _OWN:
             return None
         for finder in sys.meta_path:
-            spec = None if finder is self else finder.find_spec(name, path, target)
+            find = getattr(finder, "find_spec", None)  # six 1.15's has none
+            spec = find(name, path, target) if find and finder is not self else None
             if spec is not None and spec.loader is not None:
                 return _patching(spec) if name in _PATCHED else spec
         replacement = _OWN.get(name)
@@ -63,8 +64,10 @@ def _patching(spec: ModuleSpec) -> ModuleSpec:
 
     def patched(module: ModuleType) -> None:
         execute(module)
-        import _feedrate_hook
-
+        try:
+            import _feedrate_hook
+        except Exception:  # noqa: BLE001 - the script goes on unobserved
+            return
         _feedrate_hook.patch(module)
 
     loader.exec_module = patched

@@ -70,7 +70,7 @@ def draw(summary: pd.DataFrame) -> Figure:
     )
     n, cells = max(row["n"] for row in rows), max(row["cells"] for row in rows)
     subtitle = f"{n} measurements of {cells} planted settings"
-    panel = _plot(rows).panel(FIGURE, subtitle, _message(rows))
+    panel = _plot(rows).panel(FIGURE, subtitle, answer(summary))
     shown = [{title: row[name] for name, title in _COLUMNS.items()} for row in rows]
     notes = (
         "The scale is linear within ±1 %, which is shaded, and logarithmic beyond.",
@@ -102,19 +102,6 @@ def _plot(rows: Sequence[Row]) -> Plot:
         tick="worst",
         behind=[band(x, "x", (-1, 1))],
     )
-
-
-def _message(rows: Sequence[Row]) -> str:
-    """Set our worst error against the smallest and the largest worst error of the others."""
-    ours = next((row for row in rows if row["whose"] == "feedrate"), None)
-    others = sorted((row for row in rows if row["whose"] == "others"), key=lambda row: abs(row["worst"]))
-    parts = []
-    if ours:
-        parts.append(f"at worst feedrate is off by {words.signed(ours['worst'])} (n = {ours['n']})")
-    if others:
-        parts.append(f"the nearest other way is off by {words.signed(others[0]['worst'])} ({others[0]['label']})")
-        parts.append(f"the farthest is off by {words.signed(others[-1]['worst'])} ({others[-1]['label']})")
-    return " ".join(map(words.sentence, parts))
 
 
 PATH = "accuracy.md"
@@ -204,30 +191,20 @@ def _machines(benches: Sequence[BenchRecord]) -> dict[str, dict[str, BenchRecord
 
 
 def answer(errors: pd.DataFrame) -> str:
-    """Answer the page's question in one or two sentences made from the errors."""
-    sentence = _own_error(errors)
+    """Say how far feedrate's throughput is from the external clock, then the nearest and the farthest of the others."""
     rows: dict[str, Mapping[Any, Any]] = {row["estimator"]: row for row in rows_of(errors)}
-    rows.pop(OURS, None)
-    if not (sentence and rows):
-        return sentence
-    near, far = (pick(rows.values(), key=lambda row: abs(row["worst_pct"])) for pick in (min, max))
-    return (
-        f"{sentence} The nearest other way to time the same steps is off by up to {words.signed(near['worst_pct'])} "
-        f"({LABELS[near['estimator']]}). The farthest is off by up to {words.signed(far['worst_pct'])} "
-        f"({LABELS[far['estimator']]})."
+    if not (own := rows.pop(OURS, None)):
+        return ""
+    trials, planted = words.plural(own["n"], "measurement"), words.plural(own["cells"], "planted setting")
+    worst, median = words.signed(own["worst_pct"])[1:], words.signed(own["median_pct"])
+    text = (
+        f"Over {trials} of {planted}, the throughput that feedrate reports is within {worst} of an external clock "
+        f"(median {median})."
     )
-
-
-def _own_error(errors: pd.DataFrame) -> str:
-    """Say in one sentence how far feedrate's throughput is from the external clock; nothing where none was asked."""
-    for row in rows_of(errors[errors["estimator"].eq(OURS)]):
-        trials, planted = words.plural(row["n"], "measurement"), words.plural(row["cells"], "planted setting")
-        worst, median = words.signed(row["worst_pct"])[1:], words.signed(row["median_pct"])
-        return (
-            f"Over {trials} of {planted}, the throughput that feedrate reports is within {worst} of an external "
-            f"clock (median {median})."
-        )
-    return ""
+    if others := sorted(rows.values(), key=lambda row: abs(row["worst_pct"])):
+        for other, row in (("The nearest other way to time the same steps", others[0]), ("The farthest", others[-1])):
+            text += f" {other} is off by up to {words.signed(row['worst_pct'])} ({LABELS[row['estimator']]})."
+    return text
 
 
 def _estimators(summed: pd.DataFrame) -> Iterator[tuple[object, ...]]:

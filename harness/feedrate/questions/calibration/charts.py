@@ -49,9 +49,8 @@ _NOTES = (
     "Settings: w workers, b batch_size, p prefetch_factor (where not 2); planted in ms: r reading a sample "
     "(~ jittered, ^ heavy-tailed), d decoding a sample, c collating a batch, s an emulated step; in kB: y payload of a "
     "sample.",
-    "What is not planted is taken off as it was measured in settings that plant nothing there, repetition by "
-    "repetition.",
-    "The scale is linear within ±1 %, which is shaded, and logarithmic beyond. Replicas are in the table only.",
+    "We subtract what was not planted, as settings without the cost show it, repetition by repetition.",
+    "Shaded: errors within ±1 %. The scale is linear there and logarithmic beyond. The table has the replicas, too.",
 )
 
 
@@ -72,9 +71,8 @@ def calibration(sheet: Sheet, trials: pd.DataFrame) -> Figure:
             sheet.note(note)
         if len(judged := bottlenecks(trials)):
             sheet.note(
-                f"{int(judged['right'].sum())} of {words.plural(len(judged), 'training setting')} are called "
-                f"bound by the "
-                "stage that was planted to hold them back."
+                f"feedrate names the planted bottleneck in {int(judged['right'].sum())} of "
+                f"{words.plural(len(judged), 'training setting')}."
             )
     return sheet.figure(_KEYS, "Nothing was planted in this run: make sweep SUITE=calibration plants.")
 
@@ -167,12 +165,12 @@ def _message(rows: Sequence[Row]) -> str:
     wrong = sum(row["right"] == "wrong" for row in rows)
     if rows[0]["what"] == "equal":
         return words.sentence(
-            f"{wrong} of {words.plural(len(rows), 'pair')} of equal settings have an interval that leaves out 1, of "
-            f"which chance makes one in twenty; the farthest is {far}"
+            f"{wrong} of {words.plural(len(rows), 'pair')} of equal settings differ by their intervals, where chance "
+            f"makes one in twenty; the farthest is {far}"
         )
     if rows[0]["what"] == "effect":
-        count = f"{len(rows) - wrong} of {words.plural(len(rows), 'planted effect')} are called what they are"
-        return words.sentence(f"{count}; the ratio farthest from its truth is off by {far}")
+        count = f"{len(rows) - wrong} of {words.plural(len(rows), 'planted effect')} get the right verdict"
+        return words.sentence(f"{count}; the worst ratio is off by {far}")
     sizes = pd.Series([abs(row["error"]) for row in rows])
     return words.sentence(
         f"in {words.plural(len(rows), 'setting')} the median error is {words.number(sizes.median())}\u00a0% and the "

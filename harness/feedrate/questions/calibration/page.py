@@ -150,7 +150,7 @@ def _bottlenecks(bound: pd.DataFrame) -> Markup:
         )
         for row in rows_of(bound.sort_values("apart", kind="stable"))
     ]
-    columns = ("Setting", "Loader planted", "Step planted", "Apart", "Planted to be", "NodeFindings to be")
+    columns = ("Setting", "Loader planted", "Step planted", "Apart", "Planted to be", "Found to be")
     return _listed("Planted bottlenecks", "planted bottlenecks", columns, rows, columns[1:4])
 
 

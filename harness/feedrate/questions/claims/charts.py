@@ -18,8 +18,8 @@ import pandas as pd
 from feedrate.analysis.claim_values import observe
 from feedrate.analysis.claims import VERDICTS, judge_claims
 from feedrate.analysis.estimates import rows_of
-from feedrate.charts.figure import Figure, Key, Panel, Sheet, chart, plain
-from feedrate.charts.plot import BLOCKS, Plot, band, log, names, rule
+from feedrate.charts.figure import Figure, Panel, Sheet, chart, plain
+from feedrate.charts.plot import BLOCKS, Looks, Plot, band, keys, log, names, rule
 from feedrate.charts.theme import colour
 from feedrate.plan import suite
 from feedrate.plan.claim import Claims
@@ -29,19 +29,12 @@ from feedrate.schema.metrics import METRICS, SAME
 TITLE = "Effects of the sources’ claims"
 QUESTION = "Which of the sources’ claims hold, and by how much?"
 MISSING = "No claim whose effect can be measured was tested here."
-TONES = {
-    "confirmed": colour("name-2"),
-    "depends": colour("name-4"),
-    "refuted": colour("name-1"),
-    "no difference": colour("name-0"),
-    "inconclusive": colour("name-6"),
-}
-MARKS = {
-    "confirmed": "circle",
-    "depends": "cross",
-    "refuted": "diamond",
-    "no difference": "square",
-    "inconclusive": "triangle-up",
+LOOKS: Looks = {
+    "confirmed": (colour("name-2"), "circle"),
+    "depends": (colour("name-4"), "cross"),
+    "refuted": (colour("name-1"), "diamond"),
+    "no difference": (colour("name-0"), "square"),
+    "inconclusive": (colour("name-6"), "triangle-up"),
 }
 ROW = 15
 """Height of a claim, in CSS pixels."""
@@ -82,15 +75,13 @@ def forest(rows_of_claims: pd.DataFrame, asked: Claims, machines: Mapping[str, s
         TITLE,
         QUESTION,
         tuple(_panel(machine, device, rows, machines or {}) for (machine, device), rows in panels.items()),
-        tuple(Key(verdict, TONES[verdict], MARKS[verdict]) for verdict in TONES if verdict in seen),
+        tuple(keys(LOOKS, seen)),
         tuple({heading: row[key] for heading, key in _COLUMNS.items()} for rows in panels.values() for row in rows),
         (
-            "Right of 1 is what the claim says. Where it says that there is less of something, the ratio is turned "
-            "round; the table has it as measured. Where it says that there is no difference, 1 is what it says. A tick "
-            "is the worst of the settings that an effect is the mean of. A ring is the source’s figure.",
-            f"The band goes from {low:g} to {high:g}: an interval inside is no difference. Lines are 95 % intervals of "
-            "each claim by itself; verdicts are corrected for the number of claims. A line that reaches the "
-            "edge goes on beyond it.",
+            "Right of 1 agrees with the claim; a claim of no difference expects 1. If a claim says *less*, the picture "
+            "inverts its ratio; the table does not. Tick: the worst setting. Ring: the source’s figure.",
+            f"Band: {low:g} to {high:g}; an interval inside it means no difference. Lines: 95 % intervals, each claim "
+            "by itself. Verdicts are corrected for the number of claims. Lines at the edge go on beyond it.",
         ),
         row_key=("claim", "machine", "device"),
     )
@@ -145,13 +136,12 @@ def _plot(rows: Sequence[dict[str, Any]]) -> Plot:
     ratio = ",.3~g"
     ends = {"low:Q": ("", ratio), "high:Q": ("", ratio), "worst:Q": ("worst case", ratio), **BLOCKS}
     tooltip = {"claim:N": "", "verdict:N": "", "metric:N": "of", "ratio:Q": ("B ÷ A", ratio), **ends}
-    looks = {name: (TONES[name], MARKS[name]) for name in TONES}
     return Plot(
         rows=cut,
         x=x,
         y=y,
         by="verdict",
-        looks=looks,
+        looks=LOOKS,
         ends=("from", "to"),
         tooltip=tooltip,
         tick="tick",

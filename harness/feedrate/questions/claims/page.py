@@ -28,7 +28,7 @@ from feedrate.pages.template import render, table
 from feedrate.pages.verdicts import ClaimResult, Row, Verdicts
 from feedrate.plan import suite as suites
 from feedrate.plan.claim import SOURCES, Claim
-from feedrate.questions.claims.charts import MARKS, TONES, forest
+from feedrate.questions.claims.charts import LOOKS, forest
 from feedrate.questions.claims.numbers import RECOMPUTE, numbers
 from feedrate.questions.runs import facts as runs_facts
 from feedrate.questions.workers import page as workers_page
@@ -164,7 +164,7 @@ def badges(results: Sequence[ClaimResult]) -> Markup:
 
 def badge(verdict: str, more: str = "") -> Markup:
     """Write a verdict with the mark that it has in the picture."""
-    mark = Markup(swatch(Key("", TONES[verdict], MARKS[verdict]))) if verdict in TONES else ""  # noqa: S704 - our own
+    mark = Markup(swatch(Key("", *LOOKS[verdict]))) if verdict in LOOKS else ""  # noqa: S704 - our own
     rest = Markup(" <span>{}</span>").format(more) if more else ""
     return Markup('<span class="fr-badge">{}{}{}</span>').format(mark, verdict, rest)
 

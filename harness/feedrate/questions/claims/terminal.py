@@ -34,7 +34,7 @@ COLOURS = {
 BAR_WIDTH = 15
 BAR_REACH = 4.0
 """A bar ends at this ratio and at its inverse; what lies beyond gets an arrow."""
-_BARS = f"  Bars: B ÷ A from {1 / BAR_REACH:g} to {BAR_REACH:g}, one in the middle, with 95 % intervals."
+_BARS = f"  Bars: B ÷ A from {1 / BAR_REACH:g} to {BAR_REACH:g}, with 1 in the middle and 95 % intervals."
 Row = Mapping[Any, Any]
 
 

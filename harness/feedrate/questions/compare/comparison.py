@@ -208,9 +208,8 @@ def _notes(letter: str, side: Side, of: int) -> Iterator[str]:
         )
     if of > 1:
         yield (
-            f"{letter} names a machine: of its {of} newest runs that were not withdrawn, {side.run_id} has most "
-            f"settings "
-            "in common with the other side, or is the newest of those that have as many."
+            f"{letter} names a machine. Of its {of} newest runs, {side.run_id} shares most settings with the other "
+            "side; of several such runs it is the newest."
         )
     if withdrawn := side.beside.withdrawn:
         yield f"{letter}'s run was withdrawn on {withdrawn.on}: {withdrawn.why}"

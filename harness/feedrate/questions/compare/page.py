@@ -24,8 +24,7 @@ from feedrate.pages.markup import Page, Placed, addressed
 from feedrate.pages.selection import Selection
 from feedrate.pages.template import render
 from feedrate.pages.verdicts import Verdicts
-from feedrate.questions.claims.charts import MARKS
-from feedrate.questions.claims.charts import TONES as CLAIM_TONES
+from feedrate.questions.claims.charts import LOOKS
 from feedrate.questions.compare.analysis import KINDS
 from feedrate.questions.explore import run_files
 from feedrate.questions.explore.run_files import FACTS, FORMAT, GIVEN, RAN, json_text, path_of
@@ -148,7 +147,7 @@ def _opening(published: Sequence[Mapping[str, Any]], shared: Mapping[str, Mappin
 def _tones() -> dict[str, dict[str, str]]:
     """How a mark of each verdict looks; all settings together have a mark of their own."""
     tones = {
-        name: {"colour": CLAIM_TONES[claim], "shape": MARKS[claim], "says": says}
+        name: {"colour": LOOKS[claim][0], "shape": LOOKS[claim][1], "says": says}
         for name, (claim, says) in _TONES.items()
     }
     return tones | {"overall": {"colour": colour("ink"), "shape": "cross", "says": "all settings"}}

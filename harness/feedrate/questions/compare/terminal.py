@@ -107,7 +107,7 @@ def facts(comparison: Comparison) -> Section:
     ]
     lines = [*comparison.notes, *_settings(comparison)]
     if _repeats(comparison):
-        lines.append("These are two runs of one machine: how far they differ shows how well a run can be repeated.")
+        lines.append("These are two runs of one machine: their difference shows how well a run repeats.")
     versions = [
         {**side.manifest.software.model_dump(), **side.manifest.runtime} for side in (comparison.a, comparison.b)
     ]
@@ -168,7 +168,7 @@ def _overall(comparison: Comparison, reach: float) -> Section:
     overall, kinds = comparison.found.overall, rows_of(comparison.found.kinds)
     lines = [
         f"B is {overall.text()} as fast as A: the geometric mean over {plural(overall.n, 'setting')}.",
-        "In brackets: 95 % intervals; each decides by itself whether B is faster, not corrected for their number.",
+        "In brackets: 95 % intervals, not corrected for multiple tests.",
         *_cautions(comparison),
     ]
     every = {name: sum(row[name] for row in kinds) for name in COUNTED} | overall.row(OVERALL)
@@ -177,8 +177,8 @@ def _overall(comparison: Comparison, reach: float) -> Section:
         for title, row in [("all", every), *((RAN[row["kind"]], row) for row in kinds)]
     ]
     bars = (
-        f"Bars here and below: B ÷ A from {1 / reach:.2g} to {reach:g}, one in the middle, with 95 % intervals; an "
-        "arrow where the ratio lies beyond."
+        f"Bars here and below: B ÷ A from {1 / reach:.2g} to {reach:g}, with 1 in the middle and 95 % intervals. "
+        "An arrow: the ratio lies beyond."
     )
     columns = ("what ran", "B ÷ A (95 %)", "", "settings", "of these")
     return Section("How many times as fast B is", lines, columns, rows, bars=bars)
@@ -192,21 +192,18 @@ def _cautions(comparison: Comparison) -> Iterator[str]:
     """What a reader of the ratios has to know."""
     several = comparison.found.overall.n > 1
     if several:
-        yield "The interval over settings says how much the choice of settings matters, not how well each was measured."
+        yield "The interval shows how much settings differ, not how well each was measured."
     else:
         [row] = rows_of(comparison.found.cells)
         yield f"This one setting: {_estimate(row, _blocks(row))}."
     if comparison.found.kinds["kind"].eq("emulated").any():
-        yield "An emulated step lasts as long on either machine: where it is the bottleneck the ratio is one."
+        yield "An emulated step takes the same time on both machines: where it is the bottleneck, the ratio is 1."
     if _repeats(comparison):
         again = repeated(comparison.found.cells)
         if several:
             yield f"Half of the settings agree within {per_cent(again.half_within_pct, 1)}."
         if again.cells:
-            yield (
-                f"A ratio of one lies in {again.hold} of {plural(again.cells, 'interval')}; in 95 % of them it "
-                "would, were nothing different between the runs."
-            )
+            yield f"{again.hold} of {plural(again.cells, 'interval')} include 1; of equal runs 95 % would."
 
 
 def _wins_and_losses(comparison: Comparison, reach: float, most: int | None) -> Iterator[Section]:
@@ -246,7 +243,7 @@ def _stages(comparison: Comparison, reach: float) -> Iterator[Section]:
     if rows:
         lines = ["Each stage alone, in samples/s: geometric means over its settings."]
         if any(stages[name].column for name in comparison.found.stages["stage"]):
-            lines.append("What one process does is told by the stamps of the DataLoader's workers.")
+            lines.append("Stamps of the DataLoader's workers tell what one process does.")
         columns = ("stage", "A", "B", "B ÷ A (95 %)", "", "from–to", "n")
         yield Section("Why: what each stage could do", lines, columns, rows)
 
@@ -260,9 +257,8 @@ def _held_back(comparison: Comparison) -> Iterator[Section]:
         items.append((f"{plural(len(group), 'training setting')}: {both}.", list(_ceilings(group))))
     if items:
         line = (
-            "A training setting is held back by its smallest limit, what a stage does alone; where limits were not "
-            "measured, by the phase that takes half of the time. In samples/s: geometric means over settings, with the "
-            "least and the most; an emulated step's is declared."
+            "The bottleneck of a training setting is its smallest limit: what a stage does alone. Without limits it is "
+            "the phase that takes half of the time. In samples/s: geometric means over settings (least–most)."
         )
         yield Section("Why: what holds training back", [line], items=items)
 
@@ -290,7 +286,7 @@ def _best_settings(comparison: Comparison) -> Iterator[Section]:
             for side in (comparison.a, comparison.b)
         ]
         rows.sort(key=lambda row: (row["mode"] != "train", row["step"] != "real", str(row["workload"])))
-        line = "Of the settings that cannot be told from the fastest the cheapest: fewest workers, then least memory."
+        line = "The cheapest setting that ties with the fastest: fewest workers, then least memory."
         yield Section("Best settings", [line], items=[(task(row), _choice(row, by_id)) for row in rows])
 
 
@@ -324,9 +320,9 @@ def _claims(comparison: Comparison) -> Iterator[Section]:
         return
     differ = tested[~tested["agree"]]
     decided = int(differ["decided"].sum())
-    line = f"Of {plural(len(tested), 'claim')} that both tested, {len(tested) - len(differ)} have the same verdict"
+    line = f"Both tested {plural(len(tested), 'claim')}; {len(tested) - len(differ)} have the same verdict"
     if len(differ):
-        line += f"; {decided} differ and are decided on both, {len(differ) - decided} are inconclusive on one"
+        line += f", {decided} contradict each other, {len(differ) - decided} are inconclusive on one side"
     rows = []
     for row in rows_of(differ):
         _, claim = comparison.claims[row["claim"]]

@@ -126,9 +126,9 @@ def images_per_core(sheet: Sheet, trials: pd.DataFrame, cores: int) -> Figure:
         plot = Plot(rows=rows, x=x, y=y, by="who", looks=looks)
         sheet.add(plot.panel("What a vCPU loads", subtitle, _message(rows)), listed(rows, {}, _COLUMNS))
     sheet.note(
-        "Images a second of the loader ÷ its workers; a vCPU is a hardware thread. Scaled: the JPEG file is decoded at "
-        "a half, a quarter or an eighth of its size where the crop keeps enough pixels. "
-        "Intervals are Student’s t over repetitions, on logs."
+        "Images a second of the loader ÷ its workers; a vCPU is a hardware thread. Scaled: the decoder halves, "
+        "quarters or eighths a JPEG file where the crop keeps enough pixels. Intervals: Student’s t over repetitions, "
+        "on logs."
     )
     return sheet.figure(keys(looks), _MISSING)
 
@@ -163,7 +163,7 @@ def gpu_idle(sheet: Sheet, trials: pd.DataFrame, cores: int) -> Figure:
         message = _idle_message(loaded, trained, cores)
         panel = plot.panel(name, f"{words.number(trained)} images a second", message)
         sheet.add(panel, listed(rows, {"GPU": name}, _IDLE_COLUMNS))
-    sheet.note("Taken: each further vCPU loads as much as one does with all vCPUs of this machine busy.")
+    sheet.note("We assume that each further vCPU loads as much as one does while all vCPUs of this machine are busy.")
     return sheet.figure(keys(looks), _MISSING)
 
 

@@ -30,33 +30,15 @@ from feedrate.charts.figure import (
     slices,
     with_ends,
 )
-from feedrate.charts.plot import (
-    Looks,
-    Plot,
-    amount,
-    core_marks,
-    counts,
-    keys,
-    log_of,
-    names,
-    rule,
-    unlike,
-    written,
-)
+from feedrate.charts.plot import Looks, Plot, amount, core_marks, counts, keys, log_of, names, rule, unlike, written
 from feedrate.pages import descriptions
 from feedrate.pages.tasks import gain_settings
 from feedrate.questions.workers.charts import against_fewest, scaled_cells, speed_up
 from feedrate.schema import words
 
 _KINDS = (EMULATED, TRAIN, LOAD)
-_WORKERS = {
-    "machine": "machine",
-    "workers": "workers",
-    **RATE,
-    **with_ends("speed-up", "times"),
-    "over workers": "base",
-    "run": "run_id",
-}
+_WORKERS = {"machine": "machine", "workers": "workers", **RATE, **with_ends("speed-up", "times")}
+_WORKERS |= {"over workers": "base", "run": "run_id"}
 _GAINS = {"machine": "machine", "task": "task", "settings": "settings", "times": "value", **ENDS, "run": "run_id"}
 _NO_MACHINE = "Every machine was measured with one number of workers only."
 _NO_GAIN = "No run compares PyTorch's default with other settings."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 
@@ -35,51 +35,15 @@ _SAME = ("storage_format", "batch_size")
 """Settings that both sides of a gain have."""
 
 
-class Headline(NamedTuple):
-    """The gain that stands first."""
-
-    view: RunView
-    task: Mapping[Any, Any]
-    """A row of ``RunView.headlines``."""
-
-    @property
-    def settings(self) -> Mapping[str, Any]:
-        """What the better side has otherwise than PyTorch's default."""
-        gain = self.task["gain"]
-        values = {name: gain[name] for name in SETTINGS if name in gain and not pd.isna(gain[name])}
-        return {name: value for name, value in values.items() if value != BY_NAME[name].default}
-
-    @property
-    def times(self) -> str:
-        """The gain with its interval."""
-        return Estimate.of_row(self.task["gain"], RATIO, "ratio").text()
-
-    @property
-    def gained(self) -> str:
-        """The settings in words, without what both sides have."""
-        return gain_settings(self.task["gain"])
-
-    @property
-    def call(self) -> str:
-        """The DataLoader to copy."""
-        values = {name: BY_NAME[name].type(value) for name, value in self.settings.items()}
-        chosen: dict[str, object] = {"batch_size": int(self.task["gain"]["batch_size"])}
-        chosen |= {_ARGUMENTS[name]: value for name, value in values.items() if name in _ARGUMENTS}
-        call = f"DataLoader(dataset, {', '.join(f'{name}={value!r}' for name, value in chosen.items())})"
-        others = {name: value for name, value in values.items() if name not in (*_ARGUMENTS, *_SAME)}
-        return f"{call}  # and {descriptions.changed(others)}" if others else call
-
-    @property
-    def ran(self) -> str:
-        """What was run."""
-        gain = self.task["gain"]
-        images = words.sized(self.task["workload"], self.task["patch_size"])
-        return f"{what_ran(self.task)}; {images}, {gain['storage_format']}, batch {gain['batch_size']}"
-
-    @property
-    def badge(self) -> str:
-        """The run's grade, as a link."""
-        return runs_facts.badge(PATH, self.view)
+def call(gain: Mapping[str, Any]) -> str:
+    """Write the DataLoader to copy: what the better side of a gain has otherwise than PyTorch's default."""
+    given = {name: BY_NAME[name].type(gain[name]) for name in SETTINGS if name in gain and not pd.isna(gain[name])}
+    values = {name: value for name, value in given.items() if value != BY_NAME[name].default}
+    chosen: dict[str, object] = {"batch_size": int(gain["batch_size"])}
+    chosen |= {_ARGUMENTS[name]: value for name, value in values.items() if name in _ARGUMENTS}
+    written = f"DataLoader(dataset, {', '.join(f'{name}={value!r}' for name, value in chosen.items())})"
+    others = {name: value for name, value in values.items() if name not in (*_ARGUMENTS, *_SAME)}
+    return f"{written}  # and {descriptions.changed(others)}" if others else written
 
 
 def speaking(runs: Sequence[RunView]) -> list[RunView]:
@@ -87,50 +51,41 @@ def speaking(runs: Sequence[RunView]) -> list[RunView]:
     return leading([view for view in runs if view.for_machines])
 
 
-def headline(runs: Sequence[RunView]) -> Headline | None:
-    """Pick the gain that stands first: that of real training on a GPU, else before an emulated step."""
+def headline(runs: Sequence[RunView]) -> dict[str, Any] | None:
+    """Write the gain that stands first: that of real training on a GPU, else before an emulated step."""
     for view in runs:
         kinds = (EMULATED, TRAIN, LOAD) if view.manifest.device == "cpu" else (TRAIN, EMULATED, LOAD)
-        rows = [
-            row for row in rows_of(view.headlines) if row["gain"] is not None and words.is_number(row["gain"]["lo"])
-        ]
-        rows = [row for row in rows if row["gain"]["verdict"] == "faster"]
-        if first := min(rows, key=lambda row: kinds.index(row["kind"]), default=None):
-            return Headline(view, first)
+        rows = [row for row in rows_of(view.headlines) if row["gain"] and row["gain"]["verdict"] == "faster"]
+        if task := min(rows, key=lambda row: kinds.index(row["kind"]), default=None):
+            gain, images = task["gain"], words.sized(task["workload"], task["patch_size"])
+            return {
+                "view": view,
+                "gain": gain,
+                "gained": gain_settings(gain),
+                "times": Estimate.of_row(gain, RATIO, "ratio").text(),
+                "call": call(gain),
+                "ran": f"{what_ran(task)}; {images}, {gain['storage_format']}, batch {gain['batch_size']}",
+                "badge": runs_facts.badge(PATH, view),
+            }
     return None
 
 
-def workers(runs: Sequence[RunView], **most: int) -> tuple[Figure, list[RunView]]:
-    """Draw speed by workers of all tasks, or of the ``most``, with the runs that it is of."""
+def drawn(chart: Chart, runs: Sequence[RunView], **more: int) -> tuple[Figure, list[RunView]]:
+    """Draw speed by workers (of the ``most`` tasks), or what better settings gain, with the runs that it is of."""
     first = speaking(runs)
-    return _drawn(machine_workers, first, [view.trials for view in first], **most)
-
-
-def gains(runs: Sequence[RunView]) -> tuple[Figure, list[RunView]]:
-    """Draw what better settings gain, with the runs that it is of."""
-    first = speaking(runs)
-    return _drawn(machine_gains, first, [view.headlines for view in first])
-
-
-def _drawn(
-    drawing: Chart, runs: Sequence[RunView], frames: Sequence[pd.DataFrame], **more: int
-) -> tuple[Figure, list[RunView]]:
-    machines: Machines = {view.where: Named(view.name, view.cores) for view in runs}
-    figure = drawing.draw(_joined(frames), machines=machines, **more)
+    machines: Machines = {view.where: Named(view.name, view.cores) for view in first}
+    frames = [getattr(view, chart.reads) for view in first]
+    figure = chart.draw(pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(), machines=machines, **more)
     shown = {row["run"] for row in figure.rows}
-    return figure, [view for view in runs if view.manifest.run_id in shown]
-
-
-def _joined(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+    return figure, [view for view in first if view.manifest.run_id in shown]
 
 
 def page(runs: Sequence[RunView], suites: Sequence[tuple[str, str, Suite]], verdicts: Verdicts) -> Page:
     """Write the front page."""
-    drawn = {"workers": workers(runs), "gains": gains(runs)}
+    figures = {"workers": drawn(machine_workers, runs), "gains": drawn(machine_gains, runs)}
     placed = {
         name: place(figure, name, PATH, together(view.origin for view in views))
-        for name, (figure, views) in drawn.items()
+        for name, (figure, views) in figures.items()
         if figure.panels
     }
     body = render(

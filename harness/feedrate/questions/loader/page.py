@@ -7,8 +7,7 @@ the table stands a sentence a task, made from the numbers of its fastest cell.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pandas as pd
@@ -58,32 +57,22 @@ _MEANINGS = {
 _IN_TURNS = "without workers loading and step take turns, so a faster one of either gains"
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
-    """Cells of the same conditions."""
-
-    cells: pd.DataFrame
-    view: Sequence[tuple[str, Row]]
-    """Why a cell is shown, and the cell; the fastest is the first."""
+Task = tuple[pd.DataFrame, Sequence[tuple[str, Row]]]
+"""Cells of the same conditions, and those that are shown, each with why; the fastest is the first."""
 
 
-@dataclass(frozen=True, slots=True)
-class Why:
-    """A section of a suite's page."""
+def section(view: RunView, suite: str, path: str) -> tuple[str, dict[str, str]]:
+    """Explain what holds the training cells of a suite back, on the page at ``path``; nothing where none ended well.
 
-    html: str
-    files: Mapping[str, str] = field(default_factory=dict)
-    """Path to content of the whole list."""
-
-
-def section(view: RunView, suite: str, path: str) -> Why:
-    """Explain what holds the training cells of a suite back, on the page at ``path``; nothing where none ended well."""
+    Returns:
+        The section, and the file with all such cells: path to content.
+    """
     cells = training_cells(view, suite)
     if not len(cells):
-        return Why("")
+        return "", {}
     shown = tasks(cells)[:TASKS]
     best = {task_key(row): row for row in rows_of(view.headlines_of(suite))}
-    predicted = _predicted(view, {str(cell["cell_id"]) for task in shown for _, cell in task.view})
+    predicted = _predicted(view, {str(cell["cell_id"]) for _, chosen in shown for _, cell in chosen})
     rows = [row for task in shown for row in _rows(task, predicted, alone=len(shown) == 1)]
     columns = [name for name in rows[0] if any(row[name] for row in rows)]
     errors = predicted["error_pct"].abs()
@@ -96,7 +85,7 @@ def section(view: RunView, suite: str, path: str) -> Why:
         rule=RULE,
         file=file,
         count=len(cells),
-        sentences=[_sentence(task, best.get(task_key(task.view[0][1]))) for task in shown],
+        sentences=[_sentence(task, best.get(task_key(task[1][0][1]))) for task in shown],
         columns=columns,
         rows=[[row[name] or "–" for name in columns] for row in rows],
         shares_cores=view.manifest.device == "cpu" and cells["num_workers"].gt(0).any(),
@@ -105,7 +94,7 @@ def section(view: RunView, suite: str, path: str) -> Why:
         else None,
     )
     listed = cells[[*axes, *_FILE]].astype(object).map(csv_field)
-    return Why(html, {file: listed.to_csv(index=False, lineterminator="\n")})
+    return html, {file: listed.to_csv(index=False, lineterminator="\n")}
 
 
 def training_cells(view: RunView, suite: str) -> pd.DataFrame:
@@ -130,7 +119,7 @@ def tasks(cells: pd.DataFrame) -> list[Task]:
         size = first["patch_size"] if words.is_number(first["patch_size"]) else 0
         return first["step"] in EMULATED_STEPS, first["workload"] not in PHOTOGRAPHS, first["workload"], size
 
-    return [Task(group, _selected(group)) for group in sorted(groups, key=rank)]
+    return [(group, _selected(group)) for group in sorted(groups, key=rank)]
 
 
 def _selected(cells: pd.DataFrame) -> Sequence[tuple[str, Row]]:
@@ -172,7 +161,7 @@ def _predicted(view: RunView, wanted: set[str]) -> pd.DataFrame:
 def _rows(task: Task, predicted: pd.DataFrame, *, alone: bool) -> Iterator[dict[str, str]]:
     """A row a cell, heading to its text; where a table has one task alone, its rows do not repeat it."""
     by_cell = predicted.set_index("cell_id").to_dict("index")
-    for reason, cell in task.view:
+    for reason, cell in task[1]:
         ceilings = {name: cell[f"{stage}_ceiling"] for stage, name in _STAGES.items()}
         hidden = {what: cell[f"{what}_hidden"] for what in ("fetch", "copy")}
         loading = []
@@ -222,7 +211,7 @@ def _task(cell: Row) -> str:
 
 def _sentence(task: Task, best: Row | None) -> str:
     """Say in plain words what holds a task back, made from the numbers of its fastest cell and of its headline."""
-    _, cell = task.view[0]
+    cells, ((_, cell), *_) = task
     what, setting = _task(cell), descriptions.knobs(cell)
     rate = f"{words.number(float(cell['samples_per_s']))} samples a second"
     if best and best["cell_id"] == cell["cell_id"]:
@@ -239,10 +228,10 @@ def _sentence(task: Task, best: Row | None) -> str:
     text += "."
     if words.is_number(cell["fetch_hidden"]):
         text += f" The step hides {words.percent(float(cell['fetch_hidden']))} of loading."
-    counts = task.cells["bottleneck"].value_counts()
+    counts = cells["bottleneck"].value_counts()
     if len(counts) > 1:
         parts = words.listed(f"{count} {'is' if count == 1 else 'are'} {name}" for name, count in counts.items())
-        text += f" Of the {len(task.cells)} settings of this task, {parts}."
+        text += f" Of the {len(cells)} settings of this task, {parts}."
     return text
 
 

@@ -58,15 +58,8 @@ _TIMES = {"total (us)": "total", "low (us)": "lo", "high (us)": "hi", "n": "n"}
 _DEFAULTS = f"PyTorch’s defaults on {BY_NAME['storage_format'].default} files"
 _OTHERS = tuple(name for name in SETTINGS if name != "batch_size")
 """What the two cells of a pair may differ in."""
-_COLUMNS = {
-    "batch_size": "batch",
-    "which": "which",
-    "setting": "setting",
-    "times the defaults": "ratio",
-    "times, low": "ratio_lo",
-    "times, high": "ratio_hi",
-    **_TIMES,
-}
+_COLUMNS = {"batch_size": "batch", "which": "which", "setting": "setting", "times the defaults": "ratio"}
+_COLUMNS |= {"times, low": "ratio_lo", "times, high": "ratio_hi", **_TIMES}
 
 
 @chart("Where a sample’s time goes", _QUESTION, "cells")
@@ -83,7 +76,7 @@ def phases(sheet: Sheet, cells: pd.DataFrame) -> Figure:
     if EMULATED in used:
         sheet.note(EMULATED_NOTE)
     if len({row["num_workers"] for row in sheet.rows}) > 1:
-        sheet.note("Shown are PyTorch’s default, no workers, and the count that is fastest at the largest batch.")
+        sheet.note("Bars: no workers, PyTorch’s default, and the number that is fastest at the largest batch.")
     if script := bool(cells["workload"].eq(SCRIPT).all()):
         sheet.question = "How long does each phase of a training step take per sample?"
     sheet.note(_WHISKER.format("stretches of the loop" if script else "repetitions"))
@@ -195,14 +188,12 @@ def defaults(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     if EMULATED in used:
         sheet.note(EMULATED_NOTE)
     sheet.note(
-        f"Defaults: a DataLoader as PyTorch makes it, on {BY_NAME['storage_format'].default} files. Best: the fastest "
-        "setting at that batch, whatever its storage format, workers and other knobs; its setting stands in the table. "
-        "What it gains is cross-fitted: chosen on one half of the repetitions, measured on the other. The bars are not."
+        f"Defaults: PyTorch’s DataLoader on {BY_NAME['storage_format'].default} files. Best: the fastest setting of "
+        "that batch size, of any format and number of workers; the table names it. Its gain is chosen on one half of "
+        "the repetitions and measured on the other; its bar is not."
     )
     if any(not pair.ratio for _, _, pairs, _ in tasks for pair in pairs):
-        sheet.note(
-            "Where one bar stands alone, nothing measured is faster than the defaults, or they were not measured."
-        )
+        sheet.note("One bar: no faster setting, or default not measured.")
     sheet.note(_WHISKER.format("repetitions"))
     return sheet.figure(_keys(used), _MISSING)
 
@@ -273,8 +264,8 @@ def _waits(who: str, shares: Sequence[tuple[int, float]]) -> str:
 def _gain(pair: _Pair) -> str:
     """Say what the best of a batch size gains."""
     if not ((ratio := pair.ratio) and ratio.known):
-        return f"what the best settings gain at batch {pair.batch} needs {LEAST_BLOCKS} repetitions"
+        return f"a gain at batch {pair.batch} takes {LEAST_BLOCKS} repetitions"
     text = ratio.with_n(write="{:.2f}".format)
     if pair.best is None or ratio.low <= CONFIRMED_OVER:
-        return f"at batch {pair.batch} nothing is clearly faster than the defaults: cross-fitted {text}"
-    return f"at batch {pair.batch} the best, {_setting(pair.best)}, feeds {text} as many samples, cross-fitted"
+        return f"at batch {pair.batch} nothing is clearly faster than the defaults ({text})"
+    return f"at batch {pair.batch} the best, {_setting(pair.best)}, is {text} as fast as the defaults"

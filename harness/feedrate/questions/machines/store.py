@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from markupsafe import Markup
 
@@ -48,16 +48,8 @@ Cell = str | tuple[str, str]
 """Text, or text and the page that it leads to."""
 
 
-class Section(NamedTuple):
-    """A part of a page, with what it needs."""
-
-    body: Markup
-    frame: Placed
-    files: Mapping[str, str]
-
-
-def section(path: str, everyone: Selection, data: Path) -> Section:
-    """Write the table and its file, from the compact data set in a folder.
+def section(path: str, everyone: Selection, data: Path) -> tuple[Markup, Placed, dict[str, str]]:
+    """Write the table, its frame and its file, from the compact data set in a folder.
 
     ``path`` is that of the page which it stands on, ``everyone`` the runs that have pages.
     """
@@ -86,7 +78,7 @@ def section(path: str, everyone: Selection, data: Path) -> Section:
     text = json.dumps({"format": FORMAT, "rows": rows}, separators=(",", ":")) + "\n"
     waiting = "Starting the search … Opened as a file, without a server, this page cannot read others: make serve does."
     frame = Placed("hardware", markup.scripted("hardware", markup.addressed(FILE, text), waiting))
-    return Section(body, frame, {FILE: text})
+    return body, frame, {FILE: text}
 
 
 def _row(machine: Mapping[str, Any], pages: Mapping[str, str]) -> list[Cell]:

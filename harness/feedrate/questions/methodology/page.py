@@ -34,7 +34,7 @@ from feedrate.machine.probes import noise as probed
 from feedrate.pages import markup
 from feedrate.pages.markup import Page
 from feedrate.pages.template import render
-from feedrate.plan import claim_selection, evidence, schedule, search
+from feedrate.plan import claim_selection, evidence, schedule
 from feedrate.plan.matrix import DEFAULT_PROTOCOL
 from feedrate.questions.methodology import simulations
 from feedrate.questions.runs import telemetry
@@ -50,39 +50,9 @@ from feedrate.sweep import blocks, launcher
 
 PATH, SHORT_PATH = "methodology.md", "method.md"
 _MODULES = (
-    *(
-        ceilings,
-        claim_selection,
-        claims,
-        crossfit,
-        diagnosis,
-        estimate,
-        evidence,
-        gpu,
-        loader,
-        metrics,
-        noise,
-        pipeline,
-    ),
-    *(
-        blocks,
-        causes,
-        launcher,
-        loop,
-        pipeline,
-        plugins,
-        pooling,
-        prediction,
-        predictions,
-        profiler,
-        schedule,
-        search,
-        simulations,
-        telemetry,
-        tune,
-        verdicts,
-        window,
-    ),
+    *(ceilings, claim_selection, claims, crossfit, diagnosis, estimate, evidence, gpu, loader, metrics, noise),
+    *(blocks, causes, launcher, loop, pipeline, plugins, pooling, prediction, predictions, profiler, schedule),
+    *(simulations, telemetry, tune, verdicts, window),
 )
 """Those whose constants the prose names."""
 _CAUSES = {

@@ -10,7 +10,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from feedrate.analysis.estimates import rows_of
-from feedrate.charts.figure import Figure, Panel, Row, Sheet, listed
+from feedrate.charts.figure import ENDS, Figure, Panel, Row, Sheet, listed
 from feedrate.charts.plot import Plot, Side, band, keys, names
 from feedrate.charts.theme import colour
 from feedrate.pages import markup
@@ -73,15 +73,7 @@ def _off(row: Mapping[str, Any]) -> Markup:
 MOST = 32
 """Nodes that are drawn: those farthest off in all cells, and all that are outlying."""
 LOOKS = {"not outlying": (colour("accent"), "circle"), "outlying": (colour("source"), "diamond")}
-_COLUMNS = {
-    "part": "part",
-    "node": "who",
-    "against the others (%)": "value",
-    "low": "lo",
-    "high": "hi",
-    "n": "n",
-    "outlying": "outlying",
-}
+_COLUMNS = {"part": "part", "node": "who", "against the others (%)": "value", **ENDS, "outlying": "outlying"}
 
 
 def draw(findings: NodeFindings) -> Figure:

@@ -24,9 +24,7 @@ PARTS = {
     "collate": "collating",
 }
 """Part to what it is called."""
-_NONE = (
-    "no setting ended well in two repetitions of every node (emulated steps, which last as long on any, are left out)"
-)
+_NONE = "no setting but emulated steps ended well in two repetitions of every node"
 
 
 def titled(stage: str) -> str:

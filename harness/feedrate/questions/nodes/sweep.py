@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pandas as pd
@@ -12,7 +12,7 @@ import pandas as pd
 from feedrate.analysis.estimates import AXIS_NAMES
 from feedrate.analysis.machines import CELL, SAME_IN_BOTH
 from feedrate.analysis.storage import PROVING, believable
-from feedrate.charts.citation import Origin, day
+from feedrate.charts.citation import Origin, together
 from feedrate.pages.runs import RunView
 from feedrate.questions.compare.analysis import STAGES
 from feedrate.schema import words
@@ -68,13 +68,8 @@ class Sweep:
 
 def origin(views: Sequence[RunView], nodes: int) -> Origin:
     """Where a figure of many nodes comes from, as citations say it: their runs, and how many of them it tells of."""
-    manifests = [view.manifest for view in views]
-    machines = tuple(dict.fromkeys(view.name for view in views))
-    days = tuple(sorted({date for run in manifests for date in day(run.started_at)}))
-    versions = tuple(sorted({run.feedrate_version for run in manifests}))
-    blocks = words.plural(max(run.blocks for run in manifests), "repetition")
-    basis = f"{words.plural(nodes, 'node')}, up to {blocks}"
-    return Origin(machines, tuple(run.run_id for run in manifests), days, versions, basis)
+    blocks = words.plural(max(view.manifest.blocks for view in views), "repetition")
+    return replace(together(view.origin for view in views), basis=f"{words.plural(nodes, 'node')}, up to {blocks}")
 
 
 def sweeps(stored: Iterable[StoredRun]) -> list[Sweep]:

@@ -1,3 +1,3 @@
 """All runs, how to cite them, and what changed."""
 
-__all__ = ["cite", "page"]
+__all__ = ["page"]

@@ -9,22 +9,21 @@ from pathlib import Path
 import markdown
 from markupsafe import Markup
 
-from feedrate.charts.citation import BIBLIOGRAPHY, bibliography
+from feedrate.charts.citation import BIBLIOGRAPHY, HASH_DIGITS, Citation, bibliography, software
+from feedrate.charts.embed import forms_html
 from feedrate.pages import descriptions, markup
 from feedrate.pages.markup import FOLDER, Page, Placed
 from feedrate.pages.runs import RunView
 from feedrate.pages.template import render
 from feedrate.questions.accuracy import page as accuracy_page
 from feedrate.questions.methodology import page as methodology_page
-from feedrate.questions.records import cite
-from feedrate.questions.runs.facts import runs_table
+from feedrate.questions.runs.facts import run_forms, runs_table
 from feedrate.schema.plugins import RESOURCES
 from feedrate.share.findings import Validated
 from feedrate.store.bench_record import BenchRecord
 
 PATH, TITLE = "data.md", "Data"
 CHANGES = RESOURCES / "CHANGELOG.md"
-_COLUMNS = ("Run", "Grade", "Tier", "Machine", "Suites", "Date")
 _DEMOTED = {f"h{level}": f"h{level + 1}" for level in (4, 3, 2)}
 """The changelog's headings stand a level lower here."""
 
@@ -53,16 +52,26 @@ def page(
         "records/page.md",
         page=PATH,
         title=TITLE,
-        listing=runs_table("Runs", runs, PATH, _COLUMNS) if runs else "",
+        listing=runs_table(runs, PATH) if runs else "",
         left_out=methodology_page.left_out(refused),
         withdrawn=[_withdrawn(view) for view in withdrawn],
         benches=[_bench(bench) for bench in sorted(benches, key=attrgetter("started_at"), reverse=True)],
         bibliography=path,
         changes=_changes(CHANGES),
-        **cite.values(PATH, citations, runs),
+        software=forms_html(software(), "feedrate"),
+        newest=run_forms(runs[0]) if runs else "",
+        digits=HASH_DIGITS,
+        first=citations[0] if citations else None,
+        figures=[_figure(citation) for citation in citations],
     )
     files: dict[str, str | Path] = {path: bibliography(citations, address)} if citations else {}
     return Page(PATH, TITLE, body, files=files, hide=("navigation",))
+
+
+def _figure(cited: Citation) -> tuple[Markup, Markup, Markup]:
+    title = Markup("{}<br>{}").format(markup.link(PATH, cited.link, cited.title), markup.code(cited.name))
+    runs = Markup(", ").join(map(markup.code, cited.origin.runs))
+    return title, Markup("{}<br>{}").format("; ".join(cited.origin.machines), runs), markup.code(cited.data_hash)
 
 
 def _withdrawn(view: RunView) -> tuple[object, ...]:

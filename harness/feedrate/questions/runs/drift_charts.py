@@ -27,7 +27,7 @@ from feedrate.questions.workers.charts import what, who
 from feedrate.schema import words
 from feedrate.schema.metrics import SAME
 
-_MISSING = "No control setting ran again and again in this run, so that drift cannot be seen."
+_MISSING = "This run repeats no control setting, so its drift is unknown."
 _KINDS = {"plain": (colour("name-0"), "circle"), "flagged": (colour("source"), "diamond")}
 """Colour and shape of marks around a mean; a flagged trial is one of which something is to be said."""
 _KEYS = (
@@ -42,7 +42,7 @@ _LONG_S = 1200.0
 
 @chart(
     "Drift, and the control setting against itself",
-    "Did the machine stay the same, and does a setting that is compared with itself come out equal?",
+    "Did the machine stay the same, and does a setting equal itself?",
 )
 def drift(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     """Draw the control cell's throughput over time, and the ratio of its own trials by block."""
@@ -58,8 +58,8 @@ def drift(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     setting = what(cell) if cell["storage_format"] is not None else cell["mode"]
     sheet.note(f"The control setting: {setting}{'' if cell['num_workers'] is None else f', {who(cell)}'}.")
     sheet.note(
-        "The mean’s interval is Student’s t over repetitions; the trend’s, least squares on logs, over measurements. "
-        "Repetitions take drift out of ratios of settings, not out of single throughputs."
+        "The mean has Student’s t over repetitions; the trend, least squares on logs over measurements. "
+        "Drift cancels in ratios, which compare within a repetition. It does not in single throughputs."
     )
     return sheet.figure(_KEYS, _MISSING)
 
@@ -150,7 +150,7 @@ def _add_self_comparison(sheet: Sheet, control: pd.DataFrame) -> None:
     """Add the panel of the control cell's A/A test, or a note on why there is none."""
     compared = self_ratios(control)
     if not len(compared):
-        sheet.note("The control setting ran once in a repetition, so that it cannot be compared with itself.")
+        sheet.note("The control setting ran once a repetition: too few to compare it with itself.")
         return
     estimate = pooled_ratio(compared)
     rows: list[dict[str, Any]] = []
@@ -169,8 +169,8 @@ def _add_self_comparison(sheet: Sheet, control: pd.DataFrame) -> None:
     subtitle = f"A/A: {words.plural(int(compared['pairs'].sum()), 'pair')} of its own measurements"
     sheet.add(plot.panel("The control setting against itself", subtitle, _self_message(estimate)), lines)
     sheet.note(
-        "A/A: two measurements of the control setting that follow each other are compared as if they were two "
-        "settings. Sides change from pair to pair. The truth is 1 (dashed, 0 %); one run in twenty misses it by chance."
+        "A/A: two successive measurements of the control setting, compared as if they were two settings; sides "
+        "alternate. The truth is 0 % (dashed); one run in twenty misses it by chance."
     )
 
 

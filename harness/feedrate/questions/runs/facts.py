@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from markupsafe import Markup
 
+from feedrate.charts.citation import Citation, data_hash
+from feedrate.charts.embed import forms_html
 from feedrate.pages import descriptions, markup
 from feedrate.pages.runs import RunView
 from feedrate.pages.template import table
@@ -14,9 +16,9 @@ from feedrate.schema import words
 from feedrate.store.marks import TIERS
 
 STOPPED = {
-    "target": "every question is answered as well as the protocol wants",
-    "blocks": "the most repetitions that the protocol allows had run",
-    "budget": "the time that it was given was used up",
+    "target": "every interval was as narrow as the protocol asks",
+    "blocks": "it had as many repetitions as the protocol allows",
+    "budget": "its time budget was used up",
     "interrupted": "somebody stopped it",
     "ended": "the script ended",
 }
@@ -28,10 +30,7 @@ FILES = {
     "telemetry.parquet": "a row a probe sample",
 }
 """Files of a run, and what each holds."""
-NUMBERS = ("Repetitions", "Settings", "Failed")
-"""How much was measured: the last columns of every table of runs."""
-Cell = Callable[[RunView, str], str]
-"""What a run has in a column, as text or ``Markup`` on the page of a path."""
+_COLUMNS = ("Run", "Grade", "Tier", "Machine", "Suites", "Date", "Repetitions", "Settings", "Failed")
 
 
 def script_name(view: RunView) -> str:
@@ -101,35 +100,22 @@ def downloads(view: RunView) -> list[tuple[Markup, str]]:
     return [(markup.download(view.page, target, path.name), FILES[path.name]) for target, path in files(view).items()]
 
 
-def _run(view: RunView, path: str) -> Markup:
-    """A run's id as a link, below it what its submitter calls it."""
-    link = markup.link(path, view.page, view.manifest.run_id)
-    return markup.two_lines(link, view.beside.label, "fr-label") if view.beside.label else link
+def runs_table(runs: Sequence[RunView], path: str) -> Markup:
+    """Write runs as a table on the page of a path, in their order; all but the grade come from their manifests."""
+    rows = []
+    for view in runs:
+        run, link, label = view.manifest, markup.link(path, view.page, view.manifest.run_id), view.beside.label
+        name = markup.two_lines(link, label, "fr-label") if label else link
+        where = view.name, words.listed(suites(view)), descriptions.day(run.started_at)
+        numbers = (str(count) for count in (run.blocks, run.cells, view.failed))
+        rows.append((name, badge(path, view), tiers(path, [view]), *where, *numbers))
+    return table("Runs", _COLUMNS, rows, _COLUMNS[-3:], stack=True)
 
 
-_CELLS: Mapping[str, Cell] = {
-    "Run": _run,
-    "Grade": lambda view, path: badge(path, view),
-    "Tier": lambda view, path: tiers(path, [view]),
-    "Machine": lambda view, _: view.name,
-    "Date": lambda view, _: descriptions.day(view.manifest.started_at),
-    "Suites": lambda view, _: words.listed(suites(view)),
-    "Repetitions": lambda view, _: str(view.manifest.blocks),
-    "Settings": lambda view, _: str(view.manifest.cells),
-    "Failed": lambda view, _: str(view.failed),
-}
-"""By heading. All but the grade come from the manifest alone, which ten thousand runs can afford."""
-
-
-def runs_table(caption: str, runs: Sequence[RunView], path: str, columns: Sequence[str]) -> Markup:
-    """Write runs as a table, in their order.
-
-    Args:
-        caption: says to a screen reader what the table holds.
-        runs: a row each.
-        path: of the page that holds it.
-        columns: headings of ``_CELLS``, in the order of the table; ``NUMBERS`` come behind them.
-    """
-    names = (*columns, *NUMBERS)
-    cells = [[_CELLS[name](view, path) for name in names] for view in runs]
-    return table(caption, names, cells, NUMBERS, stack=True)
+def run_forms(view: RunView) -> Markup:
+    """Write the citation of a run in every form: by its file of trials, which embeds its manifest."""
+    content = (view.run.folder / "trials.parquet").read_bytes()
+    address = f"{view.page.removesuffix('.md')}.html"
+    title = f"feedrate run {view.manifest.run_id}"
+    cited = Citation(view.slug, title, view.origin, data_hash(content), address, "run")
+    return forms_html(cited.forms(), cited.title, cited.link)

@@ -14,19 +14,21 @@ from markupsafe import Markup
 
 from feedrate.analysis import noise, variance
 from feedrate.analysis.blocks import successful
+from feedrate.analysis.ceilings import STAGES, ceiling_ids
 from feedrate.analysis.diagnosis import diagnose
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.steps import cross_check, hidden_share
+from feedrate.analysis.summary import EMULATED
 from feedrate.charts.figure import Figure
 from feedrate.machine.probes import noise as rules
 from feedrate.pages import descriptions, markup
 from feedrate.pages.headlines import RULE, headline_table
 from feedrate.pages.markup import Page, Placed
 from feedrate.pages.runs import RunView, draw, place
-from feedrate.pages.template import render
+from feedrate.pages.tasks import task_words
+from feedrate.pages.template import render, table
 from feedrate.plan import suite
-from feedrate.questions.records.cite import run_forms
-from feedrate.questions.runs import facts, script, stages
+from feedrate.questions.runs import facts, script
 from feedrate.questions.runs import search_charts as search
 from feedrate.schema import words
 from feedrate.schema.axes import AXES
@@ -43,6 +45,7 @@ _ORDERED = ["block", "position", "role", "outcome", "samples_per_s", "flags", *(
 """What the list of all trials tells of each."""
 _PICTURES = {"drift": "trials.parquet", "telemetry": "telemetry.parquet"}
 """Charts of a run as a whole, and the file that each needs."""
+_STAGE_COLUMNS = ("Task, best setting", "All together", "Loader alone", "Copy alone", "Step alone", "Held back by")
 _IDLE = {"main_cpu_pct": 0.0, "workers_cpu_pct": 0.0, "read_bytes": 0}
 """A look at the machine is judged as a trial in which nothing of ours ran."""
 _LOOKS = {
@@ -86,7 +89,7 @@ def page(view: RunView) -> Page:
         account=account,
         stretches=script.stretches(view) if facts.script_name(view) else (),
         headlines=headline_table(view.headlines),
-        stages=stages.listing(view),
+        stages=_stages_alone(view),
         rule=RULE,
         notes=[*map(descriptions.note, run.substitutions), *_cautions(view)],
         pictures=pictures,
@@ -115,12 +118,52 @@ def page(view: RunView) -> Page:
         order=order,
         trials=len(view.trials),
         downloads=facts.downloads(view),
-        citation=run_forms(view) if f"runs/{view.slug}/trials.parquet" in files else "",
+        citation=facts.run_forms(view) if f"runs/{view.slug}/trials.parquet" in files else "",
     )
     figures = {
         placed.name: placed for placed in (account, predicted, *(p for _, p in (*of_script, *pictures))) if placed
     }
     return Page(view.page, f"Run {run.run_id}", body, figures, files, listed=False, hide=("navigation",))
+
+
+def _stages_alone(view: RunView) -> Markup:
+    """Write a row a training task: its best setting, and each of its stages alone; nothing without any.
+
+    Columns that would be empty are left out.
+    """
+    rows = []
+    for best in rows_of(view.headlines):
+        stages = list(_alone(view, best)) if best["mode"] == "train" else ["–"]
+        if set(stages) != {"–"}:
+            task = task_words(best)
+            name = markup.two_lines(task[:1].upper() + task[1:], descriptions.knobs(best))
+            rows.append([name, _rate_and_spread(best), *stages, str(best["bound"])])
+    kept = [at for at in range(len(_STAGE_COLUMNS)) if any(row[at] != "–" for row in rows)]
+    columns = [_STAGE_COLUMNS[at] for at in kept]
+    if not rows:
+        return Markup()
+    return table(
+        "Stages alone and together", columns, [[row[at] for at in kept] for row in rows], columns[1:-1], stack=True
+    )
+
+
+def _alone(view: RunView, best: Mapping[Any, Any]) -> Iterator[str]:
+    """Each stage's throughput with its interval; an emulated step's is declared."""
+    ids = ceiling_ids(best)
+    cells = view.cells
+    for stage in STAGES:
+        of_stage = rows_of(cells[cells["cell_id"].eq(ids.get(stage, "")) & cells["samples_per_s"].notna()])
+        if of_stage:
+            yield _rate_and_spread(of_stage[0])
+        elif stage == "compute" and best["kind"] == EMULATED:
+            rate = 1000 * int(best["batch_size"]) / float(best["step_ms"])
+            yield markup.two_lines(words.number(rate), "declared")
+        else:
+            yield "–"
+
+
+def _rate_and_spread(cell: Mapping[Any, Any]) -> str:
+    return markup.two_lines(words.number(cell["samples_per_s"]), words.interval(cell["lo"], cell["hi"], cell["n"]))
 
 
 def _clocks(view: RunView) -> dict[str, list[Any]]:
@@ -197,7 +240,7 @@ def _summary(view: RunView) -> dict[str, str]:
     run, short = view.manifest, facts.short(view)
     # Not every cell is in every block: what is answered is left out of those that follow.
     usual = view.grade.blocks
-    most = f", half of the settings in {usual:,} or more" if 0 < usual < run.blocks else ""
+    most = f"; half of the settings in at least {usual:,}" if 0 < usual < run.blocks else ""
     cells = f"{words.plural(run.cells, 'setting')}, from {words.plural(run.combinations, 'combination')}"
     machine = Markup('<a href="#machine">{}</a>').format(view.name)
     grade = Markup('<a href="#how-far-to-trust-it"><strong>{}</strong>, and why</a>').format(view.grade.letter)
@@ -236,12 +279,12 @@ def _added(view: RunView) -> dict[str, str]:
 def _cautions(view: RunView) -> Iterator[str]:
     trials = view.trials
     if view.manifest.search:
-        yield "Batches were repeated and their order changed meanwhile: what the script trained was not to be kept."
+        yield "The search repeats batches and changes their order: the model it trained is not to be kept."
         return
     if view.manifest.blocks < 2:
-        yield "One repetition only: no interval can be given for any number of this run."
+        yield "One repetition only: no number of this run has an interval."
     if reason := diagnose(trials).reason:
-        yield f"Intervals are narrower than they should be, and verdicts on claims are withheld: {reason}."
+        yield f"Intervals are too narrow, and claims get no verdicts: {reason}."
     # The second half of a cold window is the faster one, as more has been read ahead: as the flag's rule has it.
     judged = successful(trials)
     judged = judged[judged["steady"].notna() & judged["page_cache"].ne("cold").fillna(True)]
@@ -351,7 +394,7 @@ def _protocol(protocol: Protocol) -> dict[str, str]:
     """The protocol in words where its names alone do not say what a number means."""
     fewest, most = protocol.blocks
     spoken = {
-        "blocks": f"{fewest} to {most}: nothing stops earlier for being narrow enough, nothing is asked about in more",
+        "blocks": f"{fewest} to {most}: a comparison stops between them once it is narrow enough",
         "ci_target_pct": f"±{protocol.ci_target_pct:g} % is narrow enough for a comparison",
         "control_every": f"the control setting runs again every {words.plural(protocol.control_every, 'measurement')}",
     }

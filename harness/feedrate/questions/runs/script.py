@@ -167,8 +167,8 @@ def _basis(report: Mapping[str, Any]) -> str:
         return ""
     present, measured = report["predictions"]["present"], report["pacing"]["steps_per_s"]["value"]
     return (
-        f"The model is fitted to this one run. It gives {words.number(present)} steps/s for the present setting, which "
-        f"ran at {words.number(measured)}. Nine in ten predictions for planted scripts lie in ranges as wide."
+        f"We fitted the model to this one run. It gives {words.number(present)} steps/s for the present setting, which "
+        f"ran at {words.number(measured)}. Ranges this wide hold nine in ten predictions for planted scripts."
     )
 
 
@@ -196,9 +196,9 @@ def _message(rows: Sequence[Mapping[str, Any]]) -> str:
     if best["lo"] <= now["value"]:
         return f"By the model no other number of workers is clearly faster than {measured}."
     return (
-        f"By the model the loop does {words.number(best['value'])} steps/s with num_workers={best['num_workers']}, "
-        f"{words.interval(best['lo'], best['hi'])} with its errors, {words.times(best['times'])} {measured}; more "
-        "workers give no more."
+        f"By the model the loop does {words.number(best['value'])} steps/s "
+        f"({words.interval(best['lo'], best['hi'])}) with num_workers={best['num_workers']}, "
+        f"{words.times(best['times'])} {measured}; more workers give no more."
     )
 
 

@@ -133,8 +133,8 @@ def _alike_in_all_but_knobs(trials: pd.DataFrame, cell: str) -> set[str]:
 
 
 def _answer(best: Setting, name: str, settled: bool) -> Markup:
-    searched = Markup("Of the settings that were searched, {} is the one for {}.")
-    tried = Markup("Of those that were tried, {} is the best for {}.")
+    searched = Markup("Best setting found: {} for {}.")
+    tried = Markup("Best setting so far: {} for {}.")
     return (searched if settled else tried).format(markup.code(str(best)), name)
 
 
@@ -196,7 +196,7 @@ def search(sheet: Sheet, trials: pd.DataFrame, tuned: Tuned | None = None) -> Fi
         return sheet.figure((), "No measurement of this search ended well.")
     if failed := len(ordered) - len(ended):
         sheet.note(f"{words.plural(failed, 'measurement')} failed and {'has' if failed == 1 else 'have'} no mark.")
-    sheet.note("Marks are windows of single measurements; where epochs are long, their starts are not in them.")
+    sheet.note("A mark is one measurement; the start of a long epoch is not part of it.")
     script = str(trials["script"].iloc[0])
     panel = _plot(rows, looks).panel(script, f"{len(rows)} measurements in their order", _message(rows))
     columns = {"trial": "trial", "block": "block", "setting": "setting", "samples per s": "value", "marked": "mark"}

@@ -82,14 +82,3 @@ def trials(samples: pd.DataFrame) -> pd.DataFrame:
     groups = samples.groupby("trial_id", sort=False)
     ends = groups["t_s"].agg(["min", "max"]).set_axis(["from_s", "to_s"], axis=1)
     return ends.join(groups[list(PER_TRIAL)].first()).sort_values("from_s", kind="stable").reset_index()
-
-
-def blocks(ran: pd.DataFrame) -> pd.DataFrame:
-    """Say when each block ran: ``block``, ``from_s``, ``to_s``; of what :func:`trials` gives."""
-    groups = ran.groupby("block")
-    return pd.DataFrame({"from_s": groups["from_s"].min(), "to_s": groups["to_s"].max()}).reset_index()
-
-
-def means(samples: pd.DataFrame, cores: float | None = None) -> dict[str, float]:
-    """Mean of every quantity over all samples; NaN where none was seen."""
-    return {str(name): float(value) for name, value in quantities(samples, cores).mean().items()}

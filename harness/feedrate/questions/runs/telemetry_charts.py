@@ -120,7 +120,8 @@ def telemetry(
     if not (shown := list(_tracks(bins, ran, cores))):
         return sheet.figure((), _MISSING)
     scale, unit = unit_of(float(bins["to_s"].max()))
-    rows, blocks = _rows(bins, scale), probes.blocks(ran)
+    rows = _rows(bins, scale)
+    blocks = ran.groupby("block").agg(from_s=("from_s", "min"), to_s=("to_s", "max")).reset_index()
     (strip, *placed), whole = stack([STRIP, *shown])
     step = words.number(float(bins["to_s"].iloc[0]), 2)
     subtitle = (
@@ -134,7 +135,7 @@ def telemetry(
         _names([strip, *placed]),
         _hover(placed, whole, rows, unit),
     ]
-    message = _message(probes.means(samples, cores_logical), bins, ran, cores)
+    message = _message(probes.quantities(samples, cores_logical).mean(), bins, ran, cores)
     panel = Panel.draw(_TITLE, subtitle, message, layers, 100 + round(UNIT * whole))
     sheet.add(panel, _listed(rows, unit))
     script = bool(samples["suite"].eq(SCRIPT).all())
@@ -250,7 +251,7 @@ def _listed(rows: Sequence[Row], unit: str) -> list[dict[str, Any]]:
     ]
 
 
-def _message(mean: Mapping[str, float], bins: pd.DataFrame, ran: pd.DataFrame, cores: float | None) -> str:
+def _message(mean: pd.Series[float], bins: pd.DataFrame, ran: pd.DataFrame, cores: float | None) -> str:
     sentences = []
     if words.is_number(mean["main"]):
         busy = mean["main"] + (mean["workers"] if words.is_number(mean["workers"]) else 0.0)
@@ -276,15 +277,15 @@ def _message(mean: Mapping[str, float], bins: pd.DataFrame, ran: pd.DataFrame, c
 
 def _notes(step: str, script: bool) -> Iterator[str]:
     yield (
-        f"Probes look ten times a second while a {'script' if script else 'trial'} runs. A point is the mean of {step} "
-        "s of samples, the band around it their least and most; CPU shows means only. "
+        f"Ten samples a second while a {'script' if script else 'measurement'} runs. A point is the mean of {step} s, "
+        "the band its least and most; CPU shows means only. "
         + (
             "Measurements and repetitions are stretches of the script’s loop."
             if script
-            else "Gaps: a fresh process got ready, and nobody looked."
+            else "Gaps: no sampling between measurements."
         )
     )
-    yield "It describes what was seen and estimates nothing: there is no interval. Every second repetition is shaded."
+    yield "These are observations, so they have no intervals. Every second repetition is shaded."
 
 
 def _axis(placed: Sequence[Track], whole: float) -> alt.Y:

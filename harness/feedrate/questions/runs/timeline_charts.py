@@ -77,34 +77,29 @@ _LOWER = 4
 _LANE, _HEAD = 21, 87
 """Pixels of a lane, and of titles and axis."""
 _PAIR = (
-    "Shown are two settings that differ in their workers only, and of such pairs the one in which more workers give "
-    "most samples a second; both over the same stretch of time."
+    "Two settings that differ in workers only: the pair in which more workers gain most. Both over the same stretch of "
+    "time."
 )
 _IN_WHO = ("num_workers", "loader", "start_method")
 """Axes that the name of a cell's workers says."""
 _SEARCHED = "Before: the script’s own setting. After: the one that was found. Both over the same stretch of time."
 _SINGLE = (
-    "Single times of one measurement each, so they have no interval: the measurement of median throughput, and the "
-    "steps most like its mean. The numbers above the bars count batches in the order in which they are fetched."
+    "One measurement each, so no interval: the one of median throughput, and the steps most like its mean. Numbers "
+    "above the bars count batches as they are fetched."
 )
 _STRETCH = (
-    "Single times of one stretch of the loop, so they have no interval: the stretch of median throughput, and the "
-    "steps most like its mean. The numbers above the bars count its batches."
+    "One stretch of the loop, so no interval: the one of median throughput, and the steps most like its mean. Numbers "
+    "above the bars count its batches."
 )
-_STAGES = (
-    "Stages of loading are summed over a batch and drawn in order, in proportion; in truth they alternate sample by "
-    "sample."
-)
+_STAGES = "Loading stages are sums over a batch, drawn one after another; really they alternate sample by sample."
 _CLOCKS = (
-    "The device’s spans are laid end to end by its own clock; against the host’s clock they are put as early as no "
-    "step’s first span begins before the host had its batch. A span contains launch gaps."
+    "The device’s spans follow its own clock, end to end. They start as early as they can: no step starts before the "
+    "host had its batch. A span contains launch gaps."
 )
-_STARVED = (
-    "The device’s lane shows, by CUDA events, when it had nothing to do until a batch came; its work is not recorded."
-)
+_STARVED = "The device’s lane shows when it waited for a batch, by CUDA events; its work is not recorded."
 _AHEAD = (
-    "With a prefetcher a step fetches and moves the batch of the next one. Copies on a stream of their own stand where "
-    "the host ordered them; the device’s lane shows how long it waited for them."
+    "With a prefetcher, a step fetches and moves the next batch. Copies stand where the host ordered them; the "
+    "device’s lane shows how long it waited for them."
 )
 
 

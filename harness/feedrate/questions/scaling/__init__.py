@@ -1,3 +1,3 @@
 """What becomes of each node's pace when many load at once, and what training on several brings."""
 
-__all__ = ["page", "terminal"]
+__all__ = ["page"]

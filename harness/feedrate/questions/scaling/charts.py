@@ -37,10 +37,8 @@ def nodes_at_once(sheet: Sheet, trials: pd.DataFrame) -> Figure:
         _add(sheet, trained, rows, sentences.of_training(trained))
         used |= {row["series"] for row in rows}
     sheet.note(
-        "Dashed: as if nodes shared nothing. The line with a band is the knee and its interval. Where "
-        "nodes load by themselves a point is the mean of those that loaded "
-        "at once; intervals are Student’s t over repetitions, on logs. Which nodes load moves on by one every "
-        "repetition."
+        "Dashed: nodes that share nothing. Band: the knee and its interval. A point is the mean of the nodes that "
+        "load at once; each repetition takes other nodes. Intervals: Student’s t over repetitions, on logs."
     )
     return sheet.figure([*keys(LOOKS, used), Key(IDEAL, colour("muted"), "rule", dashed=True)], sentences.NOTHING)
 
@@ -50,7 +48,7 @@ def _add(sheet: Sheet, series: Loading | Training, rows: Sequence[Row], message:
     table_rows = listed(rows, {}, _COLUMNS | ENDS)
     if len(sheet.panels) >= MOST_PANELS:
         sheet.list(table_rows)
-        sheet.note("Of many settings some are in the table alone.")
+        sheet.note("The table has more settings than the panels.")
         return
     sheet.add(_panel(series, rows, message), table_rows)
 

@@ -7,13 +7,15 @@ from collections.abc import Iterator, Sequence
 
 import pandas as pd
 from markupsafe import Markup
+from rich.console import Console
 
 from feedrate.analysis.estimate import Estimate
-from feedrate.pages import markup
+from feedrate.pages import markup, report
 from feedrate.pages.markup import Page
+from feedrate.pages.report import Section
 from feedrate.pages.runs import RunView, place
 from feedrate.pages.template import render
-from feedrate.questions.nodes.sweep import origin, sweeps
+from feedrate.questions.nodes.sweep import Sweep, origin, sweeps
 from feedrate.questions.scaling import charts, sentences
 from feedrate.questions.scaling.analysis import Level, Loading, Training, loading, training
 from feedrate.schema import words
@@ -44,6 +46,13 @@ def page(every: Sequence[RunView]) -> Page | None:
         links=[markup.link(PATH, view.page, f"node {node}") for node, view in node_views.items()],
     )
     return Page(PATH, TITLE, body, {figure.name: figure})
+
+
+def show(sweep: Sweep, console: Console) -> None:
+    """Print a sentence for everything that was loaded or trained by several numbers of nodes."""
+    lines = [*answers(sweep.joined()), words.INTERVALS]
+    lines = lines if len(lines) > 1 else [sentences.NOTHING]
+    report.show([Section(f"Sweep {sweep.name}: how many nodes at once?", lines)], console)
 
 
 def answers(trials: pd.DataFrame) -> Iterator[str]:

@@ -41,13 +41,10 @@ def of_loading(load: Loading) -> str:
     """Say how many nodes load at full pace, or whether they slow each other at all."""
     few, many = load.levels[0], load.levels[-1]
     what = f"on {titled(load.cell)} ({described(load.cell)})"
-    pace = f"a node alone loads {words.number(few.rate.value)} samples a second" if few.nodes == 1 else ""
-    kept = f"with {many.nodes} at once each keeps {load.kept.with_n()} of the pace of {_few(few.nodes)}"
+    alone = few.nodes == 1
+    pace = f"a node alone loads {words.number(few.rate.value)} samples a second" if alone else ""
+    kept = f"with {many.nodes} at once each keeps {load.kept.with_n()} of the pace of {'one' if alone else few.nodes}"
     return words.sentence(f"{what}: {', '.join(filter(None, [pace, kept]))}; {_knee(load)}")
-
-
-def _few(nodes: int) -> str:
-    return "one" if nodes == 1 else f"{nodes}"
 
 
 def _knee(load: Loading) -> str:
@@ -55,12 +52,12 @@ def _knee(load: Loading) -> str:
         knee, most = load.knee, load.levels[-1].nodes
         fed = knee.with_n(" nodes", write="{:.1f}".format)
         beyond = "; the upper end may lie beyond those measured" if knee.high >= most else ""
-        return f"up to {fed} are fed at full pace, more share what there is{beyond}"
+        return f"up to {fed} load at full pace; more share what there is{beyond}"
     if load.kept.low > CONFIRMED_OVER:
         return "together they are faster"
     if load.kept.low > SAME[0]:
         return "they do not slow each other: what they share is not full"
-    return "whether that is a fall more repetitions would tell"
+    return "too few repetitions to tell whether that is a fall"
 
 
 def of_training(training: Training) -> str:
@@ -79,7 +76,7 @@ def of_training(training: Training) -> str:
 def _exchange(share: Estimate) -> str:
     if share.value <= 0 or share.low <= 0:
         interval = words.interval(share.low, share.high, share.n, words.percent)
-        return f"the share of time that exchanging gradients takes cannot be told from none ({interval})"
+        return f"exchanging gradients takes no time that was measured ({interval})"
     return f"exchanging gradients takes {share.with_n()} of the time"
 
 

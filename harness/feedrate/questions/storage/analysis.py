@@ -43,15 +43,7 @@ LARGER_COLUMNS = (
 SPEED, SPACE, LOSSY = "speed", "space", "lossy"
 """The fastest without loss; of those that compress, without loss; and of those with loss."""
 CHOICE_COLUMNS = (
-    "purpose",
-    "place",
-    "is_best",
-    "ratio_to_best",
-    "ratio_lo",
-    "ratio_hi",
-    "pairs",
-    "candidates",
-    "formats",
+    *("purpose", "place", "is_best", "ratio_to_best", "ratio_lo", "ratio_hi", "pairs", "candidates", "formats"),
 )
 Row = dict[str, Any]
 

@@ -41,10 +41,7 @@ from feedrate.charts.theme import colour
 from feedrate.schema import words
 from feedrate.schema.window import READ_LEAST
 
-NOT_SO = (
-    "the kernel’s count of cached pages said otherwise, or a cold one had read less than "
-    f"{100 * READ_LEAST:g}\u00a0% of its samples from storage"
-)
+NOT_SO = f"the page cache held other pages, or a cold one read under {100 * READ_LEAST:g}\u00a0% from storage"
 """Why a trial counts neither as cold nor as warm."""
 STORES = {
     "pixels": "pixels",
@@ -176,7 +173,7 @@ def close(sheet: Sheet, panels: Sequence[Part], trials: pd.DataFrame | None = No
                 sheet.note(note)
         elif frames["page_cache"].eq("cold").any():
             sheet.note(
-                "Cold: verified to be out of the page cache, each sample read once at most; warm: all of it cached."
+                "Cold: verified out of the page cache, and each sample read once at most. Warm: all of it cached."
             )
 
 
@@ -186,22 +183,17 @@ def _notes(frame: pd.DataFrame, trials: pd.DataFrame, failed: Iterable[str]) -> 
     if len(cold):
         most = words.number(float(cold["cached_before_hi"].max()))
         yield (
-            "Cold: the packed files are dropped from the page cache before a measurement opens them, and the "
-            "kernel’s count "
-            f"of cached pages (cachestat or mincore) was at most {most}\u00a0% then; a measurement reads each "
-            f"sample once at "
-            "most, warm-up included. A disk’s own cache, or that of a virtual machine’s host, may still hold data. "
-            "Warm: all of them are cached before the measurement."
+            "Cold: a measurement starts without its files in the page cache (the kernel counts at most "
+            f"{most}\u00a0% there) and reads each sample once at most. Caches of the disk or of a virtual machine’s "
+            "host may still hold data. Warm: all of them are cached."
         )
     else:
         unknown = frame["cached_before_lo"].isna().all()
         when = "after the first pass" if unknown else "before each measurement, as counted by the kernel"
-        yield f"Samples lie in the page cache {when}: this is the cost of reading and decoding, not of a disk."
+        yield f"Samples lie in the page cache {when}: we time reading and decoding, not a disk."
     if doubtful := count_doubtful(trials):
-        parts = [
-            f"{words.plural(count, 'measurement')} asked to be {state}" for state, count in sorted(doubtful.items())
-        ]
-        yield f"Left out, as {NOT_SO}: {words.listed(parts)}."
+        parts = [words.plural(count, f"{state} measurement") for state, count in sorted(doubtful.items())]
+        yield f"We dropped {words.listed(parts)}: {NOT_SO}."
     sizes = {
         str(state): sorted({int(size) for size in group}) for state, group in frame.groupby("page_cache")["n_samples"]
     }
@@ -216,11 +208,11 @@ def _notes(frame: pd.DataFrame, trials: pd.DataFrame, failed: Iterable[str]) -> 
         buffers = sorted({int(value) for value in streams["shuffle_buffer"].dropna()})
         held_back = words.listed([f"{size:,} samples" if size else "none" for size in buffers])
         yield (
-            f"{formats}: read from one end of a shard to the other, shards in a new random order each epoch; each "
-            f"worker’s shuffle buffer: {held_back}. The other formats are read in the order of the disk here."
+            f"{formats}: shards in random order, each read from end to end; shuffle buffer of a worker: {held_back}. "
+            "Other formats are read in the order of the disk here."
         )
     if lost := sorted(failed):
-        yield f"No measurement of some setting ended well: {words.listed(lost)}."
+        yield f"Settings whose measurements all failed: {words.listed(lost)}."
 
 
 @chart(
@@ -280,11 +272,8 @@ def storage_size(sheet: Sheet, trials: pd.DataFrame) -> Figure:
             panel = _size_plot(rows).panel(subset.title, subset.subtitle, _size_message(rows))
             sheet.add(panel, listed(rows, subset.row(), columns), subset.held)
     close(sheet, loads(trials))
-    sheet.note(
-        "Named are formats than which none is smaller and faster, where there is room. Raw pixels take a byte a "
-        "channel."
-    )
-    return sheet.figure(_keys(shown), "The size on disk of fewer than two formats is known.")
+    sheet.note("Labels mark the best size–speed trade-offs. Raw pixels take a byte a channel.")
+    return sheet.figure(_keys(shown), "Fewer than two formats have a known size on disk.")
 
 
 def _sizes(subset: Part) -> list[dict[str, Any]]:

@@ -9,19 +9,7 @@ import altair as alt
 import pandas as pd
 
 from feedrate.analysis.estimates import rows_of
-from feedrate.charts.figure import (
-    ENDS,
-    Figure,
-    Key,
-    Row,
-    Sheet,
-    chart,
-    data,
-    estimate,
-    listed,
-    plain,
-    stacked,
-)
+from feedrate.charts.figure import ENDS, Figure, Key, Row, Sheet, chart, data, estimate, listed, plain, stacked
 from feedrate.charts.plot import BLOCKS, Bars, Looks, Plot, Side, extent, log, names, rule
 from feedrate.charts.theme import STAGE_COLOURS, colour
 from feedrate.questions.storage.analysis import CONTAINER, GIVEN, PIXELS, effects
@@ -31,19 +19,11 @@ from feedrate.schema.columns import WORKER_STAGES
 
 LABELS = {CONTAINER: "same bytes, another container", PIXELS: "same container, decoded pixels"}
 LOOKS: Looks = {LABELS[CONTAINER]: (colour("source"), "bar"), LABELS[PIXELS]: (colour("accent"), "bar")}
-_EFFECT_COLUMNS = {
-    "pair": "pair",
-    "effect": "effect",
-    "same": "same",
-    "lossy": "lossy",
-    "page_cache": "state",
-    "ratio": "value",
-    **ENDS,
-    "verdict": "verdict",
-}
+_EFFECT_COLUMNS = {name: name for name in ("pair", "effect", "same", "lossy")}
+_EFFECT_COLUMNS |= {"page_cache": "state", "ratio": "value", **ENDS, "verdict": "verdict"}
 
 
-@chart("The container, and what is in it", "Is it the container that matters, or what a sample is stored as?")
+@chart("The container, and what is in it", "Which matters more, a format’s container or its encoding?")
 def storage_effects(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     """Draw the paired ratio of two formats a line: other containers first, then decoded pixels."""
     pairs = rows_of(effects(trials)) if len(trials) else []
@@ -55,12 +35,11 @@ def storage_effects(sheet: Sheet, trials: pd.DataFrame) -> Figure:
             sheet.add(panel, listed(rows, subset.row(), _EFFECT_COLUMNS), subset.held)
     close(sheet, loads(trials))
     sheet.note(
-        "Ratios of throughputs, paired repetition by repetition; right of 1 the second of a pair is faster. Of the "
-        "formats that store the same bytes a folder of files is the first. Chunks of many samples are part of what "
-        "hdf5_chunked stores."
+        "Ratios of throughputs, paired repetition by repetition: right of 1 the second format is faster. Containers "
+        "compare with a folder of files. For hdf5_chunked, chunks of many samples count as encoding."
     )
     legend = [Key(name, tint) for name, (tint, _) in LOOKS.items()]
-    missing = "Nothing to compare: no two formats share their container or what they store."
+    missing = "Nothing to compare: no two formats share their container or their encoding."
     return sheet.figure([*legend, *keys_of_states(shown)], missing)
 
 
@@ -132,7 +111,7 @@ def storage_work(sheet: Sheet, trials: pd.DataFrame) -> Figure:
                 panel = _work_bars(rows).panel(subset.title, f"{subset.subtitle}, {state}", _work_message(rows))
                 sheet.add(panel, stacked(rows, "format", "stage", subset.row(), columns), subset.held)
     close(sheet, loads(trials))
-    sheet.note("Medians over measurements of the loader’s own wall clock, its queues left out.")
+    sheet.note("Medians over measurements of the loader’s own wall clock, without its queues.")
     legend = [Key(stage, STAGE_COLOURS[stage]) for stage in WORKER_STAGES]
     return sheet.figure(legend, "No loader’s stages were stamped here.")
 

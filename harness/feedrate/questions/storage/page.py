@@ -44,66 +44,48 @@ _DISKS = {
     "memory": "memory",
 }
 _USE_COLUMNS = (
-    "If your images are",
-    "and are read",
-    "use",
-    "Samples/s",
-    "On disk",
-    "If disk space matters",
-    "With loss",
+    *("If your images are", "and are read", "use", "Samples/s"),
+    *("On disk", "If disk space matters", "With loss"),
 )
 _LARGER = {
-    PIXELS: "what is stored matters more",
+    PIXELS: "the encoding matters more",
     CONTAINER: "the container matters more",
-    NEITHER: "it cannot be told",
+    NEITHER: "they are too close to call",
 }
 Row = Mapping[str, Any]
 
 
-class StorageSection:
-    """The storage part of a suite's page for one run; false where the run compares no formats for that suite."""
-
-    def __init__(self, view: RunView, suite: str) -> None:
-        self._run = view
-        self._trials = view.trials_of(suite) if suite == SUITE else view.trials.iloc[:0]
-        self._costs = format_costs(self._trials)
-
-    def __bool__(self) -> bool:
-        return self._costs["storage_format"].nunique() > 1
-
-    def answers(self, path: str) -> str:
-        """Write what comes before the charts of the page at ``path``: the larger effect, and what to use."""
-        if not self:
-            return ""
-        effects = _first_of_each_setting(larger(self._trials))
-        uses = list(_uses(choices(self._trials), self._run.manifest.machine.storage))
-        return render(
-            "storage/answers.md",
-            path=path,
-            rule=RULE,
-            mark=self._run.mark,
-            answer=compare_effects(effects) if effects else "",
-            busy=BUSY_PCT,
-            waiting=WAITING_PCT,
-            effects=[_effect(row) for row in effects],
-            usual=_measured_columns([cells for is_usual, cells in uses if is_usual]),
-            other=_measured_columns([cells for is_usual, cells in uses if not is_usual]),
-        )
-
-    def details(self) -> str:
-        """Write what comes after the charts: sizes and packing, knobs of single formats, what is missing and why."""
-        if not self:
-            return ""
-        sizes: dict[tuple[Any, ...], list[Row]] = {}
-        for row in rows_of(self._costs[self._costs["sample_bytes"].notna()]):
-            sizes.setdefault(_rank(row)[1:4], []).append(row)
-        return render(
-            "storage/details.md",
-            mark=self._run.mark,
-            sizes=[(words.sized(key[1], key[2] or None), _size_rows(rows)) for key, rows in sorted(sizes.items())],
-            knobs=list(knob_effects(credible(self._trials))),
-            missing=list(_missing(self._run, self._trials, self._costs)),
-        )
+def sections(view: RunView, suite: str, path: str) -> tuple[str, str]:
+    """Write what a run says of formats before and after the charts at ``path``; nothing where it compares none."""
+    trials = view.trials_of(suite) if suite == SUITE else view.trials.iloc[:0]
+    costs = format_costs(trials)
+    if costs["storage_format"].nunique() < 2:
+        return "", ""
+    effects = _first_of_each_setting(larger(trials))
+    uses = list(_uses(choices(trials), view.manifest.machine.storage))
+    answers = render(
+        "storage/answers.md",
+        path=path,
+        rule=RULE,
+        mark=view.mark,
+        answer=compare_effects(effects) if effects else "",
+        busy=BUSY_PCT,
+        waiting=WAITING_PCT,
+        effects=[_effect(row) for row in effects],
+        usual=_measured_columns([cells for is_usual, cells in uses if is_usual]),
+        other=_measured_columns([cells for is_usual, cells in uses if not is_usual]),
+    )
+    sizes: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows_of(costs[costs["sample_bytes"].notna()]):
+        sizes.setdefault(_rank(row)[1:4], []).append(row)
+    details = render(
+        "storage/details.md",
+        mark=view.mark,
+        sizes=[(words.sized(key[1], key[2] or None), _size_rows(rows)) for key, rows in sorted(sizes.items())],
+        knobs=list(knob_effects(credible(trials))),
+        missing=list(_missing(view, trials, costs)),
+    )
+    return answers, details
 
 
 def _rank(row: Row) -> tuple[Any, ...]:
@@ -132,9 +114,9 @@ def compare_effects(rows: Sequence[Row]) -> str:
     most = max(counts, key=lambda name: counts[name])
     share = "In every setting" if counts[most] == len(rows) else f"In {counts[most]} of {len(rows)} settings"
     verdict = {
-        PIXELS: "what is stored matters more than the container that holds it",
-        CONTAINER: "the container matters more than what is stored in it",
-        NEITHER: "it cannot be told whether what is stored or its container matters more",
+        PIXELS: "the encoding matters more than the container",
+        CONTAINER: "the container matters more than the encoding",
+        NEITHER: "encoding and container are too close to call",
     }[most]
     others = [f"in {n} {_LARGER[name]}{_times(rows, name)}" for name, n in counts.items() if n and name != most]
     pixels, container = (_range(row[f"{name}_ratio"] for row in rows) for name in (PIXELS, CONTAINER))
@@ -142,8 +124,8 @@ def compare_effects(rows: Sequence[Row]) -> str:
     encoded = sorted({STORES.get(kind, kind) for kind in (traits(name).stores for name in formats)})
     return (
         f"{share} {verdict}{_times(rows, most)}{'; ' if others else ''}{words.listed(others)}. In the same container, "
-        f"decoded pixels load {pixels} as fast as {' or '.join(encoded)}; of containers that hold the same bytes the "
-        f"fastest is {container} as fast as the slowest (with the fewest workers that were measured)."
+        f"decoded pixels load {pixels} as fast as {' or '.join(encoded)}. Of containers with the same bytes, the "
+        f"fastest loads {container} as fast as the slowest (fewest workers measured)."
     )
 
 
@@ -174,8 +156,8 @@ def _effect(row: Row) -> str:
     )
     times = Estimate.of_row(row, columns_of("times"), "ratio")
     if row["larger"] == NEITHER:
-        return f"{text} Which is larger cannot be told ({words.interval(times.low, times.high, times.n)})."
-    what = "What is stored"
+        return f"{text} The two effects are too close to call ({words.interval(times.low, times.high, times.n)})."
+    what = "The encoding"
     if row["larger"] == CONTAINER:
         what, times = "The container", times.through(lambda ratio: 1 / ratio, "ratio")
     return f"{text} {what} is the larger effect, {times.with_n()} the other."
@@ -379,7 +361,6 @@ def _missing(view: RunView, trials: pd.DataFrame, costs: pd.DataFrame) -> Iterat
         which = f"{name}, {state}, {sizes}" if sizes else f"{name}, {state}"
         yield f"{which}: every measurement of {words.plural(len(rows), 'setting')} failed"
     for state, count in sorted(count_doubtful(trials).items()):
-        trials_asked = f"{words.plural(count, 'measurement')} asked to be {state}"
-        yield f"{trials_asked}: left out, as {NOT_SO}"
+        yield f"{words.plural(count, f'{state} measurement')} dropped: {NOT_SO}"
     if absent := sorted(set(names("feedrate.formats")) - set(costs["storage_format"])):
         yield f"not in this run: {words.listed(absent)}"

@@ -23,7 +23,7 @@ from feedrate.questions.cores import page as cores_page
 from feedrate.questions.loader import page as loader_page
 from feedrate.questions.loaders import page as loaders_page
 from feedrate.questions.runs import facts as runs_facts
-from feedrate.questions.storage.page import StorageSection
+from feedrate.questions.storage import page as storage_page
 from feedrate.questions.workers import page as workers_page
 from feedrate.schema import plugins
 from feedrate.schema.axes import SCRIPT, TUNE
@@ -100,20 +100,18 @@ def _around_charts(
     name: str, path: str, view: RunView, verdicts: Verdicts | None
 ) -> tuple[Markup, Markup, Mapping[str, str]]:
     """What stands before the charts of a run (the answer), what after them, and the files of that."""
-    planted, compared = calibration_page.section(view, name), StorageSection(view, name)
-    before: list[str] = [planted or compared.answers(path)]
+    planted, storage = calibration_page.section(view, name), storage_page.sections(view, name, path)
     loaders = loaders_page.sections(view, name) if name == loaders_page.SUITE else ("", "")
+    before: str = planted or storage[0] or loaders[0]
     if name == cores_page.SUITE:
-        before = [cores_page.section(view, name)]
-    elif loaders[0]:
-        before = [loaders[0]]
-    elif not planted and not compared:
+        before = cores_page.section(view, name)
+    elif not before:
         text = answer(view.headlines_of(name)) or (claims_page.answer(verdicts, name, view) if verdicts else "")
-        before = [markup.paragraph(text, "fr-answer")] if text else []
-    after = [compared.details(), loaders[1]]
+        before = markup.paragraph(text, "fr-answer") if text else ""
+    after = [storage[1], loaders[1]]
     after += [workers_page.section(view, name)] if name == workers_page.SUITE else []
-    why = loader_page.Why("") if planted else loader_page.section(view, name, path)
-    return _joined(before), _joined([*after, why.html]), why.files
+    why, files = ("", dict[str, str]()) if planted else loader_page.section(view, name, path)
+    return _joined([before]), _joined([*after, why]), files
 
 
 def _joined(parts: Iterable[str]) -> Markup:

@@ -35,14 +35,8 @@ LOOKS = {
     "pinned": (colour("name-0"), "triangle-up"),
     "pinned, non_blocking": (colour("name-5"), "diamond"),
 }
-_COLUMNS = {
-    "memory": "memory",
-    "patch_size": "patch_size",
-    "batch_size": "batch",
-    "bytes a batch": "bytes",
-    "GB per s": "value",
-    **ENDS,
-}
+_COLUMNS = {"memory": "memory", "patch_size": "patch_size", "batch_size": "batch"}
+_COLUMNS |= {"bytes a batch": "bytes", "GB per s": "value", **ENDS}
 _GB = ("gb_per_s", "gb_lo", "gb_hi", "gb_n")
 ADDED = (*_GB, "batch_bytes")
 _MISSING = "Nothing was copied to a device in this run: without a CUDA device batches stay where they are."
@@ -82,9 +76,9 @@ def transfer_size(sheet: Sheet, trials: pd.DataFrame) -> Figure:
                 panel = _plot(rows).panel(title, subtitle, _message(rows))
                 sheet.add(panel, listed(rows, {"copies": title}, _COLUMNS), kept)
     sheet.note(
-        "Bytes of a batch × steps ÷ the device’s copy spans by CUDA events; 1 GB is 10⁹ bytes. Launching lies "
-        "within, and is most of it at sizes under some MB: there it is no rate of the bus. Intervals are "
-        "Student’s t over repetitions, on logs. Pageable memory is staged through a pinned buffer by the driver."
+        "Bytes of a batch × steps ÷ the device’s copy spans by CUDA events; 1 GB is 10⁹ bytes. The spans contain "
+        "launches: below some MB these are most of the time. Intervals: Student’s t over repetitions, on logs. "
+        "The driver copies pageable memory through a pinned buffer."
     )
     device = len(trials) and trials["device"].eq("cuda").fillna(False).any()
     return sheet.figure(keys(LOOKS, used), _UNTIMED if device else _MISSING)

@@ -77,14 +77,8 @@ TASKS = 3
 LINES = 5
 """Of a task that are drawn: those with the most worker counts, of these the fastest."""
 _KINDS = (EMULATED, LOAD, TRAIN)
-_SCALING_COLUMNS = {
-    "line": "line",
-    "num_workers": "workers",
-    **RATE,
-    **with_ends("speed-up", "times"),
-    "over workers": "base",
-    "n of the speed-up": "pairs",
-}
+_SCALING_COLUMNS = {"line": "line", "num_workers": "workers", **RATE, **with_ends("speed-up", "times")}
+_SCALING_COLUMNS |= {"over workers": "base", "n of the speed-up": "pairs"}
 _ONE_NUMBER = "Every setting was measured with one number of workers only."
 _Task = tuple[Slice, list[dict[str, Any]], dict[str, Any]]
 """A slice, its marks, and the axes that are held still."""
@@ -153,7 +147,7 @@ def worker_scaling(sheet: Sheet, trials: pd.DataFrame, cores: float | None = Non
         plot = _lines(rows, looks, cores)
         sheet.panels.append(plot.panel(subset.title, subset.subtitle, _throughput_message(rows)))
     if any(subset.kind != LOAD for subset, _ in drawn):
-        sheet.note("Before a step the speed-up ends where the step holds the loop back, however many workers load.")
+        sheet.note("With a step, the speed-up ends where the step becomes the bottleneck.")
     if (more := len(sheet.rows) - sum(len(rows) for _, rows in drawn)) > 0:
         sheet.note(f"The table has {words.plural(more, 'row')} more than the panels: further tasks and lines.")
     return sheet.figure(keys(looks), _ONE_NUMBER)
@@ -259,8 +253,8 @@ def worker_startup(sheet: Sheet, trials: pd.DataFrame) -> Figure:
         sheet.add(panel, listed(rows, {"what was loaded": loaded}, columns))
     if (extra := len(parts) - MOST_PANELS) > 0:
         sheet.note(f"{words.plural(extra, 'more panel')} would fit the records: the settings that compare fewest ways.")
-    sheet.note("The loader alone; the time holds the preparation of that batch. A line that reaches the edge goes on.")
-    missing = "No two settings that differ in their workers only were measured here."
+    sheet.note("The loader alone; the time contains the preparation of that batch. Lines at the edge go on beyond it.")
+    missing = "No two settings here differ in their workers only."
     return sheet.figure(keys(LOOKS, {row["begin"] for row in drawn}), missing)
 
 
@@ -280,7 +274,7 @@ def _startup_message(rows: Sequence[Row]) -> str:
 
 @chart(
     "Memory of workers",
-    "How much memory do workers come to hold that is theirs alone, by what the dataset keeps of its samples?",
+    "How much memory of their own do workers take, by what the dataset keeps of its samples?",
 )
 def worker_memory(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     """Draw two panels a setting: growth of all workers, and what one of them holds after the window."""
@@ -307,11 +301,11 @@ def worker_memory(sheet: Sheet, trials: pd.DataFrame) -> Figure:
             given = {"what": title, "what was loaded": what(cell, ("index_kind",))}
             sheet.add(panel, listed(rows, given, columns))
     sheet.note(
-        "Memory of its own is what no other process shares. Forked workers share what the training process held, until "
-        "either writes to it, and looking at a Python object is a write; spawned ones get a copy at once. A page is "
-        "copied once: growth ends when every worker holds the whole index."
+        "Memory of its own: pages that no other process shares. Forked workers share the training process’ memory "
+        "until one writes to it, and reading a Python object is a write. Spawned workers copy it at once. Growth ends "
+        "when each worker holds the whole index."
     )
-    missing = "No dataset kept an index here, so that workers had nothing to grow by."
+    missing = "No dataset kept an index here, so workers had nothing to copy."
     return sheet.figure(keys(LOOKS, {row["begin"] for row in drawn}), missing)
 
 

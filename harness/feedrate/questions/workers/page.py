@@ -29,14 +29,10 @@ _ENDS = {
     "sigterm": "SIGTERM",
     "sigkill": "SIGKILL",
 }
-_GUARD = (
-    "The guard is what feedrate’s own processes have: workers die with their parent, and SIGTERM ends the training "
-    "process in order."
-)
+_GUARD = "The guard is feedrate’s own: workers die with their parent, and SIGTERM ends the training process in order."
 _COPIED_ONCE = (
-    "A page is copied once, so that an epoch at that pace is an upper limit: growth ends when every worker holds a "
-    "copy of all of the index, as spawned ones do from the start. What all copies take is told from how much more "
-    "the processes share than with the leanest index, and is therefore over that."
+    "Growth ends when each worker holds the whole index, as spawned ones do from the start: an epoch at that pace is "
+    "an upper limit. The size of all copies is how much more the processes share than with the leanest index."
 )
 Row = Mapping[str, Any]
 
@@ -155,7 +151,7 @@ def _respawn(rows: Sequence[Row]) -> Cost:
         took = Estimate.of_row(shortest, columns_of("respawn_ms"))
         share = words.percent(took.value / shortest["anew_ms"])
         sentence = (
-            f"Starting workers anew ({who(shortest)}) takes {took.with_n(' ms')} of an epoch, {share} of one of "
+            f"Starting workers anew ({who(shortest)}) takes {took.with_n(' ms')}: {share} of an epoch of "
             f"{int(shortest['epoch_steps'])} steps."
         )
     return Cost("Starting workers anew every epoch", columns, 3, lines, sentence)
@@ -184,14 +180,8 @@ def _growth(rows: Sequence[Row]) -> Cost:
             )
         )
     columns = (
-        "Index",
-        "Workers",
-        "All workers grew by",
-        "Samples read",
-        "An epoch at that pace",
-        "All copies, over",
-        "A worker holds then",
-        "n",
+        *("Index", "Workers", "All workers grew by", "Samples read"),
+        *("An epoch at that pace", "All copies, over", "A worker holds then", "n"),
     )
     return Cost("Memory that only workers hold", columns, 2, lines, note=_COPIED_ONCE)
 
@@ -215,7 +205,7 @@ def _shared(rows: Sequence[Row], limit: int | None) -> Cost:
     if rows:
         of = f", of {size(limit)}" if limit else "; its size was not recorded"
         most = size(int(rows[0]["shm_most_bytes"]))
-        sentence = f"At most {most} of /dev/shm were in use, by all that ran, when a window ended{of}."
+        sentence = f"All processes used at most {most} of /dev/shm when a window ended{of}."
     return Cost("Shared memory (/dev/shm): the settings that take most", columns, 2, lines, sentence)
 
 

@@ -1,0 +1,127 @@
+"""Scripts that do what many do in a way of their own: each is seen as it is, and none is disturbed."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from attaching import Place, beside_the_hook
+
+from feedrate.attach.account import account
+from feedrate.attach.run import run
+
+slow = pytest.mark.slow
+OLD_FINDER = """
+import sys
+class Old:
+    def find_module(self, name, path=None):
+        return None
+sys.meta_path.append(Old())
+"""
+"""As six 1.15 and those who carry a copy of it leave in every process."""
+
+
+@slow
+def test_a_finder_of_old_and_a_folder_named_torch_are_in_nobodys_way(tmp_path: Path) -> None:
+    """PyTorch is imported as ever, and the script's own lines are told from PyTorch's."""
+    folder = tmp_path / "torch" / "mnist"
+    folder.mkdir(parents=True)
+    script = Path(Place(folder).script("train(DataLoader(Samples(), 4))"))
+    script.write_text(OLD_FINDER + script.read_text())
+    ended = run([sys.executable, str(script)])
+    assert ended.returncode == 0
+    assert ended.report.loader is not None
+    assert ended.report.loader.settings["made"][0][0] == str(script)
+    assert {line.file for lines in ended.report.lines.values() for line in lines} <= {str(script)}
+
+
+LIVING = """
+import json
+drawn = 0.0
+class Drawn(torch.utils.data.Sampler):
+    def __iter__(self):
+        global drawn
+        begun = time.perf_counter()
+        time.sleep(0.1)
+        drawn += time.perf_counter() - begun
+        return iter(range(64))
+    def __len__(self):
+        return 64
+loader = DataLoader(Samples(), 4, sampler=Drawn(), num_workers=1, persistent_workers=True)
+for _ in range(8):
+    train(loader)
+print(json.dumps(drawn))
+"""
+
+
+@slow
+def test_an_epoch_with_workers_that_live_on_draws_its_indices_once(tmp_path: Path) -> None:
+    """What asking workers anew takes is of their start, and what the sampler takes of it is counted once."""
+    drawn, processes = Place(tmp_path).hooked(LIVING)
+    found = account(max(processes, key=lambda process: len(process.said)))
+    assert found is not None
+    assert found.rows["sampler"] / 1e9 == pytest.approx(drawn, rel=0.05)
+    assert abs(found.share("rest")) < 0.01
+    assert found.share("between_epochs") < 0.02
+
+
+SPAWNED = """
+import torch.distributed, torch.multiprocessing
+def work(rank, store):
+    torch.distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+    train(DataLoader(Samples(400), 4))
+    torch.distributed.destroy_process_group()
+if __name__ == "__main__":
+    torch.multiprocessing.spawn(work, (os.path.abspath("store"),), 2)
+"""
+
+
+@slow
+def test_ranks_that_pytorch_spawned_are_told_apart(tmp_path: Path) -> None:
+    """As in PyTorch's own tutorial, where no variable says which one a process is."""
+    place = Place(tmp_path)
+    done = place.python(place.script(SPAWNED))
+    assert done.status == 0, done.err
+    assert sorted(rank for rank, _ in place.report["ranks"]) == [0, 1]
+    assert "2 processes; each waits for data" in done.err
+
+
+def test_batches_with_the_same_beginning_are_told_apart() -> None:
+    """Images with one border, targets behind equal images, batches without a tensor."""
+    text = """
+from _feedrate_step import fingerprint
+class Tensor:
+    nbytes = 1
+    def __init__(self, values):
+        self.values = values
+    def __len__(self):
+        return len(self.values)
+    def reshape(self, _):
+        return self
+    def __getitem__(self, places):
+        return Tensor(self.values[places])
+    def tolist(self):
+        return self.values
+blank, marked = Tensor([0] * 4096), Tensor([0] * 4080 + [1] * 16)
+print(len({fingerprint(batch) for batch in ([blank], [marked], [blank, marked], {"x": blank, "y": blank})}))
+print(fingerprint(["words"]), fingerprint([blank]) == fingerprint([Tensor([0] * 4096)]))
+"""
+    assert beside_the_hook(text) == "4\n0 True\n"
+
+
+@pytest.mark.parametrize(
+    ("reserved", "current", "index"), [([0, 5], 0, 1), ([5, 5], 1, 1), ([5, 5, 0], 2, -1), ([0, 0], 0, -1)]
+)
+def test_the_device_that_is_asked_is_the_one_in_use(reserved: list[int], current: int, index: int) -> None:
+    """An event on another GPU would take memory there, and say that it idles; of several none is chosen."""
+    text = f"""
+from types import SimpleNamespace
+from _feedrate_step import DEVICE
+reserved = {reserved}
+cuda = SimpleNamespace(
+    device_count=lambda: len(reserved), memory_reserved=reserved.__getitem__, current_device=lambda: {current}
+)
+print(DEVICE.find(cuda), DEVICE.index)
+"""
+    assert beside_the_hook(text) == f"{index >= 0} {index}\n"
