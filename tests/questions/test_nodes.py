@@ -191,7 +191,7 @@ def test_cells_are_held_against_the_same_alone() -> None:
     assert find(trials.assign(outcome=trials["outcome"].mask(failed, "oom"))).cells == len(CELLS_OF_STAGES) - 2
     apart = find(trials.assign(data_hash=trials["node"].astype(str)))
     assert apart.cells == 0
-    assert sentences.answer(apart).startswith("No setting but emulated steps ended well in two repetitions of every node")
+    assert sentences.answer(apart).startswith("No setting but emulated steps ended well in two repetitions")
     assert not page.draw(apart).panels
     two = find(cluster({"load": 0.5}, nodes=2))
     assert "2 nodes measured something, and 3 are needed" in sentences.answer(two)
