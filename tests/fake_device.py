@@ -175,4 +175,7 @@ class FakeDevice:
         monkeypatch.setattr(torch.cuda, "_sleep", self.spin)
         # The hook knows PyTorch 2.4, which has CUDA's names alone.
         monkeypatch.setattr(torch.cuda, "Event", self.make_event)
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+        monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+        monkeypatch.setattr(torch.cuda, "current_stream", lambda _: self.current)
         monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)

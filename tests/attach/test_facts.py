@@ -32,7 +32,8 @@ def worker(pid: int, batches: int = 20, print_: int | None = None, read: int = 0
 
 def evidence(passes: int = 3, batches: int = 40, **settings: Any) -> Evidence:
     """A loader of which there is nothing to tell."""
-    loader = Loader(1, PLAIN | settings, pd.DataFrame({"cuda": [False]}), pd.DataFrame())
+    steps = pd.DataFrame({"cuda": [False], "first": [True], "made_ns": [-2], "got_ns": [-1]})
+    loader = Loader(1, PLAIN | settings, steps, pd.DataFrame())
     return Evidence(
         loader=loader,
         account=Account(100, {"starting": 1, "forward": 99}, 10, 0, frozenset()),
@@ -113,6 +114,11 @@ FACTS: dict[str, tuple[Evidence, str, str]] = {
         "with every batch workers send the state of the data set",
         "snapshot_every_n_steps=100",
     ),
+    "shared_state": (
+        replace(NOTHING, shared=0.6),
+        "workers wait for one another, in a lock or a Manager, 60 % of the time",
+        "open files in the worker",
+    ),
     "short_epochs": (evidence(batches=3), "an epoch has 3 batches, and workers may prepare 4 at once", "fewer workers"),
     "slow_handover": (
         replace(
@@ -149,6 +155,8 @@ def test_every_fact_is_tried_and_none_is_told_of_a_plain_loader() -> None:
     assert facts.every(replace(FACTS["costly_order"][0], cause="order")) == ()  # it is what is said already
     assert facts.every(replace(prepared(us=200, samples=500), cause="here")) == ()
     assert facts.every(prepared(us=9, samples=500)) == (), "other things hold the training back"
+    grown, steps = FACTS["growing_memory"][0], NOTHING.loader.steps.assign(got_ns=6)
+    assert facts.every(replace(grown, loader=replace(grown.loader, steps=steps))) == (), "workers came to be meanwhile"
     assert facts.every(replace(FACTS["slow_handover"][0], handing=0.4)) == (), "what is received takes long by itself"
     assert facts.every(replace(FACTS["slow_handover"][0], batch={"objects": 9, "bytes": 9})) == (), "as long as usual"
     assert facts.every(replace(evidence(ranks=2), outside=Outside(2, given=2, allowed=1))) == ()

@@ -9,6 +9,7 @@ import pytest
 from attaching import Place, beside_the_hook
 
 from feedrate.attach.account import account
+from feedrate.attach.report import text
 from feedrate.attach.run import run
 
 slow = pytest.mark.slow
@@ -85,6 +86,67 @@ def test_ranks_that_pytorch_spawned_are_told_apart(tmp_path: Path) -> None:
     assert done.status == 0, done.err
     assert sorted(rank for rank, _ in place.report["ranks"]) == [0, 1]
     assert "2 processes; each waits for data" in done.err
+
+
+LOCKED = """
+import multiprocessing
+if KIND == "lock":
+    lock = multiprocessing.Lock()
+    def one(index):
+        with lock:
+            time.sleep(0.003)
+else:
+    cache = multiprocessing.Manager().dict()
+    def one(index):
+        for _ in range(16):
+            cache[index] = cache.get(index, 0) + 1
+class Shared(Samples):
+    def __getitem__(self, index):
+        one(index % 8)
+        return super().__getitem__(index)
+train(DataLoader(Shared(400), 4, num_workers=3))
+"""
+
+
+@slow
+@pytest.mark.parametrize("kind", ["lock", "Manager"])
+def test_workers_that_wait_for_one_another_are_not_told_to_be_more(kind: str, tmp_path: Path) -> None:
+    """Neither storage nor samples are to blame for a lock, and no number of workers is forecast."""
+    ended = run([sys.executable, Place(tmp_path).script(f"KIND = {kind!r}\n{LOCKED}")])
+    assert ended.returncode == 0
+    assert any("wait for one another" in fact.text for fact in ended.report.facts)
+    assert ended.report.predictions is None
+    said = dict(text(ended.report))
+    assert said["next"].startswith("give each worker its own")
+
+
+BACKGROUND = """
+import queue
+class Slow(Samples):
+    def __getitem__(self, index):
+        time.sleep(0.003)
+        return super().__getitem__(index)
+class Background(threading.Thread):
+    def __init__(self, loader):
+        super().__init__(daemon=True)
+        self.loader, self.queue = loader, queue.Queue(4)
+    def run(self):
+        for batch in self.loader:
+            self.queue.put(batch)
+        self.queue.put(None)
+background = Background(DataLoader(Slow(600), 4))
+background.start()
+while (batch := background.queue.get()) is not None:
+    step(batch)
+"""
+
+
+@slow
+def test_a_thread_without_workers_waits_for_what_it_prepares(tmp_path: Path) -> None:
+    """The main thread waits, and why is told by what the thread did."""
+    ended = run([sys.executable, Place(tmp_path).script(BACKGROUND)])
+    assert ended.report.cause is not None
+    assert (ended.report.cause.row, ended.report.cause.name) == ("waiting", "reading")
 
 
 def test_batches_with_the_same_beginning_are_told_apart() -> None:

@@ -31,6 +31,7 @@ _MARKS = (
 _HIDDEN = re.compile(r"(-packages|/pytorch)/torch/|/attach/hook/_feedrate_|^<")
 _QUEUE = re.compile(r"/lib(64)?/python3\.\d+/(queue|threading)\.py$")
 _SHARER = re.compile(r"/multiprocessing/resource_sharer\.py$")
+_SHARED = re.compile(r"/multiprocessing/(synchronize|managers)\.py$")
 _STARTS = frozenset(("_get_iterator", "__iter__", "__init__", "_reset", "_shutdown_workers", "__del__"))
 _WAITS = frozenset(("poll", "_poll", "wait", "select"))
 
@@ -178,8 +179,17 @@ def below(stack: Stack, row: str) -> Stack:
 
 def handing(receiving: Sequence[Stack]) -> float:
     """Share of the stacks of ``receiving`` that wait for a worker to hand over the descriptor of a tensor's memory."""
-    waits = (stack.count * any(_SHARER.search(frame.file) for frame in stack.frames) for stack in receiving)
-    return sum(waits) / max(1, sum(stack.count for stack in receiving))
+    return _share_in(receiving, _SHARER)
+
+
+def shared(waiting: Sequence[Stack]) -> float:
+    """Share of the stacks of ``waiting`` in which a worker waits for a lock of all processes, or for a Manager."""
+    return _share_in(waiting, _SHARED)
+
+
+def _share_in(stacks: Sequence[Stack], files: re.Pattern[str]) -> float:
+    within = (stack.count * any(files.search(frame.file) for frame in stack.frames) for stack in stacks)
+    return sum(within) / max(1, sum(stack.count for stack in stacks))
 
 
 def _plain(name: str) -> str:

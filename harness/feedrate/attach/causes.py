@@ -142,7 +142,7 @@ def name(loader: Loader, pace: Pacing, account: Account, cores: float) -> Cause:
     beside = next((other for other in order[1:2] if account.rows[other] >= NEAR * account.rows[row]), "")
     if row != "waiting":
         return Cause(row, row, numbers, beside=beside)
-    waited = waits.split(loader, steps)
+    waited = waits.split(loader, steps) or waits.of_preparing(loader)
     return Cause(row, _reason(loader, numbers, waited), numbers, waited, beside)
 
 

@@ -12,11 +12,11 @@ from statistics import fmean
 from typing import Any
 
 from feedrate.analysis.estimate import Estimate
-from feedrate.attach import blame, causes, facts, loop, predictions, profiler
+from feedrate.attach import causes, facts, loop, predictions, profiler
 from feedrate.attach.account import ROWS, Account, account
 from feedrate.attach.blame import Blame
 from feedrate.attach.causes import Cause
-from feedrate.attach.facts import Fact, Outside
+from feedrate.attach.facts import Fact, Outside, shared_state
 from feedrate.attach.loop import Pacing
 from feedrate.attach.predictions import MODELLED, Prediction, Predictions
 from feedrate.attach.profiler import HotLine, Stack
@@ -75,8 +75,9 @@ def make(
     outside = replace(outside, cores=cores, allowed=min(allowed, default=0))
     by_row = Blame(process, accounted).by_row(stacks) if accounted else {}
     cause = causes.name(loader, pace, accounted, outside.cores) if pace and accounted else None
-    handing = blame.handing(by_row.get("receiving", ()))
-    seen = facts.evidence(loader, accounted, process, processes, outside, cause, handing) if accounted else None
+    seen = facts.evidence(loader, accounted, process, processes, outside, cause, by_row) if accounted else None
+    # The model knows nothing of workers that wait for one another: more of them are no faster.
+    apart = not seen or seen.shared < shared_state.LEAST
     return replace(
         ended,
         loader=loader,
@@ -87,7 +88,7 @@ def make(
         cause=cause,
         facts=facts.every(seen) if seen else (),
         lines={row: profiler.hottest(of_row) for row, of_row in by_row.items()},
-        predictions=predictions.predict(loader, pace, outside.cores) if pace else None,
+        predictions=predictions.predict(loader, pace, outside.cores) if pace and apart else None,
         headspace={name: loop.rate(times) for name, times in loop.alone(loader, processes).items()},
     )
 

@@ -39,6 +39,8 @@ class _Work:
         asleep = np.maximum(0, collating - computing)  # a collation that waits
         spent = np.array([np.maximum(0, reading - asleep), other_computing, queued, collating], np.float64)
         spent *= took.to_numpy() / np.maximum(1.0, spent.sum(axis=0))
+        self.spent = spent
+        """Of each, a column a batch."""
         ends = rows[["begun_ns", "ended_ns"]].to_numpy().ravel()
         self._moments = np.maximum.accumulate(ends)
         self._sums = np.repeat(np.cumsum(spent, axis=1), 2, axis=1)
@@ -72,6 +74,14 @@ def split(loader: Loader, steps: pd.DataFrame) -> dict[str, float]:
         sums.update(dict(zip(_PREPARING, (parts * left).sum(axis=1), strict=True)))
     total = sum(sums.values())
     return {name: float(sums[name] / total) for name in KINDS}
+
+
+def of_preparing(loader: Loader) -> dict[str, float]:
+    """Split the preparing of a loader without workers, whose batches another thread takes; empty of none."""
+    if not len(loader.batches) or loader.settings.get("num_workers"):
+        return {}
+    spent = _Work(loader.batches).spent.sum(axis=1)
+    return dict(zip(_PREPARING, (spent / max(1.0, float(spent.sum()))).tolist(), strict=True))
 
 
 def _keys(rows: pd.DataFrame) -> list[tuple[int, int]]:

@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from feedrate.attach.account import Account
+from feedrate.attach.blame import handing, shared
 from feedrate.attach.causes import Cause
+from feedrate.attach.profiler import Stack
 from feedrate.attach.records import Loader, Pass, Process
 from feedrate.machine.probes.procfs import Footprint
 from feedrate.schema import plugins
@@ -68,6 +70,8 @@ class Evidence:
     """What workers did while a batch was waited for (``waits.split``)."""
     handing: float = 0.0
     """Share of the time that receiving takes in which a worker was waited for to hand a tensor over."""
+    shared: float = 0.0
+    """Share of the time of preparing in which workers wait for what they share."""
     cause: str = ""
     """What holds the training back by name; a fact says nothing of it again."""
 
@@ -89,7 +93,7 @@ def evidence(
     processes: Sequence[Process],
     outside: Outside,
     cause: Cause | None,
-    handing: float,
+    by_row: Mapping[str, Sequence[Stack]],
 ) -> Evidence:
     """Gather what facts are seen in; ``cause`` is None of a loop too short to be measured."""
     iterators = [line for line in process.said if line["what"] == "iterator"]
@@ -110,7 +114,8 @@ def evidence(
         outside=outside,
         activity=cause.numbers if cause else {},
         waits=cause.waits if cause else {},
-        handing=handing,
+        handing=handing(by_row.get("receiving", ())),
+        shared=shared(by_row.get("waiting", ())),
         cause=cause.name if cause else "",
     )
 

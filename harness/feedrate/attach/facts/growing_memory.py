@@ -23,7 +23,9 @@ def check(evidence: Evidence) -> Fact | None:
         return None
     begun, ended = span[0].begun_ns, span[-1].ended_ns
     inside = [(at, columns["uss_peak_bytes"]) for at, columns in evidence.outside.memory if begun <= at <= ended]
-    held = [(at, used) for at, used in inside if used]
+    firsts = evidence.loader.steps[evidence.loader.steps["first"]]
+    starts = list(zip(firsts["made_ns"], firsts["got_ns"], strict=True))  # workers come to be then, and import
+    held = [(at, used) for at, used in inside if used and not any(made <= at <= got for made, got in starts)]
     if len(held) < 3:
         return None
     first, middle, last = (float(np.mean(third)) for third in np.array_split([used for _, used in held], 3))

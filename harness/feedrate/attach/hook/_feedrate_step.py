@@ -119,7 +119,8 @@ class Device:
 
     def find(self, cuda: Any) -> bool:
         """Find the device that holds tensors: a script may leave the current one alone, and an event there costs it."""
-        used = [index for index in range(cuda.device_count()) if cuda.memory_reserved(index)]
+        count = cuda.device_count()
+        used = [index for index in range(count) if count == 1 or cuda.memory_reserved(index)]
         current = cuda.current_device()
         if current in used or len(used) == 1:
             self.index = current if current in used else used[0]
