@@ -141,7 +141,7 @@ class Tuning:
         self._looked_at[maker] = self._looked_at.get(maker, 0) + 1
         if not message["any"]:
             loaders = records.loaders(records.read(self.folder))
-            alike = [one for one in loaders if [one.settings[name] for name in ("made", "sampler")] == message["key"]]
+            alike = [one for one in loaders if [*map(one.settings.get, ("made", "sampler"))] == message["key"]]
             others = any(loader.trains for loader in loaders)
             trains = message["updates"] and any(loader.trains for loader in alike)
             if not trains and (others or self._looked_at[maker] < ASKED):

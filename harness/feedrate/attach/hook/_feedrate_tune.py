@@ -276,7 +276,8 @@ TUNER = Tuner()
 
 def key_of(loader: Any) -> list[Any]:
     """What tells a loader from others: all calls that led to its making, as JSON has them, and its sampler."""
-    return [[list(caller) for caller in loader.__dict__.get("_feedrate_made", [])], type(loader.sampler).__qualname__]
+    made, sampler = loader.__dict__.get("_feedrate_made", []), getattr(loader, "sampler", None)
+    return [[list(caller) for caller in made], type(sampler).__qualname__]
 
 
 class Tuned:
