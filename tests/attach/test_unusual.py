@@ -98,7 +98,7 @@ if KIND == "lock":
 else:
     cache = multiprocessing.Manager().dict()
     def one(index):
-        for _ in range(16):
+        for _ in range(64):
             cache[index] = cache.get(index, 0) + 1
 class Shared(Samples):
     def __getitem__(self, index):

@@ -61,7 +61,7 @@ def test_the_best_is_one_of_those_that_are_as_good(fake_run: ModuleType, tmp_pat
     assert all(f"  {set_words(row)}\n" in text for row in best)
     assert any("ties with " in set_words(row) for row in best)
     few = said(fake_run, tmp_path / "few", blocks=3, fails="none")
-    assert "(cross-fitted): needs 4 repetitions" in few
+    assert "without repacking: needs 4 repetitions" in few
     assert "×" not in few
 
 

@@ -72,7 +72,7 @@ def twice(view: RunView) -> RunView:
 def test_noise_that_intervals_do_not_hold_for_is_said(show: Show, page: Page) -> None:
     """Where trials resemble those of the block before, that comes first and with what follows; else nothing is said."""
     usual = show(fails="none")
-    assert "are withheld" not in page.body
+    assert "get no verdicts" not in page.body
     view = RunView(usual.run)
     cells, blocks = (pd.factorize(usual.trials[name], sort=True) for name in ("cell_id", "block"))
     walks = np.random.default_rng(0).normal(0, 0.2, (len(cells[1]), len(blocks[1]))).cumsum(axis=1)
@@ -80,7 +80,7 @@ def test_noise_that_intervals_do_not_hold_for_is_said(show: Show, page: Page) ->
     view.trials = usual.trials.assign(samples_per_s=rates)
     body = runs_page.page(view).body
     assert "claims get no verdicts: its repetitions depend on one another" in body
-    assert body.index("are withheld") < body.index("How far to trust it")
+    assert body.index("get no verdicts") < body.index("How far to trust it")
     assert view.grade.letter in ("C", "D")
 
 

@@ -106,7 +106,7 @@ def _tasks(trials: pd.DataFrame, console: Console) -> None:
         _say(console, f"  best: {descriptions.knobs(row)}: {best}{bound}")
         if others := set_words(row):
             _say(console, f"  {others}")
-        _say(console, f"  best speed-up without repacking: {gain}")
+        _say(console, f"  best speed-up over PyTorch's defaults, without repacking: {gain}")
 
 
 def _tuned(run: StoredRun, trials: pd.DataFrame, console: Console) -> None:
