@@ -70,7 +70,9 @@ def draw(summary: pd.DataFrame) -> Figure:
     )
     n, cells = max(row["n"] for row in rows), max(row["cells"] for row in rows)
     subtitle = f"{n} measurements of {cells} planted settings"
-    panel = _plot(rows).panel(FIGURE, subtitle, answer(summary))
+    ordered = sorted(rows, key=lambda row: (row["whose"] != "feedrate", abs(row["worst"])))
+    worst = [f"{row['label']} {words.signed(row['worst'])}" for row in ordered]
+    panel = _plot(rows).panel(FIGURE, subtitle, f"Worst errors: {words.listed(dict.fromkeys(worst[:2] + worst[-1:]))}.")
     shown = [{title: row[name] for name, title in _COLUMNS.items()} for row in rows]
     notes = (
         "The scale is linear within ±1 %, which is shaded, and logarithmic beyond.",
