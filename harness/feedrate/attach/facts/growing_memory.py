@@ -6,6 +6,7 @@ import numpy as np
 from rich.filesize import decimal
 
 from feedrate.attach.facts import Evidence, Fact
+from feedrate.attach.records import places
 
 LEAST_BYTES, LEAST = 1 << 28, 0.2
 """Growth in bytes, and as a share of what was there, that is worth a line."""
@@ -24,8 +25,9 @@ def check(evidence: Evidence) -> Fact | None:
     begun, ended = span[0].begun_ns, span[-1].ended_ns
     inside = [(at, columns["uss_peak_bytes"]) for at, columns in evidence.outside.memory if begun <= at <= ended]
     firsts = evidence.loader.steps[evidence.loader.steps["first"]]
-    starts = list(zip(firsts["made_ns"], firsts["got_ns"], strict=True))  # workers come to be then, and import
-    held = [(at, used) for at, used in inside if used and not any(made <= at <= got for made, got in starts)]
+    made, got = (firsts[name].to_numpy(np.int64) for name in ("made_ns", "got_ns"))
+    _, starting = places(np.array([at for at, _ in inside], np.int64), made, got + 1)  # workers come to be, and import
+    held = [(at, used) for (at, used), starts in zip(inside, starting, strict=True) if used and not starts]
     if len(held) < 3:
         return None
     first, middle, last = (float(np.mean(third)) for third in np.array_split([used for _, used in held], 3))

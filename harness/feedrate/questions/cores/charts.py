@@ -126,9 +126,9 @@ def images_per_core(sheet: Sheet, trials: pd.DataFrame, cores: int) -> Figure:
         plot = Plot(rows=rows, x=x, y=y, by="who", looks=looks)
         sheet.add(plot.panel("What a vCPU loads", subtitle, _message(rows)), listed(rows, {}, _COLUMNS))
     sheet.note(
-        "Images a second of the loader ÷ its workers; a vCPU is a hardware thread. Scaled: the decoder halves, "
-        "quarters or eighths a JPEG file where the crop keeps enough pixels. Intervals: Student’s t over repetitions, "
-        "on logs."
+        "Images a second of the loader ÷ its workers; a vCPU is a hardware thread. Scaled: the decoder reads a "
+        "JPEG file at 1/2, 1/4 or 1/8 of its size where the crop keeps enough pixels. Intervals: Student’s t over "
+        "repetitions, on logs."
     )
     return sheet.figure(keys(looks), _MISSING)
 

@@ -41,7 +41,7 @@ from feedrate.charts.theme import colour
 from feedrate.schema import words
 from feedrate.schema.window import READ_LEAST
 
-NOT_SO = f"the page cache held other pages, or a cold one read under {100 * READ_LEAST:g}\u00a0% from storage"
+NOT_SO = f"the page cache was not as asked, or a cold one read under {100 * READ_LEAST:g}\u00a0% from storage"
 """Why a trial counts neither as cold nor as warm."""
 STORES = {
     "pixels": "pixels",
