@@ -14,9 +14,9 @@ from time import process_time_ns
 from types import TracebackType
 from typing import Any
 
-from _feedrate_log import GUARD, LOG, MADE, now
+from _feedrate_log import GUARD, LOG, MADE, NEXT, now
 from _feedrate_loop import STEPS, Loop
-from _feedrate_step import SHARED, callers, patch_autograd, patch_optimizer, patch_saving, patch_tensor
+from _feedrate_step import SHARED, callers, detail, patch_autograd, patch_optimizer, patch_saving, patch_tensor
 from _feedrate_worker import allow_profiler, patch_fetch, patch_worker, without_own
 
 
@@ -51,6 +51,7 @@ def time_class(kind: Any, number: Callable[[Any], int], ready: Callable[[Any], i
     What gives a batch's number, and how many lie ready, gives -1 where that is not known.
     """
     if not hasattr(kind.__next__, "_feedrate"):
+        kind._feedrate_loop = None  # of those that are not watched; to ask their __dict__ takes twice as long
         kind.__next__ = timed_next(kind.__next__, number, ready)
 
 
@@ -59,8 +60,8 @@ def timed_next(take: Any, number: Callable[[Any], int], ready: Callable[[Any], i
 
     @functools.wraps(take)
     def __next__(self: Any) -> Any:
-        begun, loop = now(), self.__dict__.get("_feedrate_loop")
-        if not loop:
+        begun, loop = now(), self._feedrate_loop
+        if loop is None:
             return take(self)
         detailed, step, many, batch = loop.left == 1, None, -1, loop.taken
         if detailed:
@@ -74,7 +75,9 @@ def timed_next(take: Any, number: Callable[[Any], int], ready: Callable[[Any], i
             # Of most steps only the wait is recorded. Each Python function that is called here costs a microsecond, a
             # guard two, as the step has taken the processor's caches.
             loop.left -= 1
-            LOG.detail = False
+            if LOG.detail:
+                with GUARD:
+                    detail(False)
             cpu = process_time_ns() if loop.left == loop.every - 1 else 0  # the detailed step ends
             if loop.parallel:
                 with GUARD:
@@ -97,7 +100,8 @@ def timed_next(take: Any, number: Callable[[Any], int], ready: Callable[[Any], i
             with GUARD:
                 batch = number(self)
         updates = 2 * SHARED.updates
-        LOG.pending.append((begun, ended, loop.iterator, batch, many, cpu, 0, updates, 0, loop.sampler, loop.waited))
+        waits = loop.sampler, loop.waited
+        LOG.pending.append((NEXT, begun, ended, loop.iterator, batch, many, cpu, 0, updates, 0, *waits))
         loop.sampler = loop.waited = 0
         return data
 
@@ -111,7 +115,7 @@ def patch_indices(base: Any) -> None:
 
     @functools.wraps(draw)
     def _next_index(self: Any) -> Any:
-        if not (loop := self.__dict__.get("_feedrate_loop")):
+        if (loop := self._feedrate_loop) is None:
             return draw(self)
         begun = now()
         try:

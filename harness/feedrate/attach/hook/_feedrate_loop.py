@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from _feedrate_log import DRAINED, END, HANDED, LOG, NEXT, REUSED, now, started_ns
-from _feedrate_step import DEVICE, GARBAGE, GENERATORS, SHARED, callers, leaves
+from _feedrate_step import DEVICE, GARBAGE, GENERATORS, SHARED, callers, detail, leaves
 
 STEPS = int(os.environ.get("FEEDRATE_STEPS") or 0)
 HEADSPACE = int(os.environ.get("FEEDRATE_HEADSPACE") or 0)
@@ -81,21 +81,22 @@ class Loop:
         Returns:
             lying, CPU time of the process, event on the device, updates so far.
         """
-        LOG.detail, LOG.iterator, LOG.batch = True, self.iterator, batch + 1
+        detail(True)
+        LOG.iterator, LOG.batch = self.iterator, batch + 1
         GARBAGE.flush()
         self.mean_ns += ((begun - self.asked) / self.every - self.mean_ns) / 2
         self.asked = begun
         mean = 1 if STEPS else min(SELDOM, max(1, int(DETAIL_NS / self.mean_ns)))
-        self.left = self.every = DRAW.randrange(1, 2 * mean)
+        self.left = self.every = 1 + int(DRAW.random() * (2 * mean - 1))  # randrange takes twice as long
         return lying, time.process_time_ns(), DEVICE.asked(), SHARED.updates
 
     def record(self, begun: int, ended: int, step: tuple[int, int, Any, int], batch: int, data: Any) -> None:
         """Record a detailed step whose batch has come; its number is -1 where it is not known."""
         lying, cpu, event, updates = step
         cpu_ended = time.process_time_ns()
-        LOG.flush()
         details = batch, lying, cpu, cpu_ended, 2 * updates + (event is not None), self.made
-        LOG.write(NEXT, begun, ended, self.iterator, *details, *self.spent())
+        LOG.keep(NEXT, begun, ended, self.iterator, *details, *self.spent())
+        LOG.flush()
         self.made = 0
         if not self.looked:
             self.look(data)

@@ -35,7 +35,7 @@ class Shared:
         """The batch of the last real step, where it is used again."""
         self.reused = 0
         self.updates = 0
-        """Backward passes and steps of optimizers: a loop in which there are none evaluates."""
+        """Steps of optimizers, and backward passes of detailed steps: a loop in which there are none evaluates."""
         self.loops, self.told = 0, 0
         """Loops that have begun, and those of which it was said where gradients are computed."""
 
@@ -156,6 +156,19 @@ DEVICE = Device()
 os.register_at_fork(after_in_child=GUARD(DEVICE.forget))
 
 
+AUTOGRAD: list[tuple[Any, Any, Any]] = []
+"""The module whose ``backward`` is timed, that function, and the one that times it."""
+
+
+def detail(on: bool) -> None:
+    """Record more of a step than its wait, or not; then a backward pass does without the function that times it."""
+    LOG.detail = on
+    timed = on or SHARED.loops > SHARED.told
+    for module, *functions in AUTOGRAD:
+        if module.backward is functions[not timed]:  # else somebody else has replaced it in turn
+            module.backward = functions[timed]
+
+
 def patch_autograd(module: Any) -> None:
     """Time the backward pass, as the host sees it."""
     original = module.backward
@@ -174,9 +187,10 @@ def patch_autograd(module: Any) -> None:
             return original(*args, **kwargs)
         finally:
             with GUARD:
-                LOG.write(BACKWARD, begun, now())
+                LOG.keep(BACKWARD, begun, now())
 
     module.backward = backward
+    AUTOGRAD.append((module, original, backward))
 
 
 def patch_optimizer(module: Any) -> None:
@@ -184,15 +198,15 @@ def patch_optimizer(module: Any) -> None:
     torch = sys.modules["torch"]
     begun: list[int] = []
 
-    def before(*_: Any) -> None:
+    def before(_optimizer: Any, _args: Any, _kwargs: Any) -> None:
         if LOG.detail and not torch.compiler.is_compiling():
             begun.append(now())
 
-    def after(*_: Any) -> None:
+    def after(_optimizer: Any, _args: Any, _kwargs: Any) -> None:
         SHARED.updates += 1
         if begun and not torch.compiler.is_compiling():
             with GUARD:
-                LOG.write(OPTIMIZER, begun.pop(), now())
+                LOG.keep(OPTIMIZER, begun.pop(), now())
 
     module.register_optimizer_step_pre_hook(before)
     module.register_optimizer_step_post_hook(after)
@@ -237,7 +251,7 @@ def patch_tensor(module: Any) -> None:
             made = copy(tensor, *args, **kwargs)
             if made.device.type != "cpu" and threading.current_thread() is threading.main_thread():
                 with GUARD:
-                    LOG.write(COPIED, begun, now(), tensor.nbytes)
+                    LOG.keep(COPIED, begun, now(), tensor.nbytes)
             return made
 
         return copied

@@ -51,7 +51,8 @@ def patch_fetch(module: Any) -> None:
                 process = time.process_time_ns() - process if works else 0
                 samples = len(index) if isinstance(index, (list, tuple)) else 1
                 batch = LOG.worker, LOG.batch, samples, took
-                LOG.write(BATCH, begun, ended, *batch, cpu, queued, LOG.iterator, process)
+                write = LOG.write if works else LOG.keep
+                write(BATCH, begun, ended, *batch, cpu, queued, LOG.iterator, process)
                 if works and LOG.first:
                     LOG.first = False
                     with contextlib.suppress(Exception):  # whatever a batch of others is
