@@ -91,9 +91,8 @@ def timed_next(take: Any, number: Callable[[Any], int], ready: Callable[[Any], i
         ended = now()
         loop.taken += 1
         if detailed:
-            if step is not None:
-                with GUARD:
-                    loop.record(begun, ended, step, number(self), data)
+            with GUARD:
+                loop.record(begun, ended, step, number(self), data)
             return data
         if loop.parallel:
             batch = -1

@@ -1,7 +1,7 @@
 """Where the hook writes what it saw: records in files that are mapped into memory, a file a process; lines of JSON.
 
-Every record is twelve 64-bit integers. It costs some microseconds, survives a process that is killed, and ``feedrate run``
-reads it while the file grows. The standard library alone, on Python 3.9 to 3.14.
+Every record is twelve 64-bit integers. It costs some microseconds, survives a process that is killed, and
+``feedrate run`` reads it while the file grows. The standard library alone, on Python 3.9 to 3.14.
 
 ==========  ====================================================================================================
 record      its fields after kind, begin and end

@@ -90,8 +90,13 @@ class Loop:
         self.left = self.every = 1 + int(DRAW.random() * (2 * mean - 1))  # randrange takes twice as long
         return lying, time.process_time_ns(), DEVICE.asked(), SHARED.updates
 
-    def record(self, begun: int, ended: int, step: tuple[int, int, Any, int], batch: int, data: Any) -> None:
-        """Record a detailed step whose batch has come; its number is -1 where it is not known."""
+    def record(self, begun: int, ended: int, step: tuple[int, int, Any, int] | None, batch: int, data: Any) -> None:
+        """Record a detailed step whose batch has come; its number is -1 where it is not known.
+
+        ``step`` is what ``ask`` gave, None where that failed.
+        """
+        if step is None:
+            return
         lying, cpu, event, updates = step
         cpu_ended = time.process_time_ns()
         details = batch, lying, cpu, cpu_ended, 2 * updates + (event is not None), self.made
