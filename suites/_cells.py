@@ -1,7 +1,7 @@
 """Settings that claims of several suites share, so that one cell serves all of them.
 
-A window is short: a setting is chosen so that a dozen steps fit into half a second of two cores, and so that what the
-claim is about weighs much against what rides along.
+A window is short. So we choose settings of which a dozen steps fit into half a second of two cores. The claim's subject
+must weigh much against the costs that ride along.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Does feedrate read back what was planted?
 
-Every cost here is known before it is measured. Planted are the wait of a read (constant, jittered, heavy-tailed), the
-computing of a decode and of a collation, bytes that ride along, and the length of a step. All other costs are small
-(samples of 16 pixels that lie in the page cache). Settings that plant nothing measure them, and they are taken off.
-Settings that differ in nothing but `replica` must not be called different. Effects of 0, 1 and 5 % must be called
-what they are. A setting whose slowest stage was planted must be called bound by it.
+Every cost here is known before it is measured. We plant the wait of a read: constant, jittered or heavy-tailed. We
+plant the computing of a decode and of a collation. We plant bytes that ride along, and the length of a step. All other
+costs are small: samples have 16 pixels and lie in the page cache. Settings that plant nothing measure these costs, and
+we subtract them. Settings that differ only in `replica` must not be called different. feedrate must report effects of
+0, 1 and 5 % as they are. If the slowest stage of a setting was planted, feedrate must name that stage as the limit.
 
-It does not show what a real loader costs: a planted wait is a sleep, a planted decode a loop.
+It does not show the cost of a real loader. A planted wait is a sleep, and a planted decode is a loop.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Which of the sources' claims hold on this machine?
 
-Sentences of widely read documents and of common advice say what makes training faster. Each is a claim of the
-suite that it belongs to (loader, storage, transfer, collate, workers, caching, training, parallel, loaders). It is two
-settings that differ in what the sentence is about, or a check of a fact. This suite measures the cells of all of
-them; claims that are certain make room for those that are not.
+Widely read documents and common advice say how to make training faster. Each sentence is a claim of one suite (loader,
+storage, transfer, collate, workers, caching, training, parallel, loaders). A claim compares two settings that differ in
+the subject of the sentence, or it checks a fact. This suite measures the settings of all claims. Claims that are
+certain make room for claims that are not.
 
-It does not show how large an effect is elsewhere. A verdict is of one machine, and of the settings that are named.
+It does not show how large an effect is elsewhere. A verdict holds for one machine, and for the settings that are named.
 """
 
 from __future__ import annotations

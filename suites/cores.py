@@ -1,10 +1,11 @@
 """How many cores does a GPU need?
 
-Image files are decoded, cropped at random and resized in workers, as training on ImageNet does, by each decoder that
-is installed. A GPU is timed without loading, on batches that are there already. The GPU's rate ÷ a core's rate is how
-many cores the GPU needs. Where there is no GPU, its rate is declared, and can be changed on the page.
+Workers decode image files, crop them at random and resize them, as for ImageNet, with each installed decoder. We time a
+GPU without loading, on batches that are there already. A GPU needs as many cores as its rate ÷ the rate of a core.
+Without a GPU, the page uses a published rate, which you can change.
 
-It does not show other augmentations, most of which cost more, nor how cores are shared with what else a training does.
+It does not show other augmentations, most of which cost more. It does not show how other work of the training shares
+the cores.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """How must the DataLoader be set so that the accelerator does not wait?
 
-The suite crosses the DataLoader's settings with storage formats and batch sizes. It does not show the gain of a
-faster disk, as samples lie in the page cache from before a measurement begins. Nor does it show the needs of another
-model.
+The suite crosses the DataLoader's settings with storage formats and batch sizes. It does not show the gain of a faster
+disk: samples lie in the page cache before a measurement begins. It does not show the needs of another model.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _SOURCE = {**REAL, "num_workers": 16}
 """As the source had it: SRCNN, PNG, 16 workers."""
 _SOURCE_64 = {**_SOURCE, "patch_size": 64}
 _LARGE_TRAINING = {**REAL, **_LARGEST, "patch_size": 64}
-_EPOCHS = """Minutes for an epoch in the source's tables: 16, 8, 6, 4, 3 at batches of 8, 16, 32, 64, 128. Its text says
+_EPOCHS = """The source's tables give 16, 8, 6, 4, 3 minutes an epoch for batches of 8, 16, 32, 64, 128. Its text says
 20 and 4 minutes for the first and the last."""
 _HEAVY = {
     **PLANTED,
@@ -42,11 +41,11 @@ _CLAIMS = (
         id="batch-size-epoch",
         says="Training SRCNN on DIV2K, an epoch takes less time with larger batches.",
         sources=("IO",),
-        design="""A trains on batches of 8, B of 128. The samples of an epoch are the same, so that its time falls as
-        throughput rises. SRCNN on 16-pixel patches from PNG files. On a CPU it runs without workers and with two, and
-        asks only whether it takes less. On a CUDA device it has 16 workers as the source had, and is compared with its
-        16 and 3 minutes.""",
-        not_shown="What larger batches do to the loss after an epoch.",
+        design="""A trains on batches of 8, B on batches of 128. An epoch has the same samples on both sides, so it
+        takes less time where throughput is higher. SRCNN trains on 16-pixel patches from PNG files. On a CPU we run it
+        without workers and with two. There we ask only whether an epoch takes less time. On a CUDA device it has 16
+        workers, as the source had. There we compare the result with the source's 16 and 3 minutes.""",
+        not_shown="The effect of larger batches on the loss after an epoch.",
         figures=_EPOCHS,
         effect=pair(_SMALLEST, _LARGEST, _ALONE, {**REAL, **PAIRS}),
         on_cuda=pair(_SMALLEST, _LARGEST, _SOURCE, figure=16 / 3),
@@ -59,11 +58,11 @@ _CLAIMS = (
         id="batch-size-utilization",
         says="Larger batches raise GPU utilization.",
         sources=("IO",),
-        design="""A trains on batches of 8, B of 128. SRCNN, PNG files and 16 workers are as in the source, with patches
-        of 16 and of 64 pixels. Utilization is NVML's: the share of time in which any kernel ran. B ÷ A is compared with
-        the source's 84 ÷ 33. Power stands beside it.""",
-        not_shown="How much of the device a kernel used.",
-        figures="Utilization 33, 31, 37, 52, 84 % and power from 69 to 201 W at batches of 8, 16, 32, 64, 128.",
+        design="""A trains on batches of 8, B on batches of 128. SRCNN, PNG files and 16 workers are as in the source.
+        Patches have 16 and 64 pixels. Utilization is NVML's: the share of time in which any kernel ran. We compare B ÷
+        A with the source's 84 ÷ 33. We also measure power.""",
+        not_shown="The share of the device that a kernel used.",
+        figures="Utilization is 33, 31, 37, 52, 84 % at batches of 8, 16, 32, 64, 128. Power goes from 69 to 201 W.",
         needs="cuda",
         effect=pair(_SMALLEST, _LARGEST, _SOURCE, _SOURCE_64, metric="gpu_util", figure=84 / 33),
         asides={
@@ -76,9 +75,9 @@ _CLAIMS = (
         says="The time to load a batch grows more slowly than the batch, so that a sample's share of it falls.",
         sources=("IO",),
         design="""The loader alone makes batches of 8 to 128 of 64-pixel patches from PNG files, so nothing hides
-        loading. It has 8 and 16 workers, as the source had. Throughput is fitted over the batch size: 1 means that the
-        time of a batch grows as the batch does. The wait in real training without workers stands beside it.""",
-        not_shown="What of it training waits for: a step hides loading that takes no longer than the step.",
+        loading. It has 8 and 16 workers, as the source had. We fit throughput over the batch size. A ratio of 1 means
+        that the time of a batch grows as the batch does. We also measure the wait in real training without workers.""",
+        not_shown="The part of loading that training waits for: a step hides loading that is shorter than itself.",
         figures="No figure is given.",
         effect=slope("batch_size", _BATCHES, {**PNG, "num_workers": 8}, {**PNG, "num_workers": 16}),
         asides={
@@ -89,10 +88,11 @@ _CLAIMS = (
         id="data-share-by-batch",
         says="The larger the batch, the smaller the share of the training time that data take.",
         sources=("IO",),
-        design="""SRCNN really trains on batches of 8 to 128 of 16-pixel patches from PNG files. It has no workers, so
-        nothing hides the wait for data. The wait's share of the wall clock is fitted over the batch size: with every
-        doubling it must become less.""",
-        not_shown="A GPU, whose step hardly grows with the batch: there the share can grow where it falls on a CPU.",
+        design="""SRCNN really trains on batches of 8 to 128 of 16-pixel patches from PNG files. On a CPU it has no
+        workers, so nothing hides the wait for data. On a CUDA device it has 16 workers, as the source had. We fit the
+        wait's share of the wall clock over the batch size. The share must fall with every doubling.""",
+        not_shown="""The share on a GPU, whose step hardly grows with the batch. There the share can grow where it falls
+        on a CPU.""",
         figures="No figure is given.",
         effect=slope("batch_size", _BATCHES, _ALONE, metric="data_share", says="less"),
         on_cuda=slope("batch_size", _BATCHES, _SOURCE, metric="data_share", says="less"),
@@ -101,32 +101,31 @@ _CLAIMS = (
         id="balanced-workers",
         says="DataLoader shares the work among its workers as they become free, so that none is overloaded.",
         sources=("IO",),
-        design="""A check: of two workers one takes four times as long for every sample. Who becomes free takes the next
-        batch, if the sentence holds, and the fast worker prepares about four times as many batches. Twice as many or
-        more count as seen. Beside it the same where batches may come out of order (in_order=False). No time is
-        measured.""",
-        not_shown="Samples that are slow at random: there both workers are as slow on average.",
+        design="""A check: one of two workers takes four times as long for every sample. If the sentence holds, the fast
+        worker prepares about four times as many batches. Twice as many are enough. We repeat the check where batches
+        may come out of order (in_order=False). No time is measured.""",
+        not_shown="Samples that are slow at random: then both workers are equally slow on average.",
         facts=({"check": "balance", "in_order": True}, {"check": "balance", "in_order": False}),
     ),
     Claim(
         id="batches-ahead",
         says="The loader has prefetch_factor × num_workers batches prepared before the first is used.",
         sources=("API",),
-        design="""A check: a DataLoader is started and nothing is taken from it until its workers have stopped reading.
-        The samples that they have read by then are counted, with two workers and a prefetch factor of four. No time is
+        design="""A check: we start a DataLoader and take nothing from it until its workers have stopped reading. Then
+        we count the samples that they have read. There are two workers, and the prefetch factor is four. No time is
         measured.""",
-        not_shown="What is held in pinned memory, which has room for further batches.",
+        not_shown="Batches in pinned memory, which has room for more of them.",
         facts=({"check": "batches_ahead"},),
     ),
     Claim(
         id="forward-flat",
         says="The forward pass of a batch takes nearly the same time on a GPU, however large the batch is.",
         sources=("IO",),
-        design="""SRCNN trains on batches of 8 to 128 of 16-pixel patches from PNG files, with 16 workers as in the
-        source. The span of the forward pass on the device, for a sample, is fitted over the batch size. It would halve
-        with every doubling. The ratio is compared with a half.""",
-        not_shown="Which part of the span is launching kernels, and which computing.",
-        figures="“Nearly flat”: a sample’s share halves with every doubling of the batch.",
+        design="""SRCNN trains on batches of 8 to 128 of 16-pixel patches from PNG files. It has 16 workers, as in the
+        source. We divide the span of the forward pass on the device by the samples. We fit this share over the batch
+        size. If the sentence holds, it halves with every doubling. We compare the ratio with a half.""",
+        not_shown="How the span divides between launching kernels and computing.",
+        figures="“Nearly flat” means that a sample’s share halves with every doubling of the batch.",
         needs="cuda",
         effect=slope("batch_size", _BATCHES, _SOURCE, metric="device_forward", says="less", figure=0.5),
     ),
@@ -134,11 +133,11 @@ _CLAIMS = (
         id="backward-linear",
         says="The time of the backward pass on a GPU grows as the batch does.",
         sources=("IO",),
-        design="""SRCNN trains on batches of 8 to 128 of 16-pixel patches from PNG files, with 16 workers as in the
-        source. The span of the backward pass on the device, for a sample, is fitted over the batch size. It would stay
-        the same.""",
+        design="""SRCNN trains on batches of 8 to 128 of 16-pixel patches from PNG files. It has 16 workers, as in the
+        source. We divide the span of the backward pass on the device by the samples. We fit this share over the batch
+        size. If the sentence holds, it stays the same.""",
         not_shown="Batches so large that they fill the device’s memory.",
-        figures="“Linear”: a sample’s share stays what it is.",
+        figures="“Linear” means that a sample’s share stays the same.",
         needs="cuda",
         effect=slope("batch_size", _BATCHES, _SOURCE, metric="device_backward", says="same"),
     ),
@@ -146,11 +145,12 @@ _CLAIMS = (
         id="fewer-workers-small-batch",
         says="Small batches are loaded fastest with fewer workers than large ones.",
         sources=("IO",),
-        design="""An interaction: the effect of eight workers in place of two for batches of 128, divided by that for
-        batches of 8. Above 1, more workers are worth more where batches are large. Besides, eight must be slower than
-        two for batches of 8, and faster for batches of 128. The loader alone, 64-pixel patches from PNG files.""",
-        not_shown="Training, of which the source speaks; machines of fewer cores than workers.",
-        figures=f"Measured with 16 workers. {_EPOCHS}",
+        design="""An interaction: A has two workers, B eight. We divide the effect for batches of 128 by the effect for
+        batches of 8. Above 1, more workers bring more where batches are large. Also, eight must be slower than two for
+        batches of 8. Eight must be faster than two for batches of 128. The loader alone reads 64-pixel patches from PNG
+        files.""",
+        not_shown="Training, which the source speaks of. Machines with fewer cores than workers.",
+        figures=f"The source measured with 16 workers. {_EPOCHS}",
         least_cores=8,
         effect=pair(PAIRS, _EIGHT, {**PNG, **_LARGEST}, against=[{**PNG, **_SMALLEST}]),
         also=(
@@ -168,10 +168,10 @@ _CLAIMS = (
         says="Loading in worker processes is faster than loading in the training process.",
         sources=("TIPS", "AIDA", "API"),
         design="""A loads in the training process, B in two workers. A sleep of 10 ms emulates the step, and workers can
-        load during it. Small, usual and large batches of PNG files, which cost much to decode, and raw pixels from
-        LMDB, which cost little. Then the loader alone, PNG and LMDB, and real training, which shares a CPU's cores with
-        its workers. An emulated step leaves the cores to the workers, as an accelerator does.""",
-        not_shown="More cores, and steps that leave a worker’s core busy in other ways.",
+        load during it. It leaves the cores to the workers, as an accelerator does. We load small, usual and large
+        batches of PNG files, which cost much to decode. We load usual batches of raw pixels from LMDB, which cost
+        little. Then the loader alone reads PNG and LMDB. Last, real training shares a CPU's cores with its workers.""",
+        not_shown="More cores, and steps that keep a worker’s core busy in other ways.",
         effect=pair(
             _NONE,
             PAIRS,
@@ -193,9 +193,9 @@ _CLAIMS = (
         id="prefetch-factor",
         says="Preparing more batches ahead makes loading faster, as fewer exchanges cost less.",
         sources=("API",),
-        design="""A prepares one batch a worker ahead, B eight. Two workers read PNG files and raw pixels from LMDB,
-        alone and before an emulated step of 10 ms. Beside it stand reads that are planted with a heavy tail. By all
-        accounts preparing ahead is good for these, as a stock outlasts them.""",
+        design="""Each worker prepares one batch ahead in A, and eight in B. Two workers read PNG files and raw pixels
+        from LMDB. They load alone and before an emulated step of 10 ms. We also measure planted reads with a heavy
+        tail. All accounts say that preparing ahead helps these, as a stock outlasts slow reads.""",
         not_shown="Data that come over a network.",
         effect=change(
             "prefetch_factor",
@@ -216,8 +216,8 @@ _CLAIMS = (
         says="Twelve workers are enough, where the machine has as many cores.",
         sources=("AIDA",),
         design="""A has 12 workers, B 24. Both read PNG files in batches of 32 and of 128 before an emulated step of 10
-        ms. More must make no difference.""",
-        not_shown="Steps that are shorter, and samples that are dearer than 64-pixel PNG files.",
+        ms. More workers must make no difference.""",
+        not_shown="Shorter steps, and samples that cost more than 64-pixel PNG files.",
         least_cores=12,
         effect=pair(
             {"num_workers": 12},
@@ -231,10 +231,11 @@ _CLAIMS = (
         id="utilization-is-time",
         says="The busier the GPU, the shorter the epoch.",
         sources=("BOT",),
-        design="""More workers alone, from 1 to 16, are to make training faster. Utilization and throughput are fitted
-        over them, and both must rise. The source says that both change in inverse proportion: their quotient, which
-        would stay at 1 then, stands beside it. SRCNN, PNG files, batches of 128.""",
-        not_shown="What utilization says where the kernels themselves change, as with larger batches.",
+        design="""SRCNN trains on batches of 128 of 64-pixel patches from PNG files. Only the workers change, from 1 to
+        16, to make training faster. We fit utilization and throughput over them, and both must rise. The source says
+        that utilization and time change in inverse proportion. Then throughput ÷ utilization would stay the same, a
+        ratio of 1. We also measure this quotient.""",
+        not_shown="The meaning of utilization where the kernels themselves change, as with larger batches.",
         needs="cuda",
         effect=slope("num_workers", _WORKERS, _LARGE_TRAINING, metric="gpu_util"),
         also=(Part("throughput rises", slope("num_workers", _WORKERS, _LARGE_TRAINING)),),
@@ -248,7 +249,7 @@ _CLAIMS = (
 )
 
 SUITE = Suite(
-    question="Which DataLoader settings keep the accelerator fed, and what bounds the rest?",
+    question="Which DataLoader settings keep the GPU busy?",
     charts=("worker_scaling", "phases", "throughput"),
     utilization_along="batch_size",
     claims=_CLAIMS,

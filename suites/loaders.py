@@ -1,15 +1,15 @@
 """Which loader?
 
-All loaders but DALI and TurboLoader deliver the same samples, decoded by the same code. So the difference is what the
-loader itself costs.
+All loaders but DALI and TurboLoader deliver the same samples, decoded by the same code. So the difference is the cost
+of the loader itself.
 
-JPEG files are mostly decoding, packed pixels mostly handing over, tokens hardly anything but the loader. Most loaders
-deliver the same batches in the same order. WebDataset and LitData stream files of their own and shuffle as they can.
-DALI streams WebDataset's, TurboLoader an archive of its own; both decode, crop and resize by themselves. Hugging Face
-datasets are read one by one from their own file, through PyTorch's DataLoader. TurboLoader delivers floats alone, the
-others bytes; so it is held against PyTorch's loader of floats.
+JPEG files cost mostly decoding. Packed pixels cost mostly the hand-over of batches. Tokens cost little besides the
+loader. Most loaders deliver the same batches in the same order. WebDataset and LitData stream their own files and
+shuffle as they can. DALI streams WebDataset's files and TurboLoader its own archive; both decode, crop and resize
+themselves. PyTorch's DataLoader reads Hugging Face datasets sample by sample, from their own file. TurboLoader delivers
+floats only, and the others deliver bytes. So we compare it with PyTorch's loader of floats.
 
-It does not show SPDL's own decoder, nor storage over a network.
+It does not show SPDL's own decoder. It does not show storage over a network.
 """
 
 from __future__ import annotations
@@ -50,9 +50,10 @@ _CLAIMS = (
         id="spdl-speed",
         says="SPDL is 1.74 times as fast as PyTorch’s DataLoader.",
         sources=("SPDL",),
-        design="A is PyTorch’s DataLoader, B is SPDL. Both load JPEG files with two workers, decoded by Pillow.",
+        design="A is PyTorch’s DataLoader, B is SPDL. Both load JPEG files with two workers. Pillow decodes the files.",
         not_shown="SPDL’s own decoder; a data center’s machine.",
-        figures="1.74× the speed through ImageNet, with 38 % less CPU and 50 GB less memory; its manual: “x3”.",
+        figures="""SPDL goes through ImageNet 1.74× as fast, with 38 % less CPU and 50 GB less memory. Its manual says
+        “x3”.""",
         effect=change("loader", "torch", "spdl", _ON_FILES, figure=1.74),
     ),
     Claim(
@@ -68,18 +69,20 @@ _CLAIMS = (
         id="litdata-over-webdataset",
         says="LitData streams images 1.68 times as fast as WebDataset.",
         sources=("LitData",),
-        design="A is WebDataset, B is LitData, each on its own files of the same images, with two workers.",
+        design="A is WebDataset, B is LitData. Each reads its own files of the same images, with two workers.",
         not_shown="ImageNet from S3: both lie on a local disk here.",
-        figures="6,589 and 3,924 images/s in the second epoch; packs in 10:05 and 32:36 minutes.",
+        figures="""LitData streams 6,589 images/s in the second epoch, WebDataset 3,924. They pack in 10:05 and 32:36
+        minutes.""",
         effect=pair(_ITSELF["webdataset"], _ITSELF["litdata"], _ON_FILES, figure=1.68),
     ),
     Claim(
         id="turboloader-speed",
         says="TurboLoader is 2.7 times as fast as PyTorch’s DataLoader.",
         sources=("TurboLoader",),
-        design="A is PyTorch’s DataLoader on a folder of JPEG files, B TurboLoader on its archive of them.",
+        design="""A is PyTorch’s DataLoader on a folder of JPEG files. B is TurboLoader on its archive of the same
+        files.""",
         not_shown="Apple’s M4 Max; its own preprocessed format.",
-        figures="About 55,000 and 20,000 images/s.",
+        figures="TurboLoader loads about 55,000 images/s, and PyTorch’s DataLoader about 20,000.",
         effect=pair({"loader": "torch"}, _ITSELF["turboloader"], _FLOATS | {"num_workers": 2}, figure=2.7),
     ),
 )

@@ -1,12 +1,12 @@
 """What becomes of each node's pace when many load at once, and what does training on several bring?
 
-Nodes of a cluster load at the same moment from the disk that they share (page cache cold). Each loads by itself, and
-each other samples of one set. First few nodes load, then all. Where it saturates, the throughput of each falls. And
-one model is trained on several nodes (DistributedDataParallel, a process a node). It is trained with its gradients
-exchanged and without, so that the exchange is told apart.
+Nodes of a cluster load at the same moment from the disk that they share (page cache cold). Each node loads by itself,
+and reads different samples of one set. First few nodes load, then all. Where the disk saturates, the throughput of each
+node falls. Several nodes also train one model (DistributedDataParallel, a process a node). They train with the exchange
+of gradients and without it, which shows its cost.
 
-It does not show which part of a shared storage is full: disks, servers or network. A trial of one node is the same as
-in any other sweep.
+It does not show which part of a shared storage is full: disks, servers or network. A measurement of one node is the
+same as in any other sweep.
 """
 
 from __future__ import annotations

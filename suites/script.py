@@ -1,8 +1,8 @@
 """How long does a training script of somebody's own wait for data?
 
-`feedrate run -- python train.py` measures it, as it is: the script is the workload, and stretches of its loop are the
-blocks. What is here is how the page of its run shows the loop. It does not show what the script computes, and what it
-says of other settings is predicted by a model, not measured.
+`feedrate run -- python train.py` measures the script as it is. The script is the workload, and stretches of its loop
+are the repetitions. This file says how the page of such a run shows the loop. It does not show the results of the
+script. A model predicts the effect of other settings. This effect is not measured.
 """
 
 from __future__ import annotations

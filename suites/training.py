@@ -1,10 +1,10 @@
 """Which switches of the training step make it faster?
 
-Most measurements run the step alone on one resident batch, so that no loader disturbs it. One-time work (compilation,
-the choice of convolution algorithms, warm-up) is recorded apart.
+Most measurements run the step alone on one resident batch, so no loader disturbs it. We record one-time work apart:
+compilation, the choice of convolution algorithms, warm-up.
 
-It does not show what a switch does to what is learnt. On a CPU networks and images are small, so that a measurement
-stays short. Such a step would leave a CUDA device idle, so larger ones decide there.
+It does not show the effect of a switch on learning. On a CPU networks and images are small, so a measurement stays
+short. Such a step would leave a CUDA device idle, so larger steps decide there.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _DEVICE_BF16 = {**DEVICE_STEP, "amp": "bf16"}
 _PINNED = {**DEVICE, "pin_memory": True, "non_blocking": True}
 _ON_CUDA = "On a CUDA device 64-pixel patches in batches of 128 decide."
 _SOURCE = {**REAL, "num_workers": 16}
-_MEMORY = """873 to 1238 MiB for batches of 8 to 128. What of it does not grow, TIPS takes for pinned memory, and BOT
-does not (pinned-is-gpu-memory)."""
+_MEMORY = """873 to 1238 MiB for batches of 8 to 128. TIPS takes the constant part for pinned memory; BOT disagrees
+(pinned-is-gpu-memory)."""
 _GROWING = (32, 128, 512)
 
 _CLAIMS = (
@@ -38,10 +38,10 @@ _CLAIMS = (
         id="cudnn-benchmark",
         says="Letting cuDNN time its algorithms and keep the fastest makes convolutions faster.",
         sources=("TIPS",),
-        design="""A takes the choice of cuDNN's heuristics, B that of its autotuner. SRCNN runs alone on a resident
-        batch of 128 patches of 64 pixels. The search happens during the warm-up. Images whose size changes from step to
-        step stand beside it: every new size is searched for once.""",
-        not_shown="What the search itself costs a short training.",
+        design="""A takes the choice of cuDNN's heuristics, B the choice of its autotuner. SRCNN runs alone on a
+        resident batch of 128 patches of 64 pixels. The search happens during the warm-up. We also measure images whose
+        size changes from step to step. The autotuner then searches once for every new size.""",
+        not_shown="The cost of the search itself in a short training.",
         needs="cuda",
         effect=change("cudnn_benchmark", False, True, DEVICE_STEP),
         asides={"sizes that change": change("cudnn_benchmark", False, True, {**DEVICE_STEP, "vary_shapes": True})},
@@ -50,11 +50,10 @@ _CLAIMS = (
         id="amp",
         says="Computing in bfloat16 where autocast allows it is faster.",
         sources=("field",),
-        design=f"""A computes in float32, which is PyTorch's default, with convolutions in TF32 on GPUs that have it. B
-        computes in bfloat16 where autocast allows it. SRCNN and a perceptron of large layers, alone on a resident batch
-        of 16-pixel patches. {_ON_CUDA} Float16 stands beside it.""",
-        not_shown="""CPUs whose instructions know bfloat16, unless this is one; what lower precision does to what is
-        learnt.""",
+        design=f"""A computes in float32, PyTorch's default. Its convolutions use TF32 on GPUs that have it. B computes
+        in bfloat16 where autocast allows it. SRCNN and a perceptron of large layers run alone on a resident batch of
+        16-pixel patches. {_ON_CUDA} We also measure float16.""",
+        not_shown="CPUs with instructions for bfloat16, unless this is one. The effect of lower precision on learning.",
         effect=change("amp", "off", "bf16", STEP, _LINEAR),
         on_cuda=change("amp", "off", "bf16", DEVICE_STEP, _DEVICE_LINEAR),
         asides={"in float16": change("amp", "off", "fp16", DEVICE_STEP, needs="cuda")},
@@ -63,9 +62,9 @@ _CLAIMS = (
         id="amp-memory",
         says="Mixed precision takes less memory of the device.",
         sources=("TIPS",),
-        design="""A computes in float32, B in bfloat16 where autocast allows it; compared is the peak of memory in
-        tensors. SRCNN and a perceptron of large layers, alone on a resident batch of 128 patches of 64 pixels.""",
-        not_shown="The larger batch that fits then.",
+        design="""A computes in float32, B in bfloat16 where autocast allows it. We compare the peak of memory in
+        tensors. SRCNN and a perceptron of large layers run alone on a resident batch of 128 patches of 64 pixels.""",
+        not_shown="The larger batch that then fits.",
         needs="cuda",
         effect=change("amp", "off", "bf16", DEVICE_STEP, _DEVICE_LINEAR, metric="gpu_mem_peak", says="less"),
     ),
@@ -73,9 +72,9 @@ _CLAIMS = (
         id="bias-before-norm",
         says="Convolutions that are followed by a batch norm are faster without a bias.",
         sources=("TIPS",),
-        design=f"""A keeps the bias of the convolutions before a batch norm, B drops it. The norm takes the mean off, so
-        that both compute the same. SRCNN with batch norms, alone on a resident batch, batches of 8 and of 32 of
-        16-pixel patches. {_ON_CUDA}""",
+        design=f"""A keeps the bias of the convolutions before a batch norm, B drops it. The norm subtracts the mean, so
+        both compute the same. SRCNN with batch norms runs alone on a resident batch. Batches have 8 and 32 patches of
+        16 pixels. {_ON_CUDA}""",
         not_shown="Deeper networks, which have more such pairs, and more to gain.",
         effect=change("conv_bias", True, False, _NORMED, {**_NORMED, "batch_size": 8}),
         on_cuda=change("conv_bias", True, False, _DEVICE_NORMED),
@@ -84,9 +83,9 @@ _CLAIMS = (
         id="grad-none",
         says="Setting gradients to None is faster than overwriting them with zeros.",
         sources=("TIPS",),
-        design=f"""A clears gradients with zeros. B drops them, which is PyTorch's default by now. Weights are the same
-        bit by bit after any number of steps. A perceptron of large layers has gradients of 46 MB, and runs with batches
-        of 8 and of 32. SRCNN has small gradients. The step alone, on a resident batch. {_ON_CUDA}""",
+        design=f"""A clears gradients with zeros. B drops them, which is now PyTorch's default. Weights are the same bit
+        by bit after any number of steps. A perceptron of large layers has gradients of 46 MB. It runs with batches of 8
+        and of 32. SRCNN has small gradients. The step runs alone on a resident batch. {_ON_CUDA}""",
         not_shown="The memory that gradients take while they are None.",
         effect=change("zero_grad", "memset", "none", _LINEAR, {**_LINEAR, "batch_size": 8}, STEP),
         on_cuda=change("zero_grad", "memset", "none", _DEVICE_LINEAR, DEVICE_STEP),
@@ -95,11 +94,11 @@ _CLAIMS = (
         id="debug-apis",
         says="PyTorch's debugging aids slow training: anomaly detection, the profiler, NVTX ranges, gradient checks.",
         sources=("TIPS",),
-        design=f"""A trains without, B with anomaly detection, which also looks for NaN in every gradient. SRCNN runs
+        design=f"""A trains without anomaly detection, B with it. It also looks for NaN in every gradient. SRCNN runs
         alone on a resident batch of 32 patches of 16 pixels. Each of the other aids must slow it, too. They are the
-        profiler in the same step, NVTX ranges on a CUDA device and both gradient checks. The checks compute the loss
-        anew for every number of the input, in every step on one 4-pixel patch. {_ON_CUDA}""",
-        not_shown="Larger networks, of whose operations an aid’s cost is a smaller part.",
+        profiler in the same step, NVTX ranges on a CUDA device and both gradient checks. The checks run in every step
+        on one 4-pixel patch. They compute the loss anew for every number of the input. {_ON_CUDA}""",
+        not_shown="Larger networks: there an aid costs a smaller part of an operation’s time.",
         effect=change("debug", "off", "anomaly", STEP, says="less"),
         on_cuda=change("debug", "off", "anomaly", DEVICE_STEP, says="less"),
         also=(
@@ -114,12 +113,12 @@ _CLAIMS = (
         id="fuse-pointwise",
         says="Fusing pointwise operations makes them faster, as it saves launches and memory traffic.",
         sources=("TIPS", "BOT"),
-        design="""A computes a chain of GELUs operation by operation, B fused; the same numbers within rounding. On a
-        CUDA device TorchScript fuses them, as in the source, with 64-pixel patches in batches of 128. On a CPU it fuses
-        nothing by default; there torch.compile does, which has replaced it. PyTorch's own fused GELU stands beside
-        it.""",
-        not_shown="""The launches and the memory traffic: throughput alone is compared. What compiling costs: it happens
-        before the warm-up, and is a column of its own.""",
+        design="""A computes a chain of GELUs operation by operation, B fuses them. Both give the same numbers within
+        rounding. On a CUDA device TorchScript fuses them, as in the source. There batches have 128 patches of 64
+        pixels. On a CPU TorchScript fuses nothing by default. There torch.compile, which has replaced it, fuses them.
+        We also measure PyTorch's own fused GELU.""",
+        not_shown="""The launches and the memory traffic: we compare only throughput. The cost of compiling: it happens
+        before the warm-up, and has a column of its own.""",
         effect=change("fusion", "eager", "compile", _POINTWISE),
         on_cuda=change("fusion", "eager", "script", _DEVICE_POINTWISE),
         asides={
@@ -132,9 +131,9 @@ _CLAIMS = (
         id="jit-script",
         says="TorchScript speeds up training.",
         sources=("TIPS",),
-        design=f"""A runs the network as written, B through torch.jit.script. It can fuse a chain of GELUs, and finds
-        little to fuse in SRCNN. Both run alone on a resident batch. {_ON_CUDA}""",
-        not_shown="PyTorch and Python versions that have TorchScript no more: it is deprecated for torch.compile.",
+        design=f"""A runs the network as written, B through torch.jit.script. TorchScript can fuse a chain of GELUs, and
+        finds little to fuse in SRCNN. Both networks run alone on a resident batch. {_ON_CUDA}""",
+        not_shown="Versions of PyTorch and Python without TorchScript, which is deprecated for torch.compile.",
         effect=change("fusion", "eager", "script", _POINTWISE, _FEW),
         on_cuda=change("fusion", "eager", "script", _DEVICE_POINTWISE, DEVICE_STEP),
     ),
@@ -142,9 +141,9 @@ _CLAIMS = (
         id="larger-batch-tuning",
         says="The gradient work for a sample falls as the batch grows to fill the device's memory.",
         sources=("field",),
-        design="""The step alone runs on a resident batch of 32 to 512 patches of 64 pixels. The backward pass of a
-        sample on the device is fitted over the batch size. Throughput and peak memory stand beside it.""",
-        not_shown="What larger batches do to what is learnt.",
+        design="""The step runs alone on a resident batch of 32 to 512 patches of 64 pixels. We fit the backward pass of
+        a sample on the device over the batch size. We also measure throughput and peak memory.""",
+        not_shown="The effect of larger batches on learning.",
         needs="cuda",
         effect=slope("batch_size", _GROWING, DEVICE_STEP, metric="device_backward", says="less"),
         asides={
@@ -156,10 +155,10 @@ _CLAIMS = (
         id="loss-item",
         says="Reading the loss in every step costs throughput, as the host waits for the device.",
         sources=("field",),
-        design="""A never reads the loss, B reads it in every step, for which the host waits for the device. Three
-        networks run alone on a resident batch of 128 patches of 64 pixels. They are SRCNN, a perceptron of large layers
-        and a chain of pointwise operations.""",
-        not_shown="A CPU, where there is nothing to wait for; copies that overlap (nonblocking-sync-points).",
+        design="""A never reads the loss. B reads it in every step, and the host waits for the device. Three networks
+        run alone on a resident batch of 128 patches of 64 pixels. They are SRCNN, a perceptron of large layers and a
+        chain of pointwise operations.""",
+        not_shown="A CPU, where the host waits for nothing. Copies that overlap (nonblocking-sync-points).",
         needs="cuda",
         effect=change("sync_every_step", False, True, DEVICE_STEP, _DEVICE_LINEAR, _DEVICE_POINTWISE, says="less"),
         asides={
@@ -172,11 +171,11 @@ _CLAIMS = (
         id="memory-by-batch",
         says="GPU memory grows mildly with the batch.",
         sources=("IO",),
-        design="""A trains on batches of 8, B of 128. Compared is the memory in use on the whole device after the
-        window, as the source read it. It includes the context and whatever the libraries keep. Mildly is at most as the
-        source's 1238 ÷ 873 MiB; besides, it must grow at all. What tensors need at their peak and what PyTorch reserves
-        stand beside it.""",
-        not_shown="Which part of it is the context’s, which does not grow.",
+        design="""A trains on batches of 8, B on batches of 128. We compare the memory in use on the whole device after
+        the window, as the source read it. It includes the context and the memory that the libraries keep. “Mildly”
+        means at most the source’s 1238 ÷ 873 MiB; memory must also grow at all. We also measure the peak memory in
+        tensors and the memory that PyTorch reserves.""",
+        not_shown="The context’s part of this memory, which does not grow.",
         figures=_MEMORY,
         needs="cuda",
         effect=change("batch_size", 8, 128, _SOURCE, metric="gpu_mem_used", says="less", figure=1238 / 873),
@@ -193,10 +192,10 @@ _CLAIMS = (
         id="fp16-loss-scaling",
         says="Loss scaling costs little throughput.",
         sources=("field",),
-        design="""A trains in float16 without, B with a GradScaler; SRCNN alone on a resident batch, patches of 64
-        pixels, batches of 128. Little is less than 3 %.""",
-        not_shown="That it is needed: gradients that vanish without it leave no trace in a step’s time.",
-        figures="BOT names loss scaling beside float16, and says nothing of its cost.",
+        design="""A trains in float16 without a GradScaler, B with one. SRCNN runs alone on a resident batch of 128
+        patches of 64 pixels. “Little” means less than 3 %.""",
+        not_shown="Whether it is needed: gradients that vanish without it leave no trace in a step’s time.",
+        figures="BOT names loss scaling together with float16, and says nothing of its cost.",
         needs="cuda",
         effect=change("grad_scaler", False, True, {**DEVICE_STEP, "amp": "fp16"}, says="same"),
     ),
@@ -204,10 +203,11 @@ _CLAIMS = (
         id="batchnorm-sync",
         says="A batch norm makes the host wait for the device.",
         sources=("API",),
-        design="""No pair: the host's time in the forward pass of SRCNN with batch norms, as a share of the forward pass
-        on the device. A host that waits for the last norms takes about as long as the device, so the share is compared
-        with 1. A host that only launches is far ahead of it. Every step ends with reading the loss, so that no step
-        begins behind a full queue of launches. The same without norms stands beside it.""",
+        design="""This claim has no pair. We divide the host's time in the forward pass by the span of that pass on the
+        device. The network is SRCNN with batch norms. A host that waits for the last norms takes about as long as the
+        device. So we compare the share with 1. A host that only launches is far ahead of the device. Every step ends
+        with reading the loss, so no step begins behind a full queue of launches. We also measure SRCNN without
+        norms.""",
         not_shown="Norms that are synchronised over several devices.",
         needs="cuda",
         effect=level("forward_on_host", {**_DEVICE_NORMED, **_READ}, figure=1.0),
@@ -217,10 +217,10 @@ _CLAIMS = (
         id="channels-last",
         says="Storing images with their channels last makes convolutions faster.",
         sources=("field",),
-        design=f"""A keeps images and weights in PyTorch's usual layout, B with channels last; the same numbers within
-        rounding. SRCNN runs alone on a resident batch of 8 and of 32 patches of 16 pixels. Mixed precision, for which
-        accelerators want the layout, stands beside it. {_ON_CUDA}""",
-        not_shown="Networks of many channels, which the layout is made for.",
+        design=f"""A keeps images and weights in PyTorch's usual layout, B with channels last. Both give the same
+        numbers within rounding. SRCNN runs alone on a resident batch of 8 and of 32 patches of 16 pixels. {_ON_CUDA} We
+        also measure mixed precision, for which accelerators want this layout.""",
+        not_shown="Networks of many channels: the layout is made for them.",
         effect=change("memory_format", "contiguous", "channels_last", STEP, _FEW),
         on_cuda=change("memory_format", "contiguous", "channels_last", DEVICE_STEP),
         asides={

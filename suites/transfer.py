@@ -1,9 +1,10 @@
 """When does it pay to pin memory, and to copy while the device computes?
 
-Batches travel from the host to a CUDA device. Memory is pageable or pinned. The copy is waited for or not, when its
-step begins or one step ahead. On a machine without such a device none of it can be tested.
+Batches travel from the host to a CUDA device. Memory is pageable or pinned. The host waits for the copy or not. The
+copy starts when its step begins or one step ahead. A machine without such a device can test none of it.
 
-It does not show several devices that share a bus, nor storage that reads into the device's memory by itself.
+It does not show several devices that share a bus. It does not show storage that reads into the device's memory by
+itself.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ _COPY = {"mode": "copy", "workload": "div2k"}
 _SIZES = {"6 kB": (16, 1), "0.4 MB": (16, 64), "12.6 MB": (64, 128), "101 MB": (64, 1024)}
 """A batch's size, and the patch and batch size that make it."""
 _CONTRADICTION = """No figure is given. BOT and TIPS contradict each other on pinned memory. TIPS would pin almost
-always, and takes the overhead that is seen in GPU memory for pinned memory. BOT says that it is not, and warns that
-pinning much memory hurts the host (claims pin-always, pin-danger, pinned-is-gpu-memory)."""
-_SMALL_LARGE = "No figure is given. IO found pageable memory faster for patches of 16 pixels, pinned memory for 64."
+always, and takes the overhead that is seen in GPU memory for pinned memory. BOT denies this. It warns that pinning much
+memory hurts the host (claims pin-always, pin-danger, pinned-is-gpu-memory)."""
+_SMALL_LARGE = "No figure is given. IO found pageable memory faster for patches of 16 pixels, and pinned memory for 64."
 
 
 def _copies(name: str) -> dict[str, str | int]:
@@ -37,8 +38,8 @@ _CLAIMS = (
         says="For small images pageable memory is faster than pinned memory.",
         sources=("IO",),
         design="""A leaves batches in pageable memory, B pins them. Training has patches of 16 pixels, batches of 8 and
-        of 128, and eight workers. B is said to be slower. Pinning is done by a thread of the training process, whose
-        cost does not shrink with the image. Its counterpart for larger images is pinned-large-input.""",
+        of 128, and eight workers. If the sentence holds, B is slower. A thread of the training process pins the
+        batches. Its cost does not shrink with the image. Its counterpart for larger images is pinned-large-input.""",
         not_shown="Batches that are copied without being used.",
         figures=_SMALL_LARGE,
         needs="cuda",
@@ -48,10 +49,10 @@ _CLAIMS = (
         id="pinned-large-input",
         says="For larger images pinned memory is faster than pageable memory.",
         sources=("IO",),
-        design="""A leaves batches in pageable memory, B pins them; training on patches of 64 pixels, batches of 128,
-        eight workers. Beside it stand copies alone, from 6 kB to 101 MB. They show the size from which on pinning
-        speeds up the copy itself. Its counterpart for small images is pageable-small-input.""",
-        not_shown="Which part of a small copy’s time is its launch: under some MB most of it is.",
+        design="""A leaves batches in pageable memory, B pins them. Training has patches of 64 pixels, batches of 128,
+        and eight workers. We also measure copies alone, from 6 kB to 101 MB. They show the size from which pinning
+        speeds up the copy itself. The counterpart for small images is pageable-small-input.""",
+        not_shown="The launch’s part of a small copy’s time: under some MB it is most of it.",
         figures=_SMALL_LARGE,
         needs="cuda",
         effect=pair(_PAGEABLE, _PINNED, DEVICE),
@@ -63,11 +64,11 @@ _CLAIMS = (
         id="pin-danger",
         says="Pinning much memory hurts the host.",
         sources=("BOT",),
-        design="""A leaves batches in pageable memory, B pins them, eight workers that prepare eight batches of 12.6 MB
-        each ahead. Compared is the memory that the host has left after the window, which pinned pages cannot be taken
-        from. Throughput stands beside it. Pinned blocks are rounded up to powers of two: at most 1.07 GB.""",
-        not_shown="""A host that is short of memory. Where more than 36 GB are to spare, 1.07 GB are no difference by
-        the rule. Batches that are not pinned take as much shared memory.""",
+        design="""A leaves batches in pageable memory, B pins them. Each of eight workers prepares eight batches of 12.6
+        MB ahead. We compare the memory that the host has left after the window. The host cannot reclaim pinned pages.
+        We also measure throughput. Pinned blocks are rounded up to powers of two: at most 1.07 GB.""",
+        not_shown="""A host that is short of memory. Where a host has more than 36 GB to spare, the rule calls 1.07 GB
+        no difference. Batches that are not pinned take as much shared memory.""",
         figures=_CONTRADICTION,
         needs="cuda",
         effect=pair(_PAGEABLE, _PINNED, {**DEVICE, "prefetch_factor": 8}, metric="mem_available", says="less"),
@@ -77,9 +78,9 @@ _CLAIMS = (
         id="pin-always",
         says="Pinning memory is almost always faster.",
         sources=("TIPS",),
-        design="""A leaves batches in pageable memory, B pins them. Patches have 16 and 64 pixels, batches 8 and 128,
-        with eight workers and without. “Almost always” is a statement about these cases, and not about their mean:
-        where one of them contradicts it, it depends.""",
+        design="""A leaves batches in pageable memory, B pins them. Patches have 16 and 64 pixels, and batches have 8
+        and 128 patches. We train with eight workers and without. “Almost always” speaks of these cases, and not of
+        their mean. If one of them contradicts the sentence, the verdict is “depends”.""",
         not_shown="Inputs that are larger than a batch of images.",
         figures=_CONTRADICTION,
         needs="cuda",
@@ -91,9 +92,9 @@ _CLAIMS = (
         id="create-on-device",
         says="Making a tensor on the device is faster than making it on the host and moving it.",
         sources=("TIPS",),
-        design="""In every step a tensor of the batch's shape is filled with random numbers. A makes it on the host and
-        moves it, B makes it on the device. The step alone on a resident batch of 128 patches of 64 pixels.""",
-        not_shown="The copy alone: random numbers are dear to make on a host.",
+        design="""Every step fills a tensor of the batch's shape with random numbers. A makes it on the host and moves
+        it, B makes it on the device. The step runs alone on a resident batch of 128 patches of 64 pixels.""",
+        not_shown="The copy alone: making random numbers costs a host much.",
         needs="cuda",
         effect=change("create_on", "host", "device", DEVICE_STEP),
     ),
@@ -101,10 +102,10 @@ _CLAIMS = (
         id="pinned-staging",
         says="Pinning saves the copy into a staging buffer that the driver makes of pageable memory.",
         sources=("API",),
-        design="""A copies from pageable memory, B from pinned memory, 12.6 and 101 MB and nothing else. Compared is
-        their rate by CUDA events. Smaller copies stand beside it, whose time is mostly their launch.""",
-        not_shown="""The buffer itself, which cannot be seen from outside: a copy twice as fast has saved one of its
-        length.""",
+        design="""A copies from pageable memory, B from pinned memory. Both copy 12.6 and 101 MB and do nothing else. We
+        compare their rate by CUDA events. We also measure smaller copies, whose time is mostly their launch.""",
+        not_shown="""The buffer itself, which nobody can see from outside. A copy twice as fast has saved one copy of
+        its own length.""",
         needs="cuda",
         effect=pair(_PAGEABLE, _PINNED, _copies("12.6 MB"), _copies("101 MB"), metric="copy_rate"),
         asides={
@@ -116,9 +117,10 @@ _CLAIMS = (
         id="nonblocking-needs-pin",
         says="Copying with non_blocking helps only from pinned memory.",
         sources=("API",),
-        design="""A waits for each copy, B does not. It must help from pinned memory, and from pageable memory make no
-        difference, neither help nor harm. Training on patches of 64 pixels, batches of 128, eight workers.""",
-        not_shown="Copies back to the host, where a value may be read before it has arrived.",
+        design="""A waits for each copy, B does not. From pinned memory B must be faster. From pageable memory B must
+        make no difference, neither help nor harm. Training has patches of 64 pixels, batches of 128, and eight
+        workers.""",
+        not_shown="Copies back to the host, which may read a value before it has arrived.",
         needs="cuda",
         effect=pair(_WAITS, _RETURNS, {**DEVICE, **_PINNED}),
         also=(
@@ -131,10 +133,11 @@ _CLAIMS = (
         id="nonblocking-sync-points",
         says="Waiting for the device in every step, as loss.item() does, removes what non_blocking gains.",
         sources=("API",),
-        design="""An interaction: the effect of non_blocking on a step that never waits, divided by that on one that
-        reads its loss. Above 1 the gain is smaller where the loss is read. Training from pinned memory on patches of 64
-        pixels, batches of 128, eight workers.""",
-        not_shown="That the whole gain is gone: the quotient tells that it is smaller.",
+        design="""An interaction: A waits for each copy, B does not (non_blocking). We measure this effect on a step
+        that never waits for the device. We divide it by the effect on a step that reads its loss. Above 1, the gain is
+        smaller where the loss is read. Training from pinned memory has patches of 64 pixels, batches of 128, and eight
+        workers.""",
+        not_shown="That the whole gain is gone: the quotient says only that it is smaller.",
         needs="cuda",
         effect=pair(_WAITS, _RETURNS, {**DEVICE, **_PINNED}, against=[{**DEVICE, **_PINNED, "sync_every_step": True}]),
     ),
@@ -143,8 +146,8 @@ _CLAIMS = (
         says="Copies on a stream of their own overlap with computation.",
         sources=("API",),
         design="""A copies a batch when its step begins, B one step ahead on a second stream. Both have pinned memory,
-        non_blocking, and batches of 128 patches of 64 pixels. Compared is the exposed copy, which the computation had
-        to wait for; throughput stands beside it.""",
+        non_blocking, and batches of 128 patches of 64 pixels. We compare the exposed copy, which the computation had to
+        wait for. We also measure throughput.""",
         not_shown="A copy that is longer than the step.",
         needs="cuda",
         effect=change("prefetcher", "none", "stream", _OVERLAP, metric="exposed_copy", says="less"),
@@ -154,9 +157,10 @@ _CLAIMS = (
         id="next-batch-transfer",
         says="Moving the next batch while this one is computed hides the copy.",
         sources=("AIDA",),
-        design="""A moves a batch when its step begins. B moves the next one while this one is computed, on the same
-        stream. Both move it from pageable memory and from pinned memory. A stream of its own stands beside it.""",
-        not_shown="Copies that run beside kernels: on one stream only the host’s part of a copy can be hidden.",
+        design="""A moves a batch when its step begins. B moves the next batch while the device computes this one, on
+        the same stream. Both move it from pageable memory and from pinned memory. We also measure a stream of its
+        own.""",
+        not_shown="Copies that run during kernels: on one stream B can hide only the host’s part of a copy.",
         needs="cuda",
         effect=change("prefetcher", "none", "next_batch", _OVERLAP, DEVICE),
         asides={"a stream of its own instead of the same": change("prefetcher", "next_batch", "stream", _OVERLAP)},
@@ -165,9 +169,9 @@ _CLAIMS = (
         id="launch-blocking",
         says="CUDA_LAUNCH_BLOCKING=1 destroys the overlap of host and device.",
         sources=("AIDA",),
-        design="""A trains as usual. B sets the variable before CUDA starts, so that every launch waits for its kernel.
-        Both have pinned memory, non_blocking, and batches of 128 patches of 64 pixels. Compared is throughput.""",
-        not_shown="Kernels that are long beside their launch, which lose little.",
+        design="""A trains as usual. B sets the variable before CUDA starts, so every launch waits for its kernel. Both
+        have pinned memory, non_blocking, and batches of 128 patches of 64 pixels. We compare throughput.""",
+        not_shown="Kernels that take much longer than their launch: they lose little.",
         needs="cuda",
         effect=change("launch_blocking", False, True, _OVERLAP, says="less"),
     ),
@@ -175,10 +179,10 @@ _CLAIMS = (
         id="launch-blocking-prefetch",
         says="Under CUDA_LAUNCH_BLOCKING=1 moving the next batch ahead gains nothing.",
         sources=("AIDA",),
-        design="""A moves a batch when its step begins. B moves the next one while this one is computed, on the same
-        stream as in the source. Both have the variable set, pinned memory, non_blocking, and batches of 128 patches of
-        64 pixels.""",
-        not_shown="Why: every launch waits for its kernel, so that nothing runs beside a copy.",
+        design="""A moves a batch when its step begins. B moves the next batch while the device computes this one. It
+        uses the same stream, as in the source. Both have the variable set, pinned memory, non_blocking, and batches of
+        128 patches of 64 pixels.""",
+        not_shown="The reason: every launch waits for its kernel, so nothing runs during a copy.",
         needs="cuda",
         effect=change("prefetcher", "none", "next_batch", {**_OVERLAP, "launch_blocking": True}, says="same"),
     ),
@@ -186,10 +190,10 @@ _CLAIMS = (
         id="pinned-is-gpu-memory",
         says="The overhead that is seen in GPU memory is pinned memory.",
         sources=("TIPS",),
-        design="""A leaves batches in pageable memory, B pins them; compared is the memory in use on the whole device
-        after the window. If pinned memory were part of it, B would use more. Training on patches of 64 pixels, batches
-        of 128, eight workers.""",
-        not_shown="What the driver’s context takes on either side.",
+        design="""A leaves batches in pageable memory, B pins them. We compare the memory in use on the whole device
+        after the window. If pinned memory were part of it, B would use more. Training has patches of 64 pixels, batches
+        of 128, and eight workers.""",
+        not_shown="The memory of the driver’s context on either side.",
         figures=_CONTRADICTION,
         needs="cuda",
         effect=pair(_PAGEABLE, _PINNED, DEVICE, metric="gpu_mem_used"),
@@ -199,8 +203,8 @@ _CLAIMS = (
         says="Copying outputs back to the host stalls the overlap of host and device.",
         sources=("API",),
         design="""A copies nothing back. B copies the step's output into pageable memory in every step, and the host
-        waits for it. The step alone runs on a resident batch of 128 patches of 64 pixels. Every tenth step, and pinned
-        memory, which need not be waited for, stand beside it.""",
+        waits for it. The step runs alone on a resident batch of 128 patches of 64 pixels. We also measure copies in
+        every tenth step. We also measure copies into pinned memory, which the host need not wait for.""",
         not_shown="A checkpoint that is written to a file.",
         needs="cuda",
         effect=change("d2h", "none", "pageable", DEVICE_STEP, says="less"),
@@ -213,10 +217,9 @@ _CLAIMS = (
         id="pin-custom-batch",
         says="The DataLoader leaves batches of a class of one's own unpinned unless the class defines pin_memory().",
         sources=("API",),
-        design="""A check. A DataLoader that pins gets batches as a tensor, a dictionary, a tuple, and a class of one's
-        own. That class has the method or lacks it. Then every tensor is asked whether it is pinned. No time is
-        measured.""",
-        not_shown="What the unpinned batch costs.",
+        design="""A check: a DataLoader that pins gets batches as a tensor, a dictionary, a tuple, and your own class.
+        That class has the method or lacks it. Then we ask every tensor whether it is pinned. No time is measured.""",
+        not_shown="The cost of the unpinned batch.",
         needs="cuda",
         facts=({"check": "pin_custom"},),
     ),

@@ -1,8 +1,8 @@
 """Which settings of its DataLoader feed this training best?
 
-`feedrate tune -- python train.py` searches in windows of the script's own loop. Each window is a measurement with
-other settings, in repetitions that the search chooses. What is here is how the page of such a run shows it. It does
-not show settings that were set aside, nor what others than those of the loader would give.
+`feedrate tune -- python train.py` searches in windows of the script's own loop. Each window is a measurement with other
+settings. The search chooses the repetitions. This file says how the page of such a run shows the search. It does not
+show settings that were set aside. It does not show the gain of settings outside the loader.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ def test_where_it_holds_and_where_not() -> None:
     assert said.endswith(" It is refuted in each of them (0.50×).")
     many = claim(pair(*WORKERS, *({**LOAD, "batch_size": size} for size in (4, 8, 16, 32, 128))))
     said = told(loading({4: 3.0, 8: 4.1, 16: 2.5, 32: 2.0, 128: 1.0}), many)
-    assert said.endswith("Of 5 settings it holds in 4 and it does not in 1.")
+    assert said.endswith("Of 5 settings: confirmed in 4 and contradicted in 1.")
     said = told(loading({8: 1.0, 32: 0.8, 128: 1.0}), asked)
     assert "It does not hold at batch_size=8 (1.00×, no difference), " in said
 
@@ -140,8 +140,8 @@ def test_what_a_verdict_stands_against_and_beside() -> None:
     assert told(loading({32: 1.5}), figure).endswith(" The source’s figure is 5.00×.")
     besides = Part("with small batches, too", pair(*WORKERS, {**LOAD, "batch_size": 8}))
     said = told(loading({8: 0.5, 32: 1.5}), replace(ASKED, also=(besides,)))
-    assert "It says besides: with small batches, too: 0.50× (" in said
-    assert said.endswith("), refuted. Without that it would be confirmed.")
+    assert "Other parts of the claim: with small batches, too: 0.50× (" in said
+    assert said.endswith("), refuted. Without these parts the claim would be confirmed.")
     said = told(loading({32: 1.5}), ASKED, own="inconclusive", reason="its measurements have two modes")
     assert said.endswith(" The run’s intervals do not hold: its measurements have two modes.")
 

@@ -72,7 +72,7 @@ def test_what_dominates_decides_the_advice() -> None:
     assert f"{said['between']['blocks']:.0f} instead of 10" in said["between"]["advice"]
     assert "% " not in said["drift"]["advice"]
     assert said["drift"]["advice"].endswith("\u00a0%")
-    assert said["enough"]["advice"] == "enough: 10 repetitions reach ±3 %"
+    assert said["enough"]["advice"] == "no more than these 10 repetitions"
     assert said["both"]["advice"].startswith("longer windows and more repetitions: ")
     assert np.isinf(said["both"]["window_factor"])
     window = said["within"]

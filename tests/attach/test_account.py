@@ -12,7 +12,19 @@ import pytest
 from feedrate.attach.account import ROWS, Account, account
 from feedrate.attach.blame import Blame
 from feedrate.attach.profiler import Frame, Stack
-from feedrate.attach.records import BACKWARD, COLLECTED, COPIED, END, HANDED, MADE, NEXT, OPTIMIZER, SAVED, Process
+from feedrate.attach.records import (
+    BACKWARD,
+    COLLECTED,
+    COPIED,
+    END,
+    EXIT,
+    HANDED,
+    MADE,
+    NEXT,
+    OPTIMIZER,
+    SAVED,
+    Process,
+)
 
 MS = 1_000_000
 Event = tuple[str, int]
@@ -161,6 +173,79 @@ def test_iterators_that_are_made_early_do_not_swallow_what_comes_first() -> None
     assert found.rows["evaluation"] == pytest.approx((5 + 2 * 3 + 2 * 20 + 1) * MS, rel=0.01)
 
 
+def test_a_validation_that_never_ends_is_an_evaluation() -> None:
+    """Its iterator is made once, and gives batches every 10 steps; an unlabelled batch in each step is training."""
+    of = Timeline()
+    train, check, unlabelled = iter(of.loop(100)), iter(of.loop(20, first=2)), iter(of.loop(30, first=2))
+    for place, _ in enumerate(train):
+        if place % 10 == 0:
+            for _ in range(2):
+                next(check)
+                of.spend(20)
+        if place < 30:
+            next(unlabelled)
+        step(of)
+    found = of.account()
+    assert found.evaluating == {1}
+    assert found.rows["evaluation"] == pytest.approx((20 * 20 + 19 * 3 + 1) * MS, rel=0.01)
+    assert found.rows["backward"] == 100 * 4 * MS
+
+
+def test_what_lies_before_the_first_batch_is_start_up() -> None:
+    """An iterator that is made at the top, before the network."""
+    of = Timeline()
+    of.loop(1)
+    made = iter(of.loop(10))
+    of.spend(5, MADE, 0)
+    of.spend(200)
+    for _ in made:
+        step(of)
+    found = of.account()
+    assert found.rows["start_up"] == 200 * MS
+    assert "between_epochs" not in found.rows
+
+
+def test_a_thread_trains_while_the_main_thread_evaluates() -> None:
+    """What updates nothing is no training, whichever thread it is in."""
+    of = Timeline()
+    for _ in of.loop(10, main=False):
+        step(of)
+    for _ in of.loop(2):
+        of.spend(20)
+    assert of.account().in_thread
+
+
+@pytest.mark.parametrize(("again", "row"), [(50, "step"), (0, "shut_down")])
+def test_batches_that_are_used_again_are_trained_on(again: int, row: str) -> None:
+    """``itertools.cycle`` asks the loader for one pass alone; what follows its end is an end only without updates."""
+    of = Timeline()
+    for _ in of.loop(10):
+        step(of)
+    for _ in range(50):
+        of.spend(10)
+        of.updates += bool(again)
+    of.rows.append([EXIT, of.now, 0, of.updates])
+    found = of.account()
+    assert found.kept_steps == again
+    assert found.rows[row] == 500 * MS
+
+
+def test_a_detailed_step_stands_for_those_up_to_the_next() -> None:
+    """The first of a pass is always detailed: a compiler's seconds in it are not those of every step."""
+    of = Timeline()
+    for batch in of.loop(101):
+        of.spend(990 if not batch else 0)
+        step(of)
+    every = of.process().records
+    numbers = np.cumsum(every[:, 0] == NEXT) - 1
+    plain = (numbers % 10 != 1) & (numbers > 0)
+    every[plain & (every[:, 0] == NEXT), 6:8] = 0
+    found = account(Process(7, 1, every[~plain | ~np.isin(every[:, 0], (BACKWARD, OPTIMIZER, COPIED))], tuple(of.said)))
+    assert found is not None
+    assert found.rows["forward"] / MS == pytest.approx(990 + 101 * 3, rel=0.02)
+    assert found.rows["backward"] / MS == pytest.approx(101 * 4, rel=0.02)
+
+
 def test_every_forward_pass_of_a_step_is_one() -> None:
     """Of micro-batches, as of two networks, each has a forward and a backward pass."""
     of = Timeline()
@@ -177,7 +262,7 @@ def test_without_gradients_a_loop_is_a_step() -> None:
     of = Timeline()
     for _ in of.loop(10, workers=0):
         of.spend(5)
-    expected = {"starting": 10, "sampler": 1, "here": 27, "step": 50}
+    expected = {"sampler": 1, "here": 10 + 27, "step": 50}
     shares(of.account(), expected)
 
 

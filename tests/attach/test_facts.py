@@ -32,7 +32,7 @@ def worker(pid: int, batches: int = 20, print_: int | None = None, read: int = 0
 
 def evidence(passes: int = 3, batches: int = 40, **settings: Any) -> Evidence:
     """A loader of which there is nothing to tell."""
-    steps = pd.DataFrame({"cuda": [False], "first": [True], "made_ns": [-2], "got_ns": [-1]})
+    steps = pd.DataFrame({"cuda": [False], "first": [True], "made_ns": [-2], "begun_ns": [-1], "got_ns": [-1]})
     loader = Loader(1, PLAIN | settings, steps, pd.DataFrame())
     return Evidence(
         loader=loader,
@@ -51,6 +51,16 @@ def prepared(us: int, samples: int) -> Evidence:
     return replace(NOTHING, loader=replace(NOTHING.loader, batches=batches))
 
 
+def shards(ends: tuple[int, ...], waits: tuple[tuple[int, int], ...]) -> Evidence:
+    """An iterable data set whose workers gave their last batches so late; waits have a begin and a length."""
+    batches = [np.array([[BATCH, 0, 1, *[0] * 9], [BATCH, 0, end, *[0] * 9]], np.int64) for end in ends]
+    workers = [Process(number, 1, rows, ()) for number, rows in enumerate(batches)]
+    begun = [begin for begin, _ in waits]
+    steps = pd.DataFrame({"cuda": False, "begun_ns": begun, "got_ns": [begin + took for begin, took in waits]})
+    found = evidence(iterable=True)
+    return replace(found, workers=[workers], loader=replace(found.loader, steps=steps.assign(first=False, made_ns=0)))
+
+
 NOTHING = evidence()
 FACTS: dict[str, tuple[Evidence, str, str]] = {
     "costly_order": (
@@ -59,7 +69,7 @@ FACTS: dict[str, tuple[Evidence, str, str]] = {
         "in_order=False",
     ),
     "growing_memory": (
-        replace(evidence(passes=9), outside=Outside(2, [(at, {"uss_peak_bytes": (1 + at) << 29}) for at in range(9)])),
+        replace(evidence(passes=9), outside=Outside(2, [(at, (1 + at) << 29) for at in range(9)])),
         "own memory grew by 3.2 GB",
         "keep no tensors from step to step",
     ),
@@ -68,6 +78,11 @@ FACTS: dict[str, tuple[Evidence, str, str]] = {
         replace(NOTHING, workers=[[worker(1), worker(2, 1), worker(3, 0)]]),
         "2 of 3 workers gave nothing",
         "as many shards as workers",
+    ),
+    "kept_batches": (
+        replace(NOTHING, account=replace(NOTHING.account, kept_steps=1234)),
+        "1,234 optimizer steps follow the last batch",
+        "while True: yield from loader",
     ),
     "little_shared_memory": (
         replace(NOTHING, outside=Outside(2, shm_bytes=6 << 20)),
@@ -134,6 +149,11 @@ FACTS: dict[str, tuple[Evidence, str, str]] = {
         "a sample takes 9 µs",
         "__getitems__",
     ),
+    "uneven_shards": (
+        shards((10, 12, 100), waits=((5, 1), (11, 3), (50, 9))),
+        "92 % of the waits come when half of the workers have no data left",
+        "shards of like length",
+    ),
 }
 
 
@@ -151,10 +171,16 @@ def test_every_fact_is_tried_and_none_is_told_of_a_plain_loader() -> None:
     assert tuple(FACTS) == plugins.names("feedrate.attach.facts")
     assert facts.every(NOTHING) == ()
     assert facts.every(replace(evidence(iterable=True), workers=[[worker(1)], []])) == ()
+    assert facts.every(shards((90, 95, 100), waits=((5, 5), (50, 5), (96, 5)))) == (), "all end at about the same time"
     assert facts.every(replace(NOTHING, passes=[], workers=[], batch={})) == ()
     assert facts.every(replace(FACTS["costly_order"][0], cause="order")) == ()  # it is what is said already
     assert facts.every(replace(prepared(us=200, samples=500), cause="here")) == ()
     assert facts.every(prepared(us=9, samples=500)) == (), "other things hold the training back"
+    tiny, whole = FACTS["tiny_samples"][0], PLAIN | {"at_once": True}
+    assert facts.every(replace(tiny, loader=replace(tiny.loader, settings=whole))) == (), "it gives whole batches"
+    large = FACTS["read_again"][0]
+    explained = [facts.every(replace(large, cause=cause))[0].explains for cause in ("computing", "reading")]
+    assert explained == ["", "waiting"], "large photographs are read once, and decoding them takes the time"
     grown, steps = FACTS["growing_memory"][0], NOTHING.loader.steps.assign(got_ns=6)
     assert facts.every(replace(grown, loader=replace(grown.loader, steps=steps))) == (), "workers came to be meanwhile"
     assert facts.every(replace(FACTS["slow_handover"][0], handing=0.4)) == (), "what is received takes long by itself"
@@ -165,7 +191,7 @@ def test_every_fact_is_tried_and_none_is_told_of_a_plain_loader() -> None:
 @pytest.mark.parametrize(("grown", "allocated", "told"), [(1 << 28, 0, "copied 536.9 MB"), (1 << 28, 1 << 28, "")])
 def test_pages_that_were_copied_are_told_from_new_ones(grown: int, allocated: int, told: str) -> None:
     """A worker that has as much memory as before, but to itself, copied it; one that has more took it."""
-    first, last = Footprint(1 << 20, 0, 1 << 30), Footprint((1 << 20) + grown, 0, (1 << 30) + allocated)
+    first, last = Footprint(9, 0, 1 << 30, 1 << 20), Footprint(9, 0, (1 << 30) + allocated, (1 << 20) + grown)
     found = facts.every(replace(NOTHING, outside=Outside(2, footprints={1: (first, last), 2: (first, last)})))
     assert [told in fact.text.replace("\u00a0", " ") for fact in found] == [True] * bool(told)
 

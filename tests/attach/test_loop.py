@@ -72,6 +72,7 @@ CAUSES: dict[str, tuple[int, tuple[int, ...] | None, dict[str, Any]]] = {
     "foreign": (30, (1, 90, 40, 40, 0), {"num_workers": 1}),
     "cores": (30, (1, 190, 130, 60, 0), {"num_workers": 2}),
     "collating": (30, (1, 90, 90, 0, 60), {"num_workers": 1}),
+    "own": (30, (1, 90, 90, 0, 60), {"num_workers": 1, "collate": "train"}),
     "reading": (30, (1, 90, 20, 5, 0), {"num_workers": 1}),
     "computing": (30, (1, 90, 80, 5, 10), {"num_workers": 1}),
     "sending": (30, (25, 50, 50, 0, 0), {"num_workers": 1}),
@@ -110,8 +111,41 @@ def test_the_largest_row_that_can_go_is_the_cause(row: str) -> None:
     assert pace is not None
     assert accounted is not None
     shares = {"start_up": 50, "forward": 30, "waiting": 5, row: 15}
-    found = causes.name(loader, pace, replace(accounted, wall_ns=100, rows=shares), 2)
+    several = replace(accounted, wall_ns=100, rows=shares, passes=2 * accounted.passes)
+    found = causes.name(loader, pace, several, 2)
     assert (found.row, found.name, found.remedy) == (row, row, ROWS[row].remedy)
+
+
+def caused(shares: dict[str, int], starved: float | None = None, passes: int = 2, **settings: Any) -> tuple[str, str]:
+    """What is told of a loop, and what to do, by the per cent of its rows and what of the time its device starves."""
+    process = process_of(constant(100, MS), constant(100, MS), **settings)
+    (loader,) = records.loaders([process])
+    pace, accounted = loop.pacing(loader), account(process)
+    assert pace is not None
+    assert accounted is not None
+    pace = replace(pace, starved_share=None if starved is None else Estimate(starved, 0, 1, 9, "share"))
+    accounted = replace(accounted, wall_ns=100, rows=shares, passes=passes * accounted.passes)
+    found = causes.name(loader, pace, accounted, 2)
+    return found.text(accounted), found.remedy
+
+
+def test_a_device_that_works_meanwhile_spares_only_what_it_works_in() -> None:
+    """A wait that it works through costs nothing; an evaluation does. What can go is what it starves, at most."""
+    assert caused({"forward": 50, "waiting": 50}, starved=0.01)[0].startswith("the step itself")
+    assert caused({"forward": 30, "waiting": 40, "evaluation": 30}, starved=0.01)[0].startswith("evaluation")
+    text, _ = caused({"forward": 20, "waiting": 80}, starved=0.1)
+    assert text.endswith("; the device works in most of it; without it at most 1.1× as fast")
+    assert caused({"forward": 20, "waiting": 80})[0].endswith("without it at most 5.0× as fast")
+
+
+def test_starts_that_persistent_workers_do_not_spare() -> None:
+    """Those that live on have a first batch a pass; of the only pass nobody knows whether there are more."""
+    started = {"forward": 50, "starting": 50}
+    assert caused(started, persistent_workers=True)[1].startswith("several passes in one")
+    assert (
+        caused(started, passes=1)[1]
+        == "persistent_workers=True in a training of several passes: workers start once, then"
+    )
 
 
 @pytest.mark.slow

@@ -55,6 +55,15 @@ def test_more_workers_than_cores_are_for_those_that_wait() -> None:
     assert [other.num_workers for other in found.others] == [0, 2, 3, 4]
 
 
+def test_no_forecast_is_faster_than_the_device() -> None:
+    """The host runs ahead: it waits 60 ms of 80, in 76 of which the device works."""
+    loader = sleeping()
+    loader.steps["cuda"], loader.steps["starved_ns"] = True, 4.0 * MS
+    found = predicted(loader)
+    assert found is not None
+    assert max(other.modelled for other in found.others) == pytest.approx(1000 / 76)
+
+
 def test_a_model_that_is_off_here_predicts_nothing() -> None:
     """The loop waits three times as long as its batches take; nor is anything said of an iterable without workers."""
     assert predicted(sleeping(took_ms=20)) is None

@@ -127,6 +127,15 @@ def test_a_report_is_about_ten_lines() -> None:
         ({"cause": SLOW_TO_COME, "facts": (Fact("few", "leave it out"),)}, "next", "fewer and smaller tensors"),
         ({"cause": Cause("waiting", "threads", BUSY)}, "next", "one thread a worker"),
         (
+            {
+                "loader": replace(LOADER, settings=SETTINGS | {"iterable": True, "num_workers": 0}),
+                "cause": Cause("here", "here", BUSY),
+                "pacing": replace(PACE, steps_per_s=Estimate(65, 64, 66, 20)),
+            },
+            "next",
+            "num_workers=4 (1.2×), each with a part of the data set of its own (get_worker_info()); then",
+        ),
+        (
             {"cause": Cause("here", "here", BUSY), "pacing": replace(PACE, steps_per_s=Estimate(90, 88, 92, 20))},
             "next",
             "leave num_workers at 0",

@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from attaching import Place, beside_the_hook
 
 from feedrate.attach.account import account
+from feedrate.attach.records import BATCH
 from feedrate.attach.report import text
 from feedrate.attach.run import run
 
@@ -118,6 +120,43 @@ def test_workers_that_wait_for_one_another_are_not_told_to_be_more(kind: str, tm
     assert ended.report.predictions is None
     said = dict(text(ended.report))
     assert said["next"].startswith("give each worker its own")
+
+
+DECODED = """
+import json, subprocess
+class Decoded(Samples):
+    def __getitem__(self, index):
+        subprocess.run([sys.executable, "-SE", "-c", "sum(range(2_000_000))"], check=True)
+        return super().__getitem__(index)
+train(DataLoader(Decoded(8), 2, num_workers=1))
+print(json.dumps(None))
+"""
+
+
+@slow
+def test_what_a_worker_s_children_compute_is_its_computing(tmp_path: Path) -> None:
+    """As for ffmpeg, which decodes in a process of its own: it is no storage that is slow."""
+    _, processes = Place(tmp_path).hooked(DECODED)
+    batches = np.concatenate([process.of(BATCH) for process in processes])
+    took, computed = (batches[:, 2] - batches[:, 1]).sum(), batches[:, 7].sum()
+    assert len(batches) == 4
+    assert computed > 0.5 * took
+
+
+def test_a_loader_without_a_sampler_is_described() -> None:
+    """One that fastai hands to PyTorch’s iterators has neither sampler nor batch sampler."""
+    text = """
+import sys
+from types import SimpleNamespace
+data = type("data", (), {"IterableDataset": type("I", (), {}), "Subset": type("S", (), {})})
+multiprocessing = SimpleNamespace(get_start_method=lambda: "fork")
+sys.modules["torch"] = SimpleNamespace(utils=SimpleNamespace(data=data), multiprocessing=multiprocessing)
+from _feedrate_hook import settings
+whole = {"num_workers": 2, "prefetch_factor": 2, "pin_memory": False, "persistent_workers": False, "drop_last": False}
+known = settings(SimpleNamespace(**whole, dataset=[], batch_size=None, collate_fn=print))
+print(known["sampler"], known["batch_size"], known["num_workers"], known["collate"])
+"""
+    assert beside_the_hook(text) == "NoneType None 2 builtins\n"
 
 
 BACKGROUND = """

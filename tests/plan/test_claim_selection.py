@@ -54,8 +54,8 @@ def test_a_claim_is_planned_where_all_its_cells_run() -> None:
     ("given", "reason"),
     [
         ({"cells": IDS, "most_cores": 4, "cores": 4}, None),
-        ({"cells": IDS, "most_cores": 4, "cores": 5}, "its sides are for 4 cores at most; this machine has 5"),
-        ({"cells": IDS, "least_cores": 2, "cores": 1}, "its sides are for 2 cores or more; this machine has 1"),
+        ({"cells": IDS, "most_cores": 4, "cores": 5}, "its settings need 4 cores at most; this machine has 5"),
+        ({"cells": IDS, "least_cores": 2, "cores": 1}, "its settings need 2 cores or more; this machine has 1"),
         ({"cells": set(), "effect": PINNING, "needs": "cuda"}, "needs a CUDA device"),
         ({"cells": set(), "effect": RANKS, "needs": "gpus"}, "needs two CUDA devices"),
         ({"cells": set(), "impossible": "no room"}, "no room"),

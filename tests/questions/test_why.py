@@ -63,7 +63,7 @@ LAUNCHES = "The host that launches the step’s kernels holds it back"
     [
         ("compute-bound", "compute", 2, "The model holds it back: a faster loader would gain little"),
         ("compute-bound", "compute", 0, "The model holds it back: without workers loading and step take turns"),
-        ("balanced", "load", 2, "Two stages lie within 1.5 times of one another: a faster one alone gains little"),
+        ("balanced", "load", 2, "Two stages are about equally slow (within 1.5×): to speed up one gains little"),
         ("balanced", None, 2, "No phase takes half of the time"),
         ("launch-bound", "compute", 2, f"{LAUNCHES}: a faster device would gain little"),
         ("launch-bound", None, 2, f"{LAUNCHES}, as far as its phases tell"),

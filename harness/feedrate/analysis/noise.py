@@ -359,7 +359,7 @@ def _drift(ended: pd.DataFrame, control: pd.DataFrame, what: str) -> _Judged:
     least, most = sorted((abs(change.low), abs(change.high)))
     least = 0.0 if change.low <= 0 <= change.high else least
     if least <= _DRIFT_LIMITS[0] and most > _DRIFT_LIMITS[-1]:
-        return None, f"{text}, which tells nothing of drift"
+        return None, f"{text}, too uncertain to grade"
     return least, text
 
 
@@ -381,9 +381,8 @@ def _shape(diagnosis: Diagnosis) -> dict[str, _Judged]:
     return {
         "dependence": (
             100 * diagnosis.dependence,
-            f"That measurements resemble those of the repetition before: {shown} (lag-1 autocorrelation {lag1}, "
-            f"99 %: {lo} or "
-            "more)",
+            f"Dependence on the repetition before: {shown} (lag-1 autocorrelation {lag1}, at least {lo} with 99 % "
+            "confidence)",
         ),
         "tails": (
             100 * diagnosis.tails,
@@ -392,7 +391,7 @@ def _shape(diagnosis: Diagnosis) -> dict[str, _Judged]:
         ),
         "shift": (
             100 * diagnosis.shift,
-            f"Such measurements move the mean of all by {signed(100 * diagnosis.far_shift, 1)}"
+            f"Outlying measurements move the mean by {signed(100 * diagnosis.far_shift, 1)}"
             + ("" if diagnosis.shift else " (not certain)"),
         ),
     }

@@ -33,7 +33,7 @@ _IN_EACH = {
     "confirmed": "It holds in each of them",
     "refuted": "It is refuted in each of them",
     "no difference": "There is no difference in any of them",
-    "inconclusive": "By itself none of them is conclusive",
+    "inconclusive": "No single setting is conclusive",
 }
 Row = Mapping[Any, Any]
 
@@ -66,10 +66,10 @@ def sentence(row: Row, cases: Sequence[Row], claim: Claim) -> str:
     elif len(measured) > 1:
         parts.append(_where(measured))
     if besides := [also(case) for case in cases if case["role"] == "also"]:
-        alone = f" Without that it would be {row['own']}." if row["own"] != row["verdict"] else ""
-        parts.append(f"It says besides: {'; '.join(besides)}.{alone}")
+        alone = f" Without these parts the claim would be {row['own']}." if row["own"] != row["verdict"] else ""
+        parts.append(f"Other parts of the claim: {'; '.join(besides)}.{alone}")
     if claim.by_construction and row["verdict"] == "confirmed":
-        parts.append("It holds by construction: the test gives A the cost that B is without.")
+        parts.append("It holds by construction: only A pays the cost that the claim is about.")
     return " ".join(parts)
 
 
@@ -137,7 +137,7 @@ def blocks_needed(row: Row) -> str:
     if row["undecided"]:
         return f"by itself {row['undecided']} is undecided"
     if len(row["run_ids"]) > 1:
-        return "another run would tell more than longer ones"
+        return "a new run would decide more than a longer one"
     blocks = row["blocks_needed"]
     more = max(1, math.ceil(blocks - row["n"])) if _finite(blocks) else math.inf
     if more > MOST_BLOCKS:
@@ -249,12 +249,12 @@ def _where(cases: Sequence[Row]) -> str:
         else:
             fails.append(f"{setting[:-1]}, {case['verdict']})")
     if len(cases) > MOST_NAMED:
-        counts = ((holds, "it holds in {}"), (fails, "it does not in {}"), (unknown, "{} are open"))
+        counts = ((holds, "confirmed in {}"), (fails, "contradicted in {}"), (unknown, "inconclusive in {}"))
         ends = words.listed(text.format(len(group)) for group, text in counts if group)
-        return words.sentence(f"Of {len(cases)} settings {ends}")
+        return words.sentence(f"Of {len(cases)} settings: {ends}")
     parts = [f"It holds at {_enumerate(holds)}"] if holds else []
     parts += [f"{'not' if holds else 'It does not hold'} at {_enumerate(fails)}"] if fails else []
-    parts += [f"{'it' if parts else 'It'} cannot be told at {_enumerate(unknown)}"] if unknown else []
+    parts += [f"{'inconclusive' if parts else 'Inconclusive'} at {_enumerate(unknown)}"] if unknown else []
     return f"{'; '.join(parts)}."
 
 
@@ -273,7 +273,7 @@ def _fact(row: Row, cases: Sequence[Row]) -> str:
     parts = [f"Seen in {words.plural(round(row['n']), 'check')}{setting}: {str(first['evidence']).rstrip('. ')}."]
     if row["verdict"] == "inconclusive":
         nothing = row["fact"] is False
-        parts.append("Nothing went wrong, which decides nothing." if nothing else "The checks do not agree.")
+        parts.append("No error occurred; that decides nothing." if nothing else "The checks do not agree.")
     for word, start in (("confirmed", "It holds with"), ("refuted", "It does not hold with")):
         if settings := [str(case["case"]) for case in others if case["verdict"] == word]:
             few = "; ".join(settings) if len(settings) <= MOST_NAMED else f"{len(settings)} other settings"

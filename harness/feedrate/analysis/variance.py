@@ -98,16 +98,16 @@ def _with_advice(parts: pd.DataFrame, ci_target_pct: float) -> pd.DataFrame:
     finite = np.isfinite(variances).all(axis=1)
     largest = pd.Series(np.array(PARTS)[np.nan_to_num(variances).argmax(axis=1)], parts.index, dtype=object)
     advised = parts.assign(largest=largest.where(finite, None), blocks=blocks, window_factor=factor)
-    advice = [_advice(row, ci_target_pct) for row in rows_of(advised)]
+    advice = [_advice(row) for row in rows_of(advised)]
     return advised.assign(advice=pd.Series(advice, parts.index, dtype=object))
 
 
-def _advice(row: dict[str, Any], ci_target_pct: float) -> str | None:
+def _advice(row: dict[str, Any]) -> str | None:
     """What to do about a cell's spread, and how much of it; None where too little is known."""
     if row["largest"] is None:
         return None
     if row["blocks"] <= row["n"]:
-        return f"enough: {row['n']:.0f} repetitions reach ±{ci_target_pct:g} %"
+        return f"no more than these {row['n']:.0f} repetitions"
     if row["largest"] == "drift":
         return f"{ADVICE['drift']}: the trend alone spreads measurements by {per_cent(100 * row['drift_sd'], 1)}"
     blocks = f"{row['blocks']:.0f} instead of {row['n']:.0f}"

@@ -20,6 +20,7 @@ from feedrate.attach.records import (
     COLLECTED,
     COPIED,
     END,
+    EXIT,
     HANDED,
     MADE,
     NEXT,
@@ -87,6 +88,10 @@ STEP, ONCE = (tuple(name for name, row in ROWS.items() if row.kind == kind) for 
 """Rows in which a model computes, and those that a longer training does not have more of."""
 
 
+KEPT = 0.1
+"""Of all updates; fewer that follow the last batch are no training."""
+
+
 @dataclass(frozen=True, slots=True)
 class Account:
     """The wall clock of one training process, row by row."""
@@ -106,6 +111,8 @@ class Account:
     """Whether other threads take the batches, and the main thread waits for those."""
     passes: tuple[Pass, ...] = ()
     """Of its main thread, in their order."""
+    kept_steps: int = 0
+    """Updates behind the last batch: batches were kept and are used again, as ``itertools.cycle`` does."""
 
     def share(self, *names: str) -> float:
         """Share of the wall clock that some rows take."""
@@ -132,13 +139,16 @@ def account(process: Process, ended_ns: int = 0) -> Account | None:
     rows: defaultdict[str, int] = defaultdict(int)
     main_passes = passes(process, main)
     trains = any(one.updates for one in main_passes)
+    if not trains and any(one.updates for one in passes(process, [*iterators])):
+        main, main_passes = [], []  # it evaluates by itself, and another thread takes what it trains on
     idle = [one for one in main_passes if trains and not one.updates]
     makes = of_iterators(process, MADE, main)[:, 1]
     first = min([*(one.begun_ns for one in main_passes), *makes[:1].tolist()], default=int(taken[:, 1].min()))
     last = max((one.ended_ns for one in main_passes), default=int(taken[:, 2].max()))
     loops = _Loops(process, main, idle, (first, last))
     rows["start_up"] = loops.net(began, first)
-    rows["shut_down"] = loops.net(last, ended)
+    kept_steps = _kept_steps(process, int(taken[-1, 2]))
+    rows["step" if kept_steps else "shut_down"] = loops.net(last, ended)
     loops.add_waits(rows)
     loops.add_steps(rows, last)
     if not main:  # another thread takes the batches: before its first one there is nothing to train on
@@ -153,11 +163,22 @@ def account(process: Process, ended_ns: int = 0) -> Account | None:
         rows={name: rows[name] for name in ROWS if rows[name]},
         steps=int((loops.asks[:, 0] == NEXT).sum()) or len(taken),
         pickled_bytes=int(process.of(MADE)[:, 5].max(initial=0)),
-        evaluating=frozenset(one.iterator for one in idle),
+        evaluating=frozenset(one.iterator for one in idle) - {one.iterator for one in main_passes if one.updates},
         starting=loops.starting,
         in_thread=not main,
         passes=tuple(main_passes),
+        kept_steps=kept_steps,
     )
+
+
+def _kept_steps(process: Process, got_ns: int) -> int:
+    """How many updates follow the end of the last pass, whose last batch came at a moment; 0 of next to none."""
+    exits, ends = process.of(EXIT), process.of(END)
+    if not len(exits) or not len(ends) or ends[-1, 1] < got_ns:
+        return 0
+    updates = int(exits[-1, 3])
+    behind = updates - int(ends[-1, 6])
+    return behind if behind > KEPT * updates else 0
 
 
 class _Loops:
@@ -195,8 +216,9 @@ class _Loops:
         garbage = Covered(collected)
         lost = garbage.within(asks[:, 1], asks[:, 2])
         sampler = np.select([kind == NEXT, kind == END, kind == MADE], [asks[:, 10], asks[:, 4], asks[:, 4]])
-        starts = (kind != NEXT) | (asks[:, 9] > 0)
         parallel, watched = (np.isin(asks[:, 3], of) for of in (self._parallel, self._watched))
+        here = ~parallel & ~watched  # there are no workers to start
+        starts = ((kind != NEXT) | (asks[:, 9] > 0)) & ~here
         waited = np.where(~starts & parallel, np.minimum(asks[:, 11], took), 0)
         waited = np.where(watched & (kind == NEXT), took, waited)
         rows["sampler"] += int(sampler.sum())
@@ -204,7 +226,7 @@ class _Loops:
         left = np.maximum(0, took - sampler - waited - lost)
         parts = (("making iterators", MADE), ("first batches", NEXT), ("stopping workers", END))
         self.starting = {name: int(left[starts & (kind == of)].sum()) for name, of in parts}
-        for name, of in (("starting", starts), ("receiving", ~starts & parallel), ("here", ~starts & ~parallel)):
+        for name, of in (("starting", starts), ("receiving", ~starts & parallel), ("here", here)):
             rows[name] += int(left[of].sum())
         whole = self._evaluated
         rows["evaluation"] = int((whole.ended - whole.begun).sum())
@@ -219,10 +241,14 @@ class _Loops:
         ended = np.maximum(begun, ended)
         net = ended - begun - self._apart.within(begun, ended)
         steps = self.asks[:, 0] == NEXT
-        rows["between_epochs"] += int(net[~steps].sum())
+        count = np.cumsum(steps)
+        rows["start_up"] += int(net[count == 0].sum())  # an iterator may be made long before it is asked
+        rows["between_epochs"] += int(net[~steps & (count > 0)].sum())
         detailed = steps & (self.asks[:, 7] > 0)
-        parts = self._phases(begun[detailed], ended[detailed])
-        phased_ns = float(net[detailed].sum())
+        # The first of a pass is always detailed, as it tells most; others stand for those up to the next one.
+        stands_for = np.diff(np.append(count[detailed], count[-1:] + 1))
+        parts = self._phases(begun[detailed], ended[detailed], stands_for)
+        phased_ns = float((net[detailed] * stands_for).sum())
         every = int(net[steps].sum())
         if not parts or not phased_ns:
             rows["step"] += every
@@ -232,21 +258,22 @@ class _Loops:
             rows[name] += took
         rows["between_steps"] += every - sum(spent.values())
 
-    def _phases(self, begun: Records, ended: Records) -> dict[str, int]:
-        """Nanoseconds of each phase in some steps; nothing where no gradient was computed in them."""
+    def _phases(self, begun: Records, ended: Records, stands_for: Records) -> dict[str, int]:
+        """Nanoseconds of each phase in the steps that some stand for; nothing where these computed no gradient."""
         backward, optimizer, copied = (outermost(self._process.of(kind)) for kind in (BACKWARD, OPTIMIZER, COPIED))
         of_steps = phases(begun, ended, backward, optimizer, self._apart)
         if not of_steps.begun.any():
             return {}
         at, within = places(copied[:, 1], begun, ended)
         copies, at = copied[within], at[within]
-        copying = copies[:, 2] - copies[:, 1]
+        copying = (copies[:, 2] - copies[:, 1]) * stands_for[at]
         early = copies[:, 1] < of_steps.begun[at]
+        forward, backward, optimizer = (int(took @ stands_for) for took in of_steps[1:])
         return {
             "copy": int(copying.sum()),
-            "forward": int(of_steps.forward.sum() - copying[early].sum()),
-            "backward": int(of_steps.backward.sum()),
-            "optimizer": int(of_steps.optimizer.sum()),
+            "forward": forward - int(copying[early].sum()),
+            "backward": backward,
+            "optimizer": optimizer,
         }
 
 

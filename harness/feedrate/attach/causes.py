@@ -27,6 +27,13 @@ FULL = 0.85
 """Processes that use so much of the cores' time stand in each other's way."""
 SETTLED = 0.5
 """What takes so much of the waits is why batches are waited for."""
+MEANWHILE = ("sampler", "waiting", "receiving", "here", "copy", "between_steps", "garbage")
+"""Rows that cost nothing where the device works meanwhile."""
+STARTING: Mapping[str, str] = {
+    "first": "several passes in one: the loop waits for the first batch of each",
+    "once": "persistent_workers=True in a training of several passes: workers start once, then",
+}
+"""What to do about starts of workers that live on, and of a single pass."""
 THREADED = 1.5
 """A worker whose threads compute so many times what its first one does has a pool of threads."""
 
@@ -63,6 +70,7 @@ WAITING: Mapping[str, Waiting] = {
         "batches lie ready behind a slow one",
         "raise prefetch_factor, so that more lie ready; in_order=False where order does not matter",
     ),
+    "own": Waiting("the script’s collate_fn is slow", "make its costliest line cheaper, or do it once and store that"),
     "sending": Waiting(
         "batches are slow to come from the workers", "fewer bytes a batch: uint8, smaller samples, fewer tensors"
     ),
@@ -88,6 +96,8 @@ class Cause:
     """Of waits for batches, shares by what workers did meanwhile (``waits.KINDS``)."""
     beside: str = ""
     """Another row that takes about as much."""
+    most: float = 1.0
+    """The largest share of the time that can go: the device works in all else."""
 
     @property
     def _meanwhile(self) -> str:
@@ -102,7 +112,8 @@ class Cause:
             return (
                 "a faster loader gives nothing: make the step faster (mixed precision, torch.compile, larger batches)"
             )
-        return WAITING[self.name].remedy if self.row == "waiting" else ROWS[self.row].remedy
+        of_row = STARTING.get(self.name, ROWS[self.row].remedy)
+        return WAITING[self.name].remedy if self.row == "waiting" else of_row
 
     def text(self, account: Account) -> str:
         """Say it in a line, with what it would bring to be without it: of the loops, as a longer training is these."""
@@ -126,6 +137,9 @@ class Cause:
             )
         if self.beside:
             text += f"; about as much: {ROWS[self.beside].words}, {percent(account.looped_share(self.beside))}"
+        if self.most < share:
+            text += "; the device works in most of it"
+        share = min(share, self.most)
         return f"{text}; without it at most {times(1 / (1 - share))} as fast" if share < 1 else text
 
 
@@ -133,17 +147,27 @@ def name(loader: Loader, pace: Pacing, account: Account, cores: float) -> Cause:
     """Name what holds a training back: the loader of its loop, the pace of that, the account of its process."""
     steps = loop.whole_steps(loader)
     numbers = loop.activity(loader, steps, cores)
-    removable = [row for row in account.rows if row not in (*STEP, *ONCE)]
-    order = sorted(removable, key=lambda row: -account.rows[row])
-    fed = pace.starved_share is not None and pace.starved_share.value < FED  # the device works meanwhile
-    if fed or not order or account.looped_share(order[0]) < FED:
+    starved = 1.0 if pace.starved_share is None else pace.starved_share.value
+    spared = (*STEP, *ONCE, *(MEANWHILE if starved < FED else ()))
+    order = sorted(account.rows.keys() - set(spared), key=lambda row: -account.rows[row])
+    if not order or account.looped_share(order[0]) < FED:
         return Cause("step", "step", numbers)
     row = order[0]
     beside = next((other for other in order[1:2] if account.rows[other] >= NEAR * account.rows[row]), "")
+    most = starved if row in MEANWHILE else 1.0
     if row != "waiting":
-        return Cause(row, row, numbers, beside=beside)
+        reason = _of_starts(loader, account) if row == "starting" else row
+        return Cause(row, reason, numbers, beside=beside, most=most)
     waited = waits.split(loader, steps) or waits.of_preparing(loader)
-    return Cause(row, _reason(loader, numbers, waited), numbers, waited, beside)
+    return Cause(row, _reason(loader, numbers, waited), numbers, waited, beside, most)
+
+
+def _of_starts(loader: Loader, account: Account) -> str:
+    """Why starting takes long: ``first`` batches of workers that live on, ``once`` in the only pass, or workers."""
+    if loader.settings.get("persistent_workers"):
+        return "first"
+    once = len([one for one in account.passes if one.iterator not in account.evaluating]) == 1
+    return "once" if once else "starting"
 
 
 def _reason(loader: Loader, numbers: Mapping[str, float], waited: Mapping[str, float]) -> str:
@@ -154,6 +178,8 @@ def _reason(loader: Loader, numbers: Mapping[str, float], waited: Mapping[str, f
         "threads": numbers["threads"] > THREADED and crowded,
         "foreign": numbers["queued"] > CROWDED and numbers["used"] < FEW,
         "cores": max(numbers["queued"] / CROWDED, waited.get("queued", 0.0) / SETTLED) > 1 or crowded,
+        "own": waited.get("collating", 0.0) > SETTLED
+        and not str(loader.settings.get("collate", "torch")).startswith("torch"),
         **{name: share > SETTLED for name, share in waited.items() if name in WAITING},
         "unsettled": True,
     }

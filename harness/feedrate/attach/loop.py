@@ -52,14 +52,16 @@ def pacing(loader: Loader) -> Pacing | None:
         low, high = np.clip([ratio - half, ratio + half], 0.0, 1.0 if kind == "share" else None)
         return Estimate(ratio, float(low), float(high), len(of_parts), kind)
 
-    seen = walls.where(steps["cuda"])
+    # A step that is seen stands for those up to the next one.
+    stands_for = steps.groupby(steps["detailed"].cumsum())["detailed"].transform("size")
+    seen, starved = (values.where(steps["cuda"]) * stands_for for values in (walls, steps["starved_ns"]))
     return Pacing(
         steps=len(steps),
         stretches=len(parts),
         steps_per_s=ratio_of(walls * 0 + 1e9, walls, "number"),
         wait_share=ratio_of(steps["wait_ns"].astype(float), walls),
         startup_share=float(steps.loc[steps["first"], "wait_ns"].sum() / walls.sum()),
-        starved_share=ratio_of(steps["starved_ns"].clip(upper=seen), seen) if steps["cuda"].any() else None,
+        starved_share=ratio_of(starved.clip(upper=seen), seen) if steps["cuda"].any() else None,
     )
 
 

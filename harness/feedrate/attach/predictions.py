@@ -161,9 +161,14 @@ def predict(loader: Loader, pace: Pacing, cores: float) -> Predictions | None:
     here = ranged(present, known(), workers, pace.stretches)
     if here is None or abs(math.log(pace_now / present)) > math.log(here.high / here.low) / 2:
         return None
+    # The host may run ahead of the device, which then takes longer than the step that the model knows.
+    seen = steps[steps["cuda"] & ~steps["first"]]
+    busy_ns = (seen["wall_ns"] - seen["starved_ns"]).clip(lower=0).mean()
+    most = max(pace_now, 1e9 / busy_ns) if busy_ns > 0 else math.inf
     others = []
     for other in _candidates(workers, cores, model):
         rate = pace_now * _rate(simulate(model, other, prefetch), overhead if other else 0.0) / present
+        rate = min(rate, most)
         if predicted := ranged(rate, known(), workers, pace.stretches):
             others.append(Prediction(other, prefetch if other else None, rate, predicted))
     return Predictions(workers, present, tuple(others))

@@ -10,6 +10,7 @@ import bisect
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -138,6 +139,8 @@ class Pass(NamedTuple):
     batches: int
 
 
+APART = 8
+"""Updates between two evaluations; a training step makes fewer."""
 IN_TURNS = 0.8
 """Share of the batches that must be followed by one of the other loader."""
 
@@ -241,13 +244,24 @@ def passes(process: Process, iterators: Sequence[int]) -> list[Pass]:
         for stretch in np.split(places, opens[1:]):
             closed = np.flatnonzero(rows[stretch, 0] == END)
             rows_of_pass = stretch[: closed[0] + 1] if len(closed) else stretch
-            last, following = rows_of_pass[-1], rows_of_pass[-1] + 1
-            done = len(closed) or following == len(rows)
-            ended = rows[last, 2] if done else _asked(rows, following)
-            after = updates[last] if len(rows_of_pass) > 1 or following == len(rows) else updates[following]
-            begun, count = _asked(rows, rows_of_pass[0]), len(rows_of_pass) - len(closed[:1])
-            ordered.append(Pass(int(number), begun, int(ended), int(after - updates[rows_of_pass[0]]), count))
+            for turn in _turns(rows_of_pass, updates):
+                last, following, done = turn[-1], turn[-1] + 1, rows[turn[-1], 0] == END
+                ended = rows[last, 2] if done or following == len(rows) else _asked(rows, following)
+                after = updates[last] if len(turn) > 1 or following == len(rows) else updates[following]
+                begun, count = _asked(rows, turn[0]), len(turn) - int(done)
+                ordered.append(Pass(int(number), begun, int(ended), int(after - updates[turn[0]]), count))
     return sorted(ordered, key=lambda one: one.begun_ns)
+
+
+def _turns(rows_of_pass: Records, updates: Records) -> list[Records]:
+    """Cut a pass where others follow, if nothing is updated in its own steps and much in those: endless validations.
+
+    Loaders that a training step takes batches of one after the other lie less than ``APART``.
+    """
+    turns = np.split(rows_of_pass, np.flatnonzero(np.diff(rows_of_pass) > 1) + 1)
+    own = sum(int(updates[min(turn[-1] + 1, len(updates) - 1)] - updates[turn[0]]) for turn in turns)
+    between = [int(updates[after[0]] - updates[before[-1]]) for before, after in pairwise(turns)]
+    return turns if between and not own and np.median(between) >= APART else [rows_of_pass]
 
 
 def _asked(rows: Records, at: int) -> int:

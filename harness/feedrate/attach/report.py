@@ -176,13 +176,16 @@ def _measured(report: Report, loader: Loader, pace: Pacing) -> Iterator[tuple[st
 def _advice(report: Report, cause: Cause, pace: Pacing, best: Prediction | None) -> str:
     """What to do, which no prediction contradicts."""
     remedy = next((fact.remedy for fact in report.facts if fact.explains == cause.row), "")
+    split = ""
+    if report.loader and report.loader.settings.get("iterable") and loop.workers_of(report.loader) < 2:
+        split = ", each with a part of the data set of its own (get_worker_info())"
     if best:
         gain = times(best.steps_per_s.value / pace.steps_per_s.value)
         otherwise = "make the costliest line cheaper" if cause.row == "here" else cause.remedy
-        return f"num_workers={best.num_workers} ({gain}); then {remedy or otherwise}"
+        return f"num_workers={best.num_workers} ({gain}){split}; then {remedy or otherwise}"
     if cause.row == "here" and report.predictions and not remedy:
         return "leave num_workers at 0, as handing batches over would cost more: make the costliest line cheaper"
-    return remedy or cause.remedy
+    return remedy or cause.remedy + (split if cause.row == "here" else "")
 
 
 def _paces(report: Report, loader: Loader, pace: Pacing) -> Iterator[tuple[str, str]]:

@@ -57,6 +57,8 @@ class Watched:
     """Counters of the machine and of the script's processes, two a second at first."""
     memory: list[tuple[int, dict[str, int | None]]] = field(default_factory=list)
     """(clock, columns of memory), now and then, as it takes milliseconds a process."""
+    written: list[tuple[int, int]] = field(default_factory=list)
+    """(clock, bytes that the script's processes have written to in memory of their own), as often."""
     footprints: dict[int, tuple[Footprint, Footprint]] = field(default_factory=dict)
     """Process to its memory as it was first and last seen."""
     interrupted: bool = False
@@ -170,7 +172,7 @@ def _outside(watched: Watched) -> Outside:
     size = shutil.disk_usage(procfs.SHM).total if Path(procfs.SHM).is_dir() else 0
     return Outside(
         identity.cpu_quota() or given,
-        watched.memory,
+        watched.written,
         watched.footprints,
         [(at, count) for at, count in read if count is not None],
         size,

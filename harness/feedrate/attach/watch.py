@@ -56,13 +56,14 @@ def watch(
             if now >= remember_at and any(watched.folder.glob("*.records")):
                 by_pid = procfs.footprints(pid)
                 watched.memory.append((time.perf_counter_ns(), procfs.memory(by_pid)))
+                watched.written.append((time.perf_counter_ns(), sum(one.dirty for one in by_pid.values())))
                 for child, footprint in by_pid.items():
                     watched.footprints[child] = (watched.footprints.get(child, (footprint,))[0], footprint)
                 remember_at = now + slower * remember_after
                 remember_after = min(MEMORY_EVERY_S, 2 * remember_after)
             if len(watched.samples) >= MOST_SAMPLES:
                 slower *= 2
-                for kept in (watched.samples, watched.counters, watched.memory):
+                for kept in (watched.samples, watched.counters, watched.memory, watched.written):
                     del kept[1::2]
             for path in watched.folder.glob("*.jsonl"):
                 profiler.watch(int(path.stem.split("-")[0]), sparing=True)

@@ -114,7 +114,7 @@ def judge(scripts: Sequence[AccountedScript]) -> Iterator[Figure]:
         (script.cause, {row: script.rows[row] for row in script.rows if row not in STEP}) for script in scripts
     ]
     causes = [cause in _largest(rows) for cause, rows in removable if rows]
-    yield judge_count("what can go and was planted is what holds the script back", OFTEN, "the scripts", causes)
+    yield judge_count("the named cause is the largest planted cost that can be removed", OFTEN, "the scripts", causes)
     yield judge_errors("share of a planted row", 3, "points", 1, _errors(script.rows for script in scripts))
     first = [line.said > 0 for script in scripts for line in script.lines.values()]
     yield judge_count("the planted line is the first of its row", OFTEN, "the rows", first)

@@ -47,7 +47,7 @@ def newest_calibration(results: Sequence[runs.StoredRun], machine_id: str) -> ru
 def read_back(quantities: pd.DataFrame) -> Iterator[Figure]:
     """Judge each planted quantity by its worst cell; rows of ``calibration.analysis.summary``."""
     for row in rows_of(quantities):
-        what, worst = f"planted {row['quantity']} is read back, worst cell", row["worst_pct"]
+        what, worst = f"planted {row['quantity']} is read back, worst setting", row["worst_pct"]
         measured = f"{worst:+.1f} % (median size {row['median_pct']:.1f} %, {row['cells']} cells, n ≥ {row['n']})"
         yield Figure(what, f"within {READ_BACK_PCT:g} %", measured, abs(worst) <= READ_BACK_PCT)
 
@@ -55,9 +55,9 @@ def read_back(quantities: pd.DataFrame) -> Iterator[Figure]:
 def verdicts(effects: pd.DataFrame, pairs: pd.DataFrame, bottlenecks: pd.DataFrame) -> Iterator[Figure]:
     """Count what was called what it is not, among planted effects, pairs of equal cells and planted bottlenecks."""
     for what, failed, most in (
-        ("equal cells whose interval leaves out 1", pairs["different"].astype(bool), CHANCE),
+        ("equal settings whose interval leaves out 1", pairs["different"].astype(bool), CHANCE),
         ("planted effects that lie outside their interval", ~effects["inside"].astype(bool), CHANCE),
-        ("planted effects called what they are not", ~effects["right"].astype(bool), 0.0),
+        ("planted effects with a wrong verdict", ~effects["right"].astype(bool), 0.0),
         ("planted bottlenecks that are not named", ~bottlenecks["right"].astype(bool), MISNAMED),
     ):
         if len(failed):

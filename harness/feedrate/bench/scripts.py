@@ -198,7 +198,7 @@ def judge_accuracy(scripts: Sequence[WatchedScript]) -> Iterator[Figure]:
     predicted = [pace.error_pct for pace in predictions(scripts)]
     yield judge_errors("pace of a script against its own clock", 1, "%", 1, paces)
     yield judge_errors("share of its time that it waits for data", 2, "points", 1, waits)
-    yield judge_errors("its hot line's share of preparing", 5, "points", OFTEN, hot)
+    yield judge_errors("share of preparing that its hot line takes", 5, "points", OFTEN, hot)
     yield judge_errors("pace with another number of workers, predicted from one run", 10, "%", 0.8, predicted)
     first = [script.hot_first for script in scripts]
     yield judge_count("the planted hot line is the first that is named", OFTEN, "the scripts", first)
@@ -214,7 +214,7 @@ def judge_recommended(scripts: Sequence[WatchedScript]) -> Figure:
         f" (predicted ÷ measured: median {np.median(ratios):.2f}, {min(ratios):.2f}–{max(ratios):.2f}; "
         f"stated: {100 * CONFIDENCE:g} %)"
     )
-    what = "pace with the recommended number of workers, inside the range that scripts of all other kinds make"
+    what = "pace with the recommended workers lies in the predicted range"
     figure = judge_count(what, INSIDE, f"{LEAST_ADVISED} scripts or more", inside, note)
     return figure._replace(met=figure.met and len(inside) >= LEAST_ADVISED)
 

@@ -32,7 +32,7 @@ TRAITS: dict[str, object] = {
     "order": "any, its own",
     "errors": "black pixels, with a warning (raised here)",
     "resumes": True,
-    "lacks": "a number of workers; bytes; classes; stages that are timed",
+    "lacks": "an option for workers; bytes; classes; stages that are timed",
 }
 
 

@@ -109,6 +109,9 @@ def reading(row: Mapping[Any, Any]) -> list[str]:
 
 def note(text: str) -> str:
     """Write a run's own remark as a sentence; a name at its beginning keeps its spelling."""
+    if old := re.match(r"workload (\w+) is replaced by (\w+):.*\((make div2k|--data DIR)\)", text):
+        verb = "fetches" if old[3].startswith("make") else "reads"
+        return f"{old[2]} replaces {old[1]}: synthetic images ({old[3]} {verb} real ones)."
     return words.sentence(text) if text.partition(" ")[0].isalpha() else f"{text.rstrip('.')}."
 
 

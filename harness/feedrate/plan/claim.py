@@ -35,8 +35,8 @@ NEEDS: Mapping[str, str] = {
     "cpu": "",
     "cuda": "needs a CUDA device",
     "gpus": "needs two CUDA devices",
-    "disks": "needs runs on two storage devices (--data-root), held against each other with feedrate compare",
-    "machines": "needs several machines that differ in it, which is recorded, never changed: feedrate compare shows it",
+    "disks": "needs runs on two storage devices (--data-root), compared by feedrate compare",
+    "machines": "needs machines that differ in it: feedrate records it, and feedrate compare shows it",
     "caffe": "speaks of Caffe's reader, which feedrate does not run",
 }
 

@@ -121,9 +121,9 @@ def plan_claims(
         sides = [term.cell for effect in claim.deciding() for term in terms(effect, device, photographs)]
         missing = [cell for cell in sides or checks[:1] if cell_id(cell) not in cells]
         if claim.most_cores and cores > claim.most_cores:
-            reasons[claim.id] = f"its sides are for {claim.most_cores} cores at most; this machine has {cores}"
+            reasons[claim.id] = f"its settings need {claim.most_cores} cores at most; this machine has {cores}"
         elif cores < claim.least_cores:
-            reasons[claim.id] = f"its sides are for {claim.least_cores} cores or more; this machine has {cores}"
+            reasons[claim.id] = f"its settings need {claim.least_cores} cores or more; this machine has {cores}"
         elif reason := untestable(claim, device) or next(filter(None, map(impossible, missing)), None):
             reasons[claim.id] = reason
         elif missing:

@@ -130,6 +130,6 @@ export function claims(a, b, { says, verdicts }) {
   if (!one || !other) return [folded("Claims whose verdict differs", said(UNJUDGED))];
   const both = Object.keys(says).filter((id) => one[id] && other[id]);
   const lines = both.filter((id) => one[id] !== other[id]).map((id) => [make("a", { href: `claims.html#claim-${id}` }, says[id]), one[id], other[id]]);
-  const summary = `Claims whose verdict differs: ${lines.length} of ${both.length} that both tested`;
+  const summary = `Both tested ${both.length} claims; ${both.length - lines.length} have the same verdict`;
   return [lines.length ? folded(summary, grid("Claims whose verdict differs", ["Claim", "A", "B"], lines)) : said(`${summary}.`, "fr-note")];
 }

@@ -78,12 +78,12 @@ def test_claims_are_compared_between_the_runs_that_were_judged(scripts: Page) ->
     x, y, z = ({"about": {"run": name, "page": "run.html"}} for name in "xyz")
     file = {"about": {"run": "x"}}
     said = text(scripts, "claims", x, y, known)
-    assert "1 of 2 that both tested" in said
+    assert "Both tested 2 claims; 1 have the same verdict" in said
     assert "One is so" in said
     assert "Two is so" not in said
     for other in (z, file):
         said = text(scripts, "claims", x, other, known)
-        assert "that both tested" not in said
+        assert "Both tested" not in said
         assert "feedrate compare A B" in said
 
 

@@ -34,8 +34,8 @@ class Outside:
 
     cores: float
     """That it may use."""
-    memory: Sequence[tuple[int, Mapping[str, int | None]]] = ()
-    """Clock (ns), and columns of memory, of all its processes together."""
+    written: Sequence[tuple[int, int]] = ()
+    """Clock (ns), and bytes that all its processes have written to in memory of their own."""
     footprints: Mapping[int, tuple[Footprint, Footprint]] = field(default_factory=dict)
     """Process to its memory as it was first and last seen."""
     read: Sequence[tuple[int, int]] = ()

@@ -23,7 +23,7 @@ def check(evidence: Evidence) -> Fact | None:
     if not span:
         return None
     begun, ended = span[0].begun_ns, span[-1].ended_ns
-    inside = [(at, columns["uss_peak_bytes"]) for at, columns in evidence.outside.memory if begun <= at <= ended]
+    inside = [(at, written) for at, written in evidence.outside.written if begun <= at <= ended]
     firsts = evidence.loader.steps[evidence.loader.steps["first"]]
     made, got = (firsts[name].to_numpy(np.int64) for name in ("made_ns", "got_ns"))
     _, starting = places(np.array([at for at, _ in inside], np.int64), made, got + 1)  # workers come to be, and import
@@ -40,12 +40,15 @@ def check(evidence: Evidence) -> Fact | None:
 
 
 def _most_copied(evidence: Evidence) -> int:
-    """Bytes that the workers of one pass made their own without having more: their pages were shared since a fork."""
+    """Bytes that the workers of one pass made their own without having more: their pages were shared since a fork.
+
+    Pages of files that a process maps are its own, too, where no other maps them: those it did not write to.
+    """
     seen = evidence.outside.footprints
     passes = ([seen[worker.pid] for worker in workers if worker.pid in seen] for workers in evidence.workers)
     return max(
         (
-            sum(last.uss - first.uss - max(0, last.anonymous - first.anonymous) for first, last in workers)
+            sum(last.dirty - first.dirty - max(0, last.anonymous - first.anonymous) for first, last in workers)
             for workers in passes
         ),
         default=0,

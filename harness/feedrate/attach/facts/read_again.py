@@ -22,6 +22,7 @@ def check(evidence: Evidence) -> Fact | None:
         return None
     return Fact(
         f"workers read {decimal(read)} to deliver {decimal(delivered)}",
-        "chunks of one sample, or samples of a chunk one after the other; open a file once, not for each sample",
-        "waiting",
+        "store samples of the size that is used; of chunked files chunks of one sample, or samples of a chunk one "
+        "after the other; open a file once, not for each sample",
+        "waiting" if evidence.cause in ("reading", "unsettled") else "",
     )

@@ -242,8 +242,11 @@ def settings(loader: Any) -> dict[str, Any]:
     torch = sys.modules["torch"]
     starts = context or torch.multiprocessing  # whose default is fixed as soon as workers are started
     method = starts.get_start_method() if loader.num_workers else None
+    dataset, sampler = loader.dataset, getattr(loader, "batch_sampler", None)  # fastai's have no sampler
+    while isinstance(dataset, torch.utils.data.Subset):
+        dataset = dataset.dataset
     return {
-        "batch_size": getattr(loader, "batch_size", None) or getattr(loader.batch_sampler, "batch_size", None),
+        "batch_size": getattr(loader, "batch_size", None) or getattr(sampler, "batch_size", None),
         "num_workers": loader.num_workers,
         "prefetch_factor": loader.prefetch_factor,
         "pin_memory": bool(loader.pin_memory),
@@ -251,8 +254,10 @@ def settings(loader: Any) -> dict[str, Any]:
         "drop_last": bool(loader.drop_last),
         "start_method": method,
         "dataset": type(loader.dataset).__qualname__,
-        "iterable": isinstance(loader.dataset, torch.utils.data.IterableDataset),
-        "sampler": type(loader.sampler).__qualname__,
+        "iterable": isinstance(dataset, torch.utils.data.IterableDataset),
+        "sampler": type(getattr(loader, "sampler", None)).__qualname__,
+        "collate": str(getattr(getattr(loader, "collate_fn", None), "__module__", "")),
+        "at_once": sampler is None or hasattr(type(dataset), "__getitems__"),
         "snapshot_every_n_steps": getattr(loader, "snapshot_every_n_steps", None),
     }
 

@@ -20,7 +20,7 @@ MADE        iterator, time in the sampler, bytes that were pickled for its worke
 SAVED       -: a checkpoint was written (``torch.save``)
 COLLECTED   -: Python looked for garbage
 COPIED      bytes that went to the device
-EXIT        -: the interpreter ends
+EXIT        updates so far: the interpreter ends
 FIRST       fingerprint of the first batch that a worker prepared
 READ        bytes that a worker read, from the page cache or from storage: it ends
 HANDED      -: the main thread waited for another one, of those scripts whose batches another one takes

@@ -126,6 +126,7 @@ class Loop:
         GARBAGE.flush()
         DEVICE.read()
         LOG.write(END, begun, now(), self.iterator, *self.spent(), SHARED.updates)
+        detail(False)
 
     def finish(self, take: Callable[[Any], Any], iterator: Any) -> Any:
         """Give the last batch again after the steps that were asked for, to see what remains without the loader.

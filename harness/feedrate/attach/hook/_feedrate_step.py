@@ -309,7 +309,7 @@ def leave() -> None:
     DEVICE.read()
     if LOG.fd >= 0:
         GARBAGE.flush()
-        LOG.write(EXIT, now())
+        LOG.write(EXIT, now(), 0, SHARED.updates)
 
 
 atexit.register(GUARD(leave))

@@ -9,11 +9,18 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from resource import RUSAGE_CHILDREN, getrusage
 from types import TracebackType
 from typing import Any
 
 from _feedrate_log import BATCH, FIRST, GUARD, LOG, OWN, READ, SCHEDULED, TAKEN, now, read_bytes
 from _feedrate_step import fingerprint
+
+
+def children_ns() -> int:
+    """CPU time of processes that this one has started and waited for, as ffmpeg is that decodes for it."""
+    used = getrusage(RUSAGE_CHILDREN)
+    return int(1e9 * (used.ru_utime + used.ru_stime))
 
 
 def patch_fetch(module: Any) -> None:
@@ -35,9 +42,9 @@ def patch_fetch(module: Any) -> None:
                     took = now() - begun
 
             works = LOG.worker >= 0  # in the training process nobody asks how long it waited for a core
-            queued = 0
+            queued, others = 0, 0
             with GUARD:
-                queued = SCHEDULED.wait_ns() if works else 0
+                queued, others = SCHEDULED.wait_ns() if works else 0, children_ns()
             process, cpu, begun = time.process_time_ns() if works else 0, time.thread_time_ns(), now()
             self.collate_fn = timed if callable(collate) else collate
             try:
@@ -46,9 +53,10 @@ def patch_fetch(module: Any) -> None:
                 self.collate_fn = collate
             ended = now()
             with GUARD:
-                cpu = time.thread_time_ns() - cpu
+                others = children_ns() - others
+                cpu = time.thread_time_ns() - cpu + others
                 queued = SCHEDULED.wait_ns() - queued if works else 0
-                process = time.process_time_ns() - process if works else 0
+                process = time.process_time_ns() - process + others if works else 0
                 samples = len(index) if isinstance(index, (list, tuple)) else 1
                 batch = LOG.worker, LOG.batch, samples, took
                 write = LOG.write if works else LOG.keep

@@ -128,6 +128,8 @@ class Footprint(NamedTuple):
     """The same, and of what processes share each its part."""
     anonymous: int
     """That belongs to no file, shared after a fork or not."""
+    dirty: int
+    """Of ``uss``, what it has written to: pages of files that it maps and only reads are left out."""
 
 
 def footprints(pid: int) -> dict[int, Footprint]:
@@ -147,7 +149,8 @@ def _footprint(pid: int) -> Footprint | None:
     clean, dirty, huge, pss, anonymous = (_amount(rollup, kind) for kind in kinds)
     if clean is None or dirty is None or pss is None:
         return None
-    return Footprint(1024 * (clean + dirty + (huge or 0)), 1024 * pss, 1024 * (anonymous or 0))
+    dirty += huge or 0
+    return Footprint(1024 * (clean + dirty), 1024 * pss, 1024 * (anonymous or 0), 1024 * dirty)
 
 
 def memory(by_pid: Mapping[int, Footprint]) -> dict[str, int | None]:

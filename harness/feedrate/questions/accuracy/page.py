@@ -44,8 +44,8 @@ _COLUMNS = {
     "worst": "worst error (%)",
     "low": "lowest (%)",
     "high": "highest (%)",
-    "n": "trials",
-    "cells": "cells",
+    "n": "measurements",
+    "cells": "settings",
 }
 """Of the figure's table."""
 _ROOM = 1.6

@@ -78,8 +78,9 @@ def forest(rows_of_claims: pd.DataFrame, asked: Claims, machines: Mapping[str, s
         tuple(keys(LOOKS, seen)),
         tuple({heading: row[key] for heading, key in _COLUMNS.items()} for rows in panels.values() for row in rows),
         (
-            "Right of 1 agrees with the claim; a claim of no difference expects 1. If a claim says “less”, the picture "
-            "inverts its ratio; the table does not. Tick: the worst setting. Ring: the source’s figure.",
+            "Right of 1 agrees with the claim’s direction; a claim of no difference expects 1. Ring: the source’s "
+            "figure, of which a claim needs 80 %. If a claim says “less”, the picture inverts its ratio; the table does not. "
+            "Tick: the worst setting.",
             f"Band: {low:g} to {high:g}; an interval inside it means no difference. Lines: 95 % intervals, each claim "
             "by itself. Verdicts are corrected for the number of claims. Lines at the edge go on beyond it.",
         ),

@@ -173,13 +173,13 @@ def _facts(verdicts: Verdicts, suite: str, claim: Claim) -> Iterator[tuple[str, 
     """Who says a claim, and how it is tested."""
     said_by = Markup('<a href="#source-{}">{}</a> <span class="fr-kind">({})</span>')
     sources = [(name, SOURCES[name]) for name in claim.sources]
-    yield "said by", Markup("<br>").join(said_by.format(name, source.title, source.about) for name, source in sources)
+    yield "source", Markup("<br>").join(said_by.format(name, source.title, source.about) for name, source in sources)
     if claim.figures:
-        yield "with the figures", _linked(claim.figures, claim.id, verdicts.claims)
-    yield "tested so", _linked(claim.design, claim.id, verdicts.claims)
-    yield "not shown", _linked(claim.not_shown, claim.id, verdicts.claims)
+        yield "source’s figures", _linked(claim.figures, claim.id, verdicts.claims)
+    yield "test", _linked(claim.design, claim.id, verdicts.claims)
+    yield "not tested", _linked(claim.not_shown, claim.id, verdicts.claims)
     # Suites that also ask other things leave their claims to the suite of all claims.
-    yield "repeat it", markup.code(f"make sweep SUITE={suite if suites.for_claims(suite) else suites.CLAIMS}")
+    yield "repeat it with", markup.code(f"make sweep SUITE={suite if suites.for_claims(suite) else suites.CLAIMS}")
 
 
 def _linked(text: str, here: str, ids: Iterable[str]) -> Markup:
@@ -214,7 +214,7 @@ def _origin(result: ClaimResult) -> Markup:
     # What was read in place of photographs; the page's head says why.
     asked = {case.get("workload") for case in (*effect.cases, *effect.against)} if effect else set()
     notes = _newest_substitutions(result.views)
-    parts += [note.partition(":")[0] for name, note in notes.items() if name in asked]
+    parts += [descriptions.note(note).partition(":")[0] for name, note in notes.items() if name in asked]
     return Markup("{}; {}").format("; ".join(parts), runs)
 
 
@@ -228,7 +228,7 @@ def _tables(result: ClaimResult) -> Iterator[Markup]:
         unit = f", {name}" if name else ""
         sides = [f"{settings_text(effect.steps[end][1])}{unit}" for end in (0, -1)]
         change = "A doubling" if effect.along else "B ÷ A"
-        columns = ["Where", f"A: {sides[0]}", f"B: {sides[1]}", change, "n", "By itself"]
+        columns = ["Where", f"A: {sides[0]}", f"B: {sides[1]}", change, "n", "Verdict alone"]
         lines = [_case(row, size) for row in cases]
         if effect.level:
             columns, lines = (
@@ -242,10 +242,10 @@ def _tables(result: ClaimResult) -> Iterator[Markup]:
         yield table(caption, columns, lines, columns[1 : columns.index("n") + 1], stack=True)
         if besides := [row for row in result.cases if row["role"].startswith("also")]:
             rows = [(row["case"], estimate(row), int(row["n"]), row["verdict"]) for row in besides if row["n"]]
-            yield table("What it says besides", ("Besides", "Ratio", "n", "So it is"), rows, ("Ratio", "n"), stack=True)
+            yield table("Other parts of the claim", ("Part", "Ratio", "n", "Verdict"), rows, ("Ratio", "n"), stack=True)
     elif len(cases) > 1:
         rows = [(str(row["case"]) or "–", row["evidence"], row["n"], row["verdict"]) for row in cases]
-        yield table("What the checks saw", ("Where", "Seen", "Checks", "So it is"), rows, stack=True)
+        yield table("What the checks saw", ("Where", "Seen", "Checks", "Verdict"), rows, stack=True)
     effects = result.claim.asides
     beside = []
     for row in result.asides:
@@ -253,7 +253,7 @@ def _tables(result: ClaimResult) -> Iterator[Markup]:
             label, growth = row["label"], power(row, effects[row["label"]])
             beside.append((markup.two_lines(label, growth) if growth else label, estimate(row), int(row["n"])))
     if beside:
-        yield table("Numbers beside the claim", ("Beside it", "Ratio", "n"), beside, ("Ratio", "n"), stack=True)
+        yield table("Extra measurements", ("Measurement", "Ratio", "n"), beside, ("Ratio", "n"), stack=True)
 
 
 def _unit(metric: Metric, cases: Sequence[Row]) -> tuple[str, float]:

@@ -114,7 +114,7 @@ _IDLE_COLUMNS = {"decoder": "decoder", "vCPUs": "at", "idle (%)": "value", "low"
 _MISSING = "No image files were loaded in this run by as many workers as there are cores, or fewer."
 
 
-@chart("Images a second, a vCPU", "How many images does a vCPU load, and with which decoder?")
+@chart("Images per second and vCPU", "How many images does a vCPU load, and with which decoder?")
 def images_per_core(sheet: Sheet, trials: pd.DataFrame, cores: int) -> Figure:
     """Draw the rate of a core by decoder, a mark for each number of workers."""
     rows = [{**asdict(core), "who": words.plural(core.workers, "worker")} for core in per_core(trials, cores)]

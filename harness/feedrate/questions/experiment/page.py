@@ -109,7 +109,7 @@ def _tally(of_platform: Mapping[Platform, Sequence[ClaimResult]], asked: int, te
     """How many of the sentences were tested, and how that ended: a sentence has a verdict on each platform."""
     machines = len({platform.view.machine_id for platform in of_platform})
     start = (
-        f"Of the {asked} sentences that feedrate tests of this source, {tested} have been tested on "
+        f"feedrate lists {asked} sentences of this source; {tested} have been tested on "
         f"{words.plural(machines, 'machine')}"
     )
     counts = {platform: Counter(result.verdict for result in results) for platform, results in of_platform.items()}
@@ -127,7 +127,7 @@ def _untested(claims: Sequence[Claim]) -> str:
     cuda = sum(claim.needs in ("cuda", "gpus") for claim in claims)
     others = len(claims) - cuda
     reasons = [f"{cuda} that {'needs' if cuda == 1 else 'need'} a CUDA device"] if cuda else []
-    reasons += [f"{others} that no run here has measured"] if others else []
+    reasons += [f"{others} for other reasons"] if others else []
     return f" Not tested: {words.listed(reasons)}." if reasons else ""
 
 

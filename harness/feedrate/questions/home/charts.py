@@ -132,7 +132,10 @@ def machine_gains(sheet: Sheet, headlines: pd.DataFrame, machines: Machines | No
     message = f"Most gained: {gain.text()} with {best['settings']} ({best['task']})."
     panel = plot.panel("Best loader settings", "1 is PyTorch’s default", message)
     sheet.add(panel, listed(rows, {}, _GAINS))
-    sheet.note("A setting is chosen on one half of the repetitions and measured on the other.")
+    sheet.note(
+        "Half of the repetitions choose the setting, the other half measure it. So these gains differ a little from "
+        "those above, which use all repetitions."
+    )
     return sheet.figure(keys(looks), _NO_GAIN)
 
 

@@ -26,7 +26,7 @@ from feedrate.charts.plot import Plot, Side, amount, keys, of_workers
 from feedrate.schema import words
 
 
-@chart("Throughput by batch size", "How many samples a second come through, and do more workers help?", "cells")
+@chart("Throughput by batch size", "How does speed change with batch size and workers?", "cells")
 def throughput(sheet: Sheet, cells: pd.DataFrame) -> Figure:
     """Draw throughput against batch size, a line a worker count."""
     subsets = slices(cells, (TRAIN, EMULATED, LOAD))

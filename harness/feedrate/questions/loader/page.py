@@ -51,7 +51,7 @@ _MEANINGS = {
     "compute-bound": ("The model holds it back", "a faster loader would gain little"),
     "emulated-step-bound": ("The emulated step holds it back", "a faster loader would gain little"),
     LAUNCH_BOUND: ("The host that launches the step’s kernels holds it back", "a faster device would gain little"),
-    "balanced": (f"Two stages lie within {BALANCED_WITHIN:g} times of one another", "a faster one alone gains little"),
+    "balanced": (f"Two stages are about equally slow (within {BALANCED_WITHIN:g}×)", "to speed up one gains little"),
 }
 """What a bottleneck means, and what follows where stages work at the same time."""
 _IN_TURNS = "without workers loading and step take turns, so a faster one of either gains"
@@ -216,18 +216,18 @@ def _sentence(task: Task, best: Row | None) -> str:
     rate = f"{words.number(float(cell['samples_per_s']))} samples a second"
     if best and best["cell_id"] == cell["cell_id"]:
         rate = Estimate.of_row(best).text(" samples a second")
-    text = f"{what[:1].upper()}{what[1:]}: {setting} does {rate}"
+    text = f"{what[:1].upper()}{what[1:]}: {setting} reaches {rate}"
     if words.is_number(cell["efficiency"]) and isinstance(cell["limit"], str):
         turns = cell["limit"] != "load" and words.is_number(cell["device_ceiling"])
-        alone = "copies and step do in turns" if turns else f"{_STAGES[cell['limit']]} does alone"
-        text += f", {words.percent(float(cell['efficiency']))} of what its {alone}"
+        alone = "copies and step in turns" if turns else f"{_STAGES[cell['limit']]} alone"
+        text += f", {words.percent(float(cell['efficiency']))} of the speed of its {alone}"
     text += f". {meaning(cell)}" if cell["bottleneck"] in _MEANINGS else ""
     if cell["bottleneck"] == "loader-bound" and isinstance(cell["dominant"], str):
         share = words.percent(float(cell["dominant_share"]))
         text += f"; the largest part of loading is {_DOING[cell['dominant']]} ({share})"
     text += "."
     if words.is_number(cell["fetch_hidden"]):
-        text += f" The step hides {words.percent(float(cell['fetch_hidden']))} of loading."
+        text += f" {words.percent(float(cell['fetch_hidden']))} of loading overlaps with the step."
     counts = cells["bottleneck"].value_counts()
     if len(counts) > 1:
         parts = words.listed(f"{count} {'is' if count == 1 else 'are'} {name}" for name, count in counts.items())

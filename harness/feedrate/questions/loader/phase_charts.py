@@ -42,7 +42,7 @@ from feedrate.schema.axes import BY_NAME, SCRIPT, SETTINGS
 from feedrate.schema.columns import PHASES
 from feedrate.schema.metrics import CONFIRMED_OVER
 
-_QUESTION = "How long does each phase of a training step take per sample, as the batch grows?"
+_QUESTION = "Where does the time of a sample go, as the batch grows?"
 LABELS = {
     "fetch": "fetch: wait for data",
     "h2d": "copy to device",
@@ -150,9 +150,9 @@ def _phases_message(rows: Sequence[Row]) -> str:
     text = _waits(words.plural(workers, "worker"), sorted(fetch))
     largest = max((row for row in segments if row["batch"] == max(fetch)[0]), key=lambda row: row["us"])
     if largest["phase"] == "fetch":
-        return words.sentence(f"{text}, where it is the largest part")
+        return words.sentence(f"{text}. Waiting is the largest part there")
     name, share = LABELS[largest["phase"]], words.percent(largest["share"])
-    return words.sentence(f"{text}; the largest part there is {name} ({share})")
+    return words.sentence(f"{text}. The largest part there: {name} ({share})")
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,7 +88,7 @@ def named(cell: Mapping[Any, Any], usual: str) -> str:
     return trait.title if trait.streams or storage_format == usual else f"{trait.title}, {storage_format}"
 
 
-@chart("Loaders side by side", "Which loader delivers most of the same batches?")
+@chart("Loaders side by side", "Which loader delivers samples fastest?")
 def loader_rates(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     """Draw each loader's rate, a panel a task, a mark for each number of workers."""
     tasks = compared(trials)
@@ -108,9 +108,8 @@ def _message(rows: Sequence[Row]) -> str:
     best = {row["loader"]: row for row in sorted(rows, key=itemgetter("value"))}
     slowest, *_, fastest = sorted(best.values(), key=itemgetter("value"))
     return (
-        f"{fastest['loader']} with {fastest['who']} delivers "
-        f"{words.number(fastest['value'])} samples a second ({interval(fastest)}), "
-        f"{slowest['loader']} {words.number(slowest['value'])} ({interval(slowest)})."
+        f"Fastest: {fastest['loader']}, {fastest['who']}, {words.number(fastest['value'])} samples a second "
+        f"({interval(fastest)}). Slowest: {slowest['loader']}, {words.number(slowest['value'])} ({interval(slowest)})."
     )
 
 

@@ -154,7 +154,7 @@ def _answer(rows: Sequence[Row], ratios: Sequence[Estimate | None]) -> str:
     slower = [f"{loader} {ratio.text()}" for loader, ratio in busiest if ratio.high < 1]
     named = [f"{word}: {words.listed(group)}." for word, group in (("Faster", faster), ("Slower", slower)) if group]
     rest = len(busiest) - len(faster) - len(slower)
-    tied = f"{rest} of {len(busiest)} others show no clear difference."
+    tied = f"{rest} of {len(busiest)} others {'ties' if rest == 1 else 'tie'} with {_DEFAULT}."
     return " ".join([*named, tied] if rest else named)
 
 

@@ -76,7 +76,7 @@ def section(path: str, everyone: Selection, data: Path) -> tuple[Markup, Placed,
         setting=[descriptions.setting(row) for row in setting],
     )
     text = json.dumps({"format": FORMAT, "rows": rows}, separators=(",", ":")) + "\n"
-    waiting = "Starting the search … Opened as a file, without a server, this page cannot read others: make serve does."
+    waiting = "Starting … If you opened this page as a file, run make serve: the page needs a server to read data."
     frame = Placed("hardware", markup.scripted("hardware", markup.addressed(FILE, text), waiting))
     return body, frame, {FILE: text}
 

@@ -115,8 +115,8 @@ def _slope(trend: Trend, at: Floats, rates: Floats, mean: float, scale: float) -
 
 def _listed(rows: Sequence[Row], estimate: Estimate, trend: Trend | None, unit: str) -> list[Row]:
     """A line a trial, then the mean, then the trend."""
-    columns = {"block": "block", unit: "at", "samples per s": "rate", "%": "value", "flags": "flags"}
-    lines = listed(rows, {"what": "trial"}, columns)
+    columns = {"repetition": "block", unit: "at", "samples per s": "rate", "%": "value", "flags": "flags"}
+    lines = listed(rows, {"what": "measurement"}, columns)
     lines.append({"what": "mean over repetitions", "samples per s": estimate.value, **_ends(estimate), "n": estimate.n})
     if trend:
         hour = trend.over(3600.0)
@@ -158,7 +158,7 @@ def _add_self_comparison(sheet: Sheet, control: pd.DataFrame) -> None:
     for row in rows_of(compared):
         ratio, block, pairs = float(row["ratio"]), int(row["block"]), int(row["pairs"])
         rows.append({"at": block, "value": _percent_off(ratio), "ratio": ratio, "pairs": pairs, "kind": "plain"})
-        lines.append({"what": "A/A, a repetition", "block": block, "B ÷ A": ratio, "n": pairs})
+        lines.append({"what": "A/A, a repetition", "repetition": block, "B ÷ A": ratio, "n": pairs})
     lines.append({"what": "A/A, all repetitions", "B ÷ A": estimate.value, **_ends(estimate), "n": estimate.n})
     axis = {"grid": False, "tickMinStep": 1, "format": "d", "tickCount": 6}
     x = Side("at", "repetition", {"nice": False, "zero": False, "padding": 10}, axis)

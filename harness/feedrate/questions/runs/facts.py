@@ -73,7 +73,7 @@ def short(view: RunView) -> dict[str, str]:
         "Took": descriptions.minutes(run.started_at, run.ended_at),
     }
     stopped = {"Stopped": (SEARCH_STOPPED if run.search else STOPPED).get(run.stop_reason, run.stop_reason)}
-    cells = words.plural(run.cells, "setting" if run.search else "cell")
+    cells = words.plural(run.cells, "setting")
     version = f"feedrate {run.feedrate_version}, protocol {run.protocol_version}"
     if script_name(view):
         measured = {"Measured": f"its loop, in {run.blocks:,} stretches"}

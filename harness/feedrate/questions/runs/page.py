@@ -61,7 +61,7 @@ _LOOKS = {
     "gpu_util_pct": ("GPU in use", " %"),
 }
 """What a look tells, in words with its unit; the mask of throttle reasons is left to the rules."""
-_LABELS = {"ci_target_pct": "interval wanted", "control_every": "control setting"}
+_LABELS = {"ci_target_pct": "interval wanted", "control_every": "control setting", "blocks": "repetitions"}
 """What the manifest's names are called, where they do not say it themselves."""
 
 

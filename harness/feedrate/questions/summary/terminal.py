@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -153,5 +154,5 @@ def _next(run: StoredRun, console: Console) -> None:
         _say(console, "What had ended is written; make sweep begins a new run.")
     same = re.sub(r" (?:--budget |BUDGET=)\S+", "", run.manifest.command)
     budget = run.manifest.budget_s
-    longer = f" Tighter intervals: {same} --budget {words.typed(4 * budget)}." if budget else ""
+    longer = f" Tighter intervals: {same} --budget {words.typed(60 * math.ceil(budget / 15))}." if budget else ""
     _say(console, f"Next: make site builds the charts into build/site, make serve shows them.{longer}")
