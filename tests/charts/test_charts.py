@@ -16,7 +16,7 @@ from feedrate.pages.runs import RunView, draw
 
 CELLS = ("phases", "throughput")
 """Charts that are drawn from the cells of a run."""
-OF_TRIALS = ("defaults", "machine_workers", "worker_scaling", "transfer_size", "telemetry", "drift", "timeline")
+OF_TRIALS = ("machine_workers", "worker_scaling", "transfer_size", "telemetry", "drift", "timeline")
 STORAGE = tuple(name for name in charts_by_name() if name.startswith("storage_"))
 FORMATS = ("png", "jpeg", "npy", "lmdb", "lmdb_png", "webdataset")
 KINDS: dict[str, dict[str, Any]] = {
@@ -100,7 +100,7 @@ def test_a_run_that_lacks_much_breaks_nothing(name: str, show: Show) -> None:
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        *((name, "cpu") for name in (*CELLS, "defaults")),
+        *((name, "cpu") for name in CELLS),
         *((name, "storage") for name in STORAGE),
         *((name, "workers") for name in ("worker_memory", "worker_startup")),
     ],
@@ -111,7 +111,7 @@ def test_one_block_has_no_interval_and_says_so(name: str, kind: str, show: Show,
     assert figure.panels
     for row in figure.rows:
         assert all(row.get(low) is None for low in ("low", "low (us)", "times, low"))
-    assert ("no interval" in figure.message) == (name not in ("defaults", "phases", "storage_work"))
+    assert ("no interval" in figure.message) == (name not in ("phases", "storage_work"))
     assert "NaN" not in json.dumps(specs(figure))
 
 

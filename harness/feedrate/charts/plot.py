@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import altair as alt
@@ -84,19 +84,19 @@ def counts(key: str, title: str, values: Collection[int]) -> Side:
     return Side(key, title, scale, {"values": sorted(set(values)), "format": "d", "grid": False})
 
 
-def deviations(key: str, title: str, ends: Sequence[float], within: float = 1.0) -> Side:
-    """Deviations in per cent: linear within so many, logarithmic beyond."""
-    low, high = min(-2 * within, *ends), max(2 * within, *ends)
-    values = [sign * within * 10**power for sign in (-1, 1) for power in range(6)]
+def deviations(key: str, title: str, ends: Sequence[float]) -> Side:
+    """Deviations in per cent: linear within one, logarithmic beyond."""
+    low, high = min(-2.0, *ends), max(2.0, *ends)
+    values = [sign * 10.0**power for sign in (-1, 1) for power in range(6)]
     shown = sorted(value for value in values if low <= value <= high)
-    scale = {"type": "symlog", "constant": within, "domain": [low, high], "nice": False}
+    scale = {"type": "symlog", "constant": 1, "domain": [low, high], "nice": False}
     # A format of the axis would write all labels in the largest one's unit.
     label = "format(datum.value, '+~s')"
     narrow = {"labelOverlap": "greedy", "labelSeparation": 4}  # on phones the largest labels would touch
     return Side(key, title, scale, {"values": shown, "labelExpr": label, "grid": True, "domain": False, **narrow})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Plot:
     """Marks with their intervals."""
 
@@ -106,6 +106,7 @@ class Plot:
     by: str
     """Field that colours tell apart."""
     looks: Looks
+    _: KW_ONLY
     shaped: tuple[str, Mapping[str, str]] | None = None
     """Field that shapes tell apart, with them, where that is another."""
     beside: tuple[str, Sequence[str]] | None = None
@@ -132,7 +133,8 @@ class Plot:
 
     def layers(self) -> list[alt.Chart]:
         """Draw it, from back to front."""
-        (channel, position), (other, value) = self._channels()
+        sides = ("x", self.x), ("y", self.y)  # where marks stand, and what their value is
+        (channel, position), (other, value) = sides[::-1] if self.y.order else sides
         low, high = self.ends
         tooltip = self._tooltip(position, value) if self.tooltip is None else self.tooltip
         fields = [position.key, value.key, self.by, low, high, *(name.rpartition(":")[0] for name in tooltip)]
@@ -161,11 +163,6 @@ class Plot:
             *self.before,
         ]
 
-    def _channels(self) -> tuple[tuple[str, Side], tuple[str, Side]]:
-        """Where marks stand, and what their value is."""
-        sides = ("x", self.x), ("y", self.y)
-        return sides[::-1] if self.y.order else sides
-
     def _offset(self, channel: str) -> dict[str, Any]:
         key, order = self.beside or ("", ())
         if len(order) < 2:
@@ -187,7 +184,7 @@ class Plot:
         return Panel.draw(title, subtitle, message, self.layers(), high)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Bars:
     """Bars of parts, which follow one another by their field ``order``."""
 
@@ -198,6 +195,7 @@ class Bars:
     """Field that names parts."""
     tones: Mapping[str, str]
     """Part to its colour."""
+    _: KW_ONLY
     whisker: bool = False
     """Whether the whole bar has an interval."""
     asleep: str = ""
@@ -219,12 +217,7 @@ class Bars:
             order=alt.Order("order:Q"),
             tooltip=hover(tooltip),
         )
-        if self.asleep in used:
-            sleeps = alt.datum[self.by] == self.asleep
-            stack = stack.encode(
-                stroke=alt.condition(sleeps, alt.value(colour("emulated-edge")), alt.value(colour("paper"))),
-                strokeDash=alt.condition(sleeps, alt.value([3, 2]), alt.value([1, 0])),
-            )
+        stack = stack.encode(**dashed(self.by, self.asleep)) if self.asleep in used else stack
         whole = base.transform_filter("datum.order === 0 && isValid(datum.lo)")
         whisker = whole.mark_rule(color=colour("ink"), strokeWidth=1.5).encode(**self.x.along("x", "lo"), x2="hi:Q")
         return [stack, *([whisker] if self.whisker else []), *self.before]
@@ -234,27 +227,36 @@ class Bars:
         return Panel.draw(title, subtitle, message, self.layers(), height(len(self.y.order), self.row))
 
 
+def mark(kind: str, rows: alt.InlineData, style: Mapping[str, Any], **channels: Any) -> alt.Chart:
+    """Draw rows as marks of a kind; ``style`` is that of all of them, ``channels`` are Vega-Lite's encodings."""
+    drawn: alt.Chart = getattr(alt.Chart(rows), f"mark_{kind}")(**style).encode(**channels)
+    return drawn
+
+
+def dashed(key: str, name: str) -> dict[str, Any]:
+    """Draw a dashed edge around the bars of a name: nothing is computed in them."""
+    sleeps = alt.datum[key] == name
+    stroke = alt.condition(sleeps, alt.value(colour("emulated-edge")), alt.value(colour("paper")))
+    return {"stroke": stroke, "strokeDash": alt.condition(sleeps, alt.value([3, 2]), alt.value([1, 0]))}
+
+
 def rule(side: Side, channel: str, at: float, tint: str = "muted") -> alt.Chart:
     """A dashed line across the picture at a value of a side."""
-    marked = alt.Chart(table([{"at": at}])).mark_rule(color=colour(tint), strokeDash=[3, 3])
-    drawn: alt.Chart = marked.encode(**side.along(channel, "at"))
-    return drawn
+    style = {"color": colour(tint), "strokeDash": [3, 3]}
+    return mark("rule", table([{"at": at}]), style, **side.along(channel, "at"))
 
 
 def band(side: Side, channel: str, ends: tuple[float, float], tint: str = "accent", opacity: float = 0.18) -> alt.Chart:
     """Shade what lies between two values of a side."""
-    marked = alt.Chart(table([{"from": ends[0], "to": ends[1]}])).mark_rect(color=colour(tint), opacity=opacity)
-    drawn: alt.Chart = marked.encode(**side.along(channel, "from"), **{f"{channel}2": "to:Q"})
-    return drawn
+    rows, style = table([{"from": ends[0], "to": ends[1]}]), {"color": colour(tint), "opacity": opacity}
+    return mark("rect", rows, style, **side.along(channel, "from"), **{f"{channel}2": "to:Q"})
 
 
 def written(rows: Sequence[Row], x: Side, y: Side, key: str, *, right: bool = False, dy: int = 0) -> alt.Chart:
     """Write a field beside the marks of rows, on their left or their right."""
-    text = alt.Chart(data(rows, x.key, y.key, key)).mark_text(
-        align="left" if right else "right", dx=8 if right else -8, dy=dy, fontSize=12, color=colour("ink")
-    )
-    drawn: alt.Chart = text.encode(**x.along("x"), **y.along("y"), text=alt.Text(f"{key}:N"))
-    return drawn
+    place = {"align": "left" if right else "right", "dx": 8 if right else -8, "dy": dy}
+    style, text = {**place, "fontSize": 12, "color": colour("ink")}, data(rows, x.key, y.key, key)
+    return mark("text", text, style, **x.along("x"), **y.along("y"), text=f"{key}:N")
 
 
 def core_marks(cores: Iterable[float | None], x: Side, end: float) -> list[alt.Chart]:
@@ -282,10 +284,10 @@ def unlike(labels: Iterable[str], every: Sequence[str] = ()) -> Looks:
     }
 
 
-def of_workers(numbers: Sequence[int], noun: str = "worker") -> Looks:
-    """Give each count of workers, or of something else, a step of the ordered ramp and a shape; none is grey."""
+def of_workers(numbers: Sequence[int]) -> Looks:
+    """Give each count of workers a step of the ordered ramp and a shape; none is grey."""
     tones = series(len(numbers), bool(numbers) and numbers[0] == 0)
-    labels = [words.plural(number, noun) for number in numbers]
+    labels = [words.plural(number, "worker") for number in numbers]
     return {name: (tint, SHAPES[at % len(SHAPES)]) for at, (name, tint) in enumerate(zip(labels, tones, strict=True))}
 
 

@@ -27,11 +27,9 @@ def headline_table(rows: pd.DataFrame) -> Markup:
         return Markup()
     lines = []
     for row in rows_of(rows):
-        gain = gain_words(row["gain"])
         rate, spread = words.number(row["samples_per_s"]), words.interval(row["lo"], row["hi"])
-        setting, others = descriptions.knobs(row), set_words(row)
-        settings = markup.two_lines(setting, others) if others else setting
-        gained = markup.two_lines(*gain) if gain[1] else gain[0]
+        settings = markup.two_lines(descriptions.knobs(row), set_words(row))
+        gained = markup.two_lines(*gain_words(row["gain"]))
         lines.append((task_cell(row), settings, rate, spread, row["n"], _held_back(row), gained))
     columns = ("What ran", "Best setting", *_NUMBERS, "Held back by", "Best speed-up without repacking")
     return table("The best setting of each task", columns, lines, _NUMBERS, stack=True)
@@ -43,7 +41,7 @@ def _held_back(row: Mapping[Any, Any]) -> str:
         return "the loader itself"
     reached = (("efficiency", row["efficiency"]), ("AU", row["au"]))
     shares = [f"{name}\u00a0{words.percent(float(value))}" for name, value in reached if words.is_number(value)]
-    return markup.two_lines(row["bound"], ", ".join(shares)) if shares else str(row["bound"])
+    return markup.two_lines(row["bound"], ", ".join(shares))
 
 
 def sized_name(row: Mapping[Any, Any]) -> Markup:
@@ -55,4 +53,4 @@ def sized_name(row: Mapping[Any, Any]) -> Markup:
 
 def task_cell(row: Mapping[Any, Any]) -> Markup:
     """Write a task as the first cell of its row: workload, patch size, what ran."""
-    return markup.two_lines(sized_name(row), what_ran(row), f"fr-kind fr-kind-{row['kind']}")
+    return markup.two_lines(sized_name(row), what_ran(row), style=f"fr-kind fr-kind-{row['kind']}")

@@ -116,9 +116,10 @@ def code(text: object) -> Markup:
     return Markup("<code>{}</code>").format(text)
 
 
-def two_lines(first: object, second: object, style: str = "fr-kind") -> Markup:
-    """Write a second line in small print below a first one, as cells of tables have it."""
-    return Markup('{}<br><span class="{}">{}</span>').format(first, style, second)
+def two_lines(first: object, *small: object, style: str = "fr-kind") -> Markup:
+    """Write lines in small print below a first one, as cells of tables have it; empty ones are left out."""
+    below = (Markup('<br><span class="{}">{}</span>').format(style, line) for line in small if line)
+    return Markup("{}").format(first) + Markup("").join(below)
 
 
 def heading(level: int, text: str, name: str = "") -> str:
@@ -155,18 +156,20 @@ def slot(name: str) -> str:
     return f'<div class="fr-slot" id="slot-{name}"></div>'
 
 
-def scripted(name: str, index: str, waiting: str, styles: Iterable[str] = ()) -> str:
+_WAITING = "Starting … If you opened this page as a file, run make serve: the page needs a server to read data."
+
+
+def scripted(name: str, index: str, styles: Iterable[str] = ()) -> str:
     """Write the place that a script of the site's own fills; nothing is promised where none runs.
 
     Args:
         name: of the page's bundle, of its style sheet below ``assets/``, and of the place.
         index: path of what the script reads first.
-        waiting: plain text that stands there until it runs.
         styles: names of the style sheets that it needs before its own.
     """
     sheets = "".join(f'<link rel="stylesheet" href="assets/{sheet}.css">' for sheet in (*styles, name))
     return (
         f'{sheets}<div class="fr-{name}" id="fr-{name}" data-index="{escape(index)}" data-search-exclude>'
-        f'<p class="fr-{name}-wait">{escape(waiting)}</p></div>'
+        f'<p class="fr-{name}-wait">{escape(_WAITING)}</p></div>'
         f'<script type="module" src="assets/scripts/{name}/page.js"></script>'
     )

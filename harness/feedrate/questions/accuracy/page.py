@@ -86,24 +86,10 @@ def _plot(rows: Sequence[Row]) -> Plot:
     ends = ("low", "high")
     x = deviations("median", "error against the external clock, %", [_ROOM * row[end] for row in rows for end in ends])
     y = names("label", (row["label"] for row in rows))
-    tooltip: Fields = {
-        "label:N": "estimator",
-        "median:Q": ("median error, %", "+,.3~g"),
-        "worst:Q": ("worst error, %", "+,.3~g"),
-        "n:Q": "measurements",
-    }
-    return Plot(
-        rows=rows,
-        x=x,
-        y=y,
-        by="whose",
-        looks=_LOOKS,
-        ends=ends,
-        tooltip=tooltip,
-        row=26,
-        tick="worst",
-        behind=[band(x, "x", (-1, 1))],
-    )
+    form, behind = "+,.3~g", [band(x, "x", (-1, 1))]
+    tooltip: Fields = {"label:N": "estimator", "median:Q": ("median error, %", form), "n:Q": "measurements"}
+    tooltip = {**tooltip, "worst:Q": ("worst error, %", form)}
+    return Plot(rows, x, y, "whose", _LOOKS, ends=ends, tooltip=tooltip, row=26, tick="worst", behind=behind)
 
 
 PATH = "accuracy.md"

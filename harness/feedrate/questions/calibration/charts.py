@@ -128,33 +128,12 @@ def _mark(what: str, label: str, measured: Mapping[str, Any], **more: Any) -> di
 
 def _plot(rows: Sequence[Row]) -> Plot:
     ends = ("error_lo", "error_hi")
-    x = deviations(
-        "error",
-        "measured ÷ planted − 1, %",
-        [_ROOM * row[end] for row in rows for end in ("error", *ends) if row[end] is not None],
-    )
-    form = ",.5~g"
-    tooltip: Fields = {
-        "setting:N": "",
-        "planted:Q": ("", form),
-        "measured:Q": ("", form),
-        "unit:N": "",
-        "error:Q": ("error, %", "+,.3~g"),
-        "verdict:N": "",
-        **BLOCKS,
-    }
-    return Plot(
-        rows=rows,
-        x=x,
-        y=names("setting", (row["setting"] for row in rows)),
-        by="right",
-        looks=_LOOKS,
-        ends=ends,
-        tooltip=tooltip,
-        size=45,
-        row=15,
-        behind=[band(x, "x", (-_WITHIN, _WITHIN), "heat-1", 0.5)],
-    )
+    far = [_ROOM * row[end] for row in rows for end in ("error", *ends) if row[end] is not None]
+    x, y = deviations("error", "measured ÷ planted − 1, %", far), names("setting", (row["setting"] for row in rows))
+    values: Fields = {"planted:Q": ("", ",.5~g"), "measured:Q": ("", ",.5~g"), "unit:N": ""}
+    tooltip = {"setting:N": "", **values, "error:Q": ("error, %", "+,.3~g"), "verdict:N": "", **BLOCKS}
+    behind = [band(x, "x", (-_WITHIN, _WITHIN), "heat-1", 0.5)]
+    return Plot(rows, x, y, "right", _LOOKS, ends=ends, tooltip=tooltip, size=45, row=15, behind=behind)
 
 
 def _message(rows: Sequence[Row]) -> str:

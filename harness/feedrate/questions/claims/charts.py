@@ -79,8 +79,8 @@ def forest(rows_of_claims: pd.DataFrame, asked: Claims, machines: Mapping[str, s
         tuple({heading: row[key] for heading, key in _COLUMNS.items()} for rows in panels.values() for row in rows),
         (
             "Right of 1 agrees with the claim’s direction; a claim of no difference expects 1. Ring: the source’s "
-            "figure, of which a claim needs 80 %. If a claim says “less”, the picture inverts its ratio; the table does not. "
-            "Tick: the worst setting.",
+            "figure, of which a claim needs 80 %. If a claim says “less”, the picture inverts its ratio, the table "
+            "does not. Tick: worst setting.",
             f"Band: {low:g} to {high:g}; an interval inside it means no difference. Lines: 95 % intervals, each claim "
             "by itself. Verdicts are corrected for the number of claims. Lines at the edge go on beyond it.",
         ),
@@ -134,22 +134,12 @@ def _plot(rows: Sequence[dict[str, Any]]) -> Plot:
         {**row, "from": row["lo"] and max(lo, min(hi, row["lo"])), "to": row["hi"] and max(lo, min(hi, row["hi"]))}
         for row in rows
     ]
-    ratio = ",.3~g"
-    ends = {"low:Q": ("", ratio), "high:Q": ("", ratio), "worst:Q": ("worst case", ratio), **BLOCKS}
-    tooltip = {"claim:N": "", "verdict:N": "", "metric:N": "of", "ratio:Q": ("B ÷ A", ratio), **ends}
+    form, ring, ends = ",.3~g", "ring" if any(row["ring"] for row in rows) else "", ("from", "to")
+    numbers = {"low:Q": ("", form), "high:Q": ("", form), "worst:Q": ("worst case", form), **BLOCKS}
+    tooltip = {"claim:N": "", "verdict:N": "", "metric:N": "of", "ratio:Q": ("B ÷ A", form), **numbers}
+    behind = [band(x, "x", SAME, "line", 0.7), rule(x, "x", 1.0)]
     return Plot(
-        rows=cut,
-        x=x,
-        y=y,
-        by="verdict",
-        looks=LOOKS,
-        ends=("from", "to"),
-        tooltip=tooltip,
-        tick="tick",
-        ring="ring" if any(row["ring"] for row in rows) else "",
-        size=46,
-        row=ROW,
-        behind=[band(x, "x", SAME, "line", 0.7), rule(x, "x", 1.0)],
+        cut, x, y, "verdict", LOOKS, ends=ends, tooltip=tooltip, tick="tick", ring=ring, size=46, row=ROW, behind=behind
     )
 
 

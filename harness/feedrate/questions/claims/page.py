@@ -250,8 +250,8 @@ def _tables(result: ClaimResult) -> Iterator[Markup]:
     beside = []
     for row in result.asides:
         if words.is_number(row["ratio"]):
-            label, growth = row["label"], power(row, effects[row["label"]])
-            beside.append((markup.two_lines(label, growth) if growth else label, estimate(row), int(row["n"])))
+            label = markup.two_lines(row["label"], power(row, effects[row["label"]]))
+            beside.append((label, estimate(row), int(row["n"])))
     if beside:
         yield table("Extra measurements", ("Measurement", "Ratio", "n"), beside, ("Ratio", "n"), stack=True)
 

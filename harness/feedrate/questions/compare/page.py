@@ -80,8 +80,7 @@ def page(everyone: Selection, verdicts: Verdicts, texts: Mapping[str, str], data
             "rules": rules(),
         }
     )
-    waiting = "Starting … If you opened this page as a file, run make serve: the page needs a server to read data."
-    frame = Placed("compare", markup.scripted("compare", addressed(INDEX, index), waiting, ["explore"]))
+    frame = Placed("compare", markup.scripted("compare", addressed(INDEX, index), ["explore"]))
     figures, files = {"compare": frame}, {INDEX: index, SETTINGS: settings_text}
     if data:
         machines, search, more = section(PATH, everyone, data)

@@ -123,7 +123,7 @@ def images_per_core(sheet: Sheet, trials: pd.DataFrame, cores: int) -> Figure:
         x = amount("value", "images per second and vCPU")
         y = names("decoder", (row["decoder"] for row in rows))
         subtitle = f"{words.plural(cores, 'vCPU')}; decode, random crop, resize to 224 px"
-        plot = Plot(rows=rows, x=x, y=y, by="who", looks=looks)
+        plot = Plot(rows, x, y, "who", looks)
         sheet.add(plot.panel("What a vCPU loads", subtitle, _message(rows)), listed(rows, {}, _COLUMNS))
     sheet.note(
         "Images a second of the loader ÷ its workers; a vCPU is a hardware thread. Scaled: the decoder reads a "
@@ -159,7 +159,7 @@ def gpu_idle(sheet: Sheet, trials: pd.DataFrame, cores: int) -> Figure:
         scale, axis = {"nice": False, "zero": True}, {"grid": False, "tickCount": 6}
         x, y = Side("at", "vCPUs", scale, axis), Side("value", "GPU idle (%)", {"domain": [0, 100]}, {"tickCount": 5})
         behind = core_marks([cores], x, places[-1])
-        plot = Plot(rows=rows, x=x, y=y, by="decoder", looks=looks, curve=True, behind=behind)
+        plot = Plot(rows, x, y, "decoder", looks, curve=True, behind=behind)
         message = _idle_message(loaded, trained, cores)
         panel = plot.panel(name, f"{words.number(trained)} images a second", message)
         sheet.add(panel, listed(rows, {"GPU": name}, _IDLE_COLUMNS))

@@ -33,8 +33,7 @@ def page(everyone: Selection, texts: Mapping[str, str]) -> Page:
     if not shown:
         return Page(PATH, "Explore", render("explore/page.md", opening=None), hide=("navigation", "toc"))
     index = json_text(_index(have, texts, shown[0].manifest.run_id))
-    waiting = "Reading … If you opened this page as a file, run make serve: the page needs a server to read data."
-    frame = Placed("explore", markup.scripted("explore", addressed(INDEX, index), waiting))
+    frame = Placed("explore", markup.scripted("explore", addressed(INDEX, index)))
     body = render("explore/page.md", opening=shown[0])
     return Page(PATH, "Explore", body, {"explore": frame}, {INDEX: index}, hide=("navigation", "toc"))
 

@@ -102,7 +102,7 @@ def _lines(rows: Sequence[Row], looks: Looks) -> Plot:
     default = [{**row, "text": "PyTorch’s default"} for row in rows if row["workers"] == 0][:1]
     behind = core_marks((row["cores"] for row in rows), x, max(numbers))
     before = [written(default, x, y, "text", right=True, dy=12)] if default else []
-    return Plot(rows=rows, x=x, y=y, by="machine", looks=looks, joined=True, behind=behind, before=before)
+    return Plot(rows, x, y, "machine", looks, joined=True, behind=behind, before=before)
 
 
 def _workers_message(rows: Sequence[Row]) -> str:
@@ -126,7 +126,7 @@ def machine_gains(sheet: Sheet, headlines: pd.DataFrame, machines: Machines | No
     x = log_of([*rows, {"value": 1.0}], "times the default speed", form="~g", grid=True)
     beside, also = ("machine", list(looks)), {"settings:N": ""}
     behind = [rule(x, "x", 1.0)]
-    plot = Plot(rows=rows, x=x, y=y, by="machine", looks=looks, beside=beside, also=also, row=26, behind=behind)
+    plot = Plot(rows, x, y, "machine", looks, beside=beside, also=also, row=26, behind=behind)
     best = max(rows, key=lambda row: row["value"])
     gain = Estimate(best["value"], best["lo"], best["hi"], best["n"], "ratio")
     message = f"Most gained: {gain.text()} with {best['settings']} ({best['task']})."

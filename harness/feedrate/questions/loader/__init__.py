@@ -1,3 +1,3 @@
 """The question loader."""
 
-__all__ = ["page", "phase_charts"]
+__all__ = ["charts", "page"]

@@ -24,7 +24,7 @@ from feedrate.charts.figure import Row
 from feedrate.pages import descriptions, markup
 from feedrate.pages.headlines import RULE
 from feedrate.pages.runs import RunView
-from feedrate.pages.tasks import task_key
+from feedrate.pages.tasks import kind_of, task_key, task_words
 from feedrate.pages.template import render
 from feedrate.schema import words
 from feedrate.schema.axes import AXES, BY_NAME, CONDITIONS, EMULATED_STEPS, PHOTOGRAPHS, SETTINGS
@@ -37,8 +37,6 @@ PREDICTED = 150
 """With more cells than this only the shown ones are predicted: the model runs batch by batch."""
 _STAGES = {"load": "loader", "copy": "copy", "compute": "step"}
 _DOING = {"read": "reading", "decode": "decoding", "transform": "transforming", "collate": "collating"}
-_NAMED = ("workload", "mode", "step", "step_ms", "patch_size", "scale", "n_samples", "page_cache", "access")
-"""Conditions of a task that its name has words for, or that no two tasks of a run differ in."""
 _FILE = (
     *("samples_per_s", "lo", "hi", "n"),
     *(f"{stage}_ceiling" for stage in STAGES),
@@ -203,10 +201,7 @@ def _efficiency(cell: Row) -> str:
 
 
 def _task(cell: Row) -> str:
-    kind = f"emulated step of {cell['step_ms']:g} ms" if cell["step"] in EMULATED_STEPS else "real training"
-    more = descriptions.changed({name: cell[name] for name in CONDITIONS if name not in _NAMED})
-    reading = filter(None, (*descriptions.reading(cell), more))
-    return ", ".join((kind, words.sized(cell["workload"], cell["patch_size"]), *reading))
+    return task_words({**cell, "kind": kind_of(cell)})
 
 
 def _sentence(task: Task, best: Row | None) -> str:

@@ -8,7 +8,6 @@ from dataclasses import replace
 from operator import itemgetter
 from typing import Any
 
-import altair as alt
 import pandas as pd
 
 from feedrate.analysis.estimates import asked, cells, rows_of
@@ -23,12 +22,13 @@ from feedrate.charts.figure import (
     chart,
     data,
     estimate,
+    front,
     held,
     interval,
     listed,
     slices,
 )
-from feedrate.charts.plot import Looks, Plot, amount, keys, log, names, of_workers, unlike, written
+from feedrate.charts.plot import Looks, Plot, amount, keys, log, mark, names, of_workers, unlike, written
 from feedrate.charts.theme import SHAPES, colour
 from feedrate.schema import plugins, words
 from feedrate.schema.plugins import loader_traits
@@ -71,15 +71,9 @@ def _alike(subsets: Iterable[Slice]) -> Iterator[Slice]:
 
 def _row(cell: Mapping[Any, Any]) -> dict[str, Any]:
     workers = int(cell["num_workers"])
-    identity = {name: cell[name] for name in ("run_id", "cell_id")}
-    return {
-        **identity,
-        "plugin": str(cell["loader"]),
-        "storage_format": str(cell["storage_format"]),
-        "workers": workers,
-        "who": words.plural(workers, "worker"),
-        **estimate(cell),
-    }
+    identity = {name: cell[name] for name in ("run_id", "cell_id", "storage_format")}
+    who = {"plugin": str(cell["loader"]), "workers": workers, "who": words.plural(workers, "worker")}
+    return {**identity, **who, **estimate(cell)}
 
 
 def named(cell: Mapping[Any, Any], usual: str) -> str:
@@ -97,7 +91,7 @@ def loader_rates(sheet: Sheet, trials: pd.DataFrame) -> Figure:
         used = {row["who"] for row in rows}
         beside = "who", [who for who in looks if who in used]
         x, y = amount("value", "samples per second"), names("loader", (row["loader"] for row in rows))
-        plot = Plot(rows=rows, x=x, y=y, by="who", looks=looks, beside=beside)
+        plot = Plot(rows, x, y, "who", looks, beside=beside)
         panel = plot.panel(subset.title, subset.subtitle, _message(rows))
         sheet.add(panel, listed(rows, subset.row(), _COLUMNS), still)
     return sheet.figure(keys(looks), _MISSING)
@@ -128,43 +122,32 @@ def loader_memory(sheet: Sheet, trials: pd.DataFrame) -> Figure:
         ]
         if len(marks) < 2:
             continue
-        front = _front(marks)
-        panel = _memory_plot(marks, front, looks).panel(subset.title, subset.subtitle, _memory_message(front))
+        best = front(marks, "mib")
+        panel = _memory_plot(marks, best, looks).panel(subset.title, subset.subtitle, _memory_message(best))
         sheet.add(panel, listed(marks, subset.row(), {"memory (MiB)": "mib", **_COLUMNS}), still)
     sheet.note("Memory of all processes after the window, shared pages in parts (PSS). Up and left is better.")
     return sheet.figure(keys(looks), _MISSING)
 
 
-def _front(marks: Sequence[Row]) -> list[Row]:
-    """Those that no other beats in memory and speed, the smallest first."""
-    front: list[Row] = []
-    for row in sorted(marks, key=lambda row: (row["mib"], -row["value"])):
-        if not front or row["value"] > front[-1]["value"]:
-            front.append(row)
-    return front
-
-
-def _memory_plot(marks: Sequence[Row], front: Sequence[Row], looks: Looks) -> Plot:
+def _memory_plot(marks: Sequence[Row], best: Sequence[Row], looks: Looks) -> Plot:
     """Marks, a line along the front, and names at its ends."""
     sizes = [row["mib"] for row in marks]
     x = log("mib", "memory (MiB)", (min(sizes) / 1.25, max(sizes) * 1.25), ",.0f", grid=False)
     y = amount("value", "samples per second")
-    joined = alt.Chart(data(front, "loader", "mib", "value")).mark_line(
-        color=colour("muted"), strokeDash=[3, 3], strokeWidth=1.25
-    )
-    left = front[-1]["mib"] < math.sqrt(min(sizes) * max(sizes))
-    named = [written(front[-1:], x, y, "loader", right=left, dy=-8)]
-    if front[-1]["mib"] > APART * front[0]["mib"]:
-        named.append(written(front[:1], x, y, "loader", right=True, dy=16))
-    behind, also = [joined.encode(**x.along("x"), **y.along("y"))], {"who:N": ""}
-    return Plot(rows=marks, x=x, y=y, by="loader", looks=looks, also=also, behind=behind, before=named)
+    style = {"color": colour("muted"), "strokeDash": [3, 3], "strokeWidth": 1.25}
+    joined = mark("line", data(best, "loader", "mib", "value"), style, **x.along("x"), **y.along("y"))
+    left = best[-1]["mib"] < math.sqrt(min(sizes) * max(sizes))
+    named = [written(best[-1:], x, y, "loader", right=left, dy=-8)]
+    if best[-1]["mib"] > APART * best[0]["mib"]:
+        named.append(written(best[:1], x, y, "loader", right=True, dy=16))
+    return Plot(marks, x, y, "loader", looks, also={"who:N": ""}, behind=[joined], before=named)
 
 
-def _memory_message(front: Sequence[Row]) -> str:
+def _memory_message(best: Sequence[Row]) -> str:
     """The leanest and the fastest of those that none beats in both."""
     points = [
-        f"{row['loader']}, {words.number(row['mib'])} MiB, {words.number(row['value'])} samples/s" for row in front
+        f"{row['loader']}, {words.number(row['mib'])} MiB, {words.number(row['value'])} samples/s" for row in best
     ]
     if len(points) == 1:
-        return f"Least memory and most speed: {points[0]} ({interval(front[0])})."
-    return f"Least memory: {points[0]} ({interval(front[0])}). Most speed: {points[-1]} ({interval(front[-1])})."
+        return f"Least memory and most speed: {points[0]} ({interval(best[0])})."
+    return f"Least memory: {points[0]} ({interval(best[0])}). Most speed: {points[-1]} ({interval(best[-1])})."

@@ -53,7 +53,7 @@ def sections(view: RunView, suite: str) -> tuple[str, str]:
         ratios = _against_default(trials, rows)
         title = f"{subset.title}, {subset.subtitle}"
         answers.append((title, _answer(rows, ratios)))
-        tables.append((title, [_line(row, ratios[at], costs[row["cell_id"]]) for at, row in enumerate(rows)]))
+        tables.append((title, [_line(row, ratios.get(row["cell_id"]), costs[row["cell_id"]]) for row in rows]))
     used = {row["plugin"]: loader_traits(row["plugin"]) for _, rows, _ in tasks for row in rows}
     traits = [
         (trait.title, trait.workers, trait.order, trait.errors, "yes" if trait.resumes else "no", trait.lacks or "–")
@@ -77,16 +77,12 @@ def sections(view: RunView, suite: str) -> tuple[str, str]:
     )
 
 
-def _against_default(trials: pd.DataFrame, rows: Sequence[Row]) -> list[Estimate | None]:
-    """Each cell's speed ÷ that of PyTorch's loader with as many workers; None for that one itself."""
+def _against_default(trials: pd.DataFrame, rows: Sequence[Row]) -> Mapping[str, Estimate]:
+    """Each cell's speed ÷ that of PyTorch's loader with as many workers, by its id; none of that one itself."""
     default = {row["workers"]: row for row in rows if row["loader"] == _DEFAULT}
-    others = [at for at, row in enumerate(rows) if row["loader"] != _DEFAULT and row["workers"] in default]
-    ratios: list[Estimate | None] = [None] * len(rows)
-    for at, ratio in zip(
-        others, _ratios(trials, [(default[rows[at]["workers"]], rows[at]) for at in others]), strict=True
-    ):
-        ratios[at] = ratio
-    return ratios
+    others = [row for row in rows if row["loader"] != _DEFAULT and row["workers"] in default]
+    ratios = _ratios(trials, [(default[row["workers"]], row) for row in others])
+    return {row["cell_id"]: ratio for row, ratio in zip(others, ratios, strict=True)}
 
 
 def _ratios(trials: pd.DataFrame, pairs: Sequence[tuple[Row, Row]]) -> list[Estimate]:
@@ -143,9 +139,10 @@ def _cpu_s(row: Row, cost: Mapping[str, Any]) -> float:
     return float(10 * busy / row["value"])
 
 
-def _answer(rows: Sequence[Row], ratios: Sequence[Estimate | None]) -> str:
+def _answer(rows: Sequence[Row], ratios: Mapping[str, Estimate]) -> str:
     """Which loaders are clearly faster or slower than PyTorch's with as many workers, and how many are neither."""
-    compared_rows = [(row, ratio) for row, ratio in zip(rows, ratios, strict=True) if ratio and ratio.known]
+    pairs = ((row, ratios.get(row["cell_id"])) for row in rows)
+    compared_rows = [(row, ratio) for row, ratio in pairs if ratio and ratio.known]
     if not compared_rows:
         return "Too few repetitions to compare."
     most = max(row["workers"] for row, _ in compared_rows)

@@ -76,8 +76,7 @@ def section(path: str, everyone: Selection, data: Path) -> tuple[Markup, Placed,
         setting=[descriptions.setting(row) for row in setting],
     )
     text = json.dumps({"format": FORMAT, "rows": rows}, separators=(",", ":")) + "\n"
-    waiting = "Starting … If you opened this page as a file, run make serve: the page needs a server to read data."
-    frame = Placed("hardware", markup.scripted("hardware", markup.addressed(FILE, text), waiting))
+    frame = Placed("hardware", markup.scripted("hardware", markup.addressed(FILE, text)))
     return body, frame, {FILE: text}
 
 

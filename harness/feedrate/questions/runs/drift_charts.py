@@ -83,13 +83,8 @@ def _add_trend(sheet: Sheet, control: pd.DataFrame, at: Floats, run_s: float) ->
     ]
     title = "The control setting over the run"
     subtitle = f"{words.plural(len(control), 'measurement')}, % from their mean"
-    tooltip: Fields = {
-        "at:Q": (unit, ".3~g"),
-        "block:Q": "repetition",
-        "rate:Q": ("samples per second", ",.4~g"),
-        "value:Q": ("from the mean, %", "+.3~g"),
-        "flags:N": "",
-    }
+    tooltip: Fields = {"at:Q": (unit, ".3~g"), "block:Q": "repetition", "rate:Q": ("samples per second", ",.4~g")}
+    tooltip = {**tooltip, "value:Q": ("from the mean, %", "+.3~g"), "flags:N": ""}
     mean = [_percent_off(end / estimate.value) for end in (estimate.value, estimate.low, estimate.high)]
     spread = {"domain": [0, run_s / scale], "nice": False, "padding": 6}
     x = Side("at", f"{unit} since the run’s first measurement", spread, {"grid": False, "tickCount": 5})
@@ -197,12 +192,7 @@ def _percent_off(ratio: float) -> float:
 
 
 def _around_mean(
-    rows: Sequence[Row],
-    x: Side,
-    title: str,
-    mean: Sequence[float],
-    tooltip: Fields,
-    lines: Sequence[alt.Chart] = (),
+    rows: Sequence[Row], x: Side, title: str, mean: Sequence[float], tooltip: Fields, lines: Sequence[alt.Chart] = ()
 ) -> Plot:
     """Declare band, line of the mean, lines, marks; ``mean`` has the ends of its interval, too, NaN where not known."""
     y = Side("value", title, {"zero": False, "nice": 5}, {"format": "+.3~g", "tickCount": 5})
@@ -210,7 +200,7 @@ def _around_mean(
     at = alt.Chart(table([{"mean": plain(value)}])).mark_rule(color=colour("accent"), strokeWidth=1.75)
     behind = [*([band(y, "y", (low, high))] if words.is_number(low) else []), at.encode(**y.along("y", "mean")), *lines]
     rows = [{**row, "lo": None, "hi": None} for row in rows]
-    return Plot(rows=rows, x=x, y=y, by="kind", looks=_KINDS, tooltip=tooltip, behind=behind, size=50)
+    return Plot(rows, x, y, "kind", _KINDS, tooltip=tooltip, behind=behind, size=50)
 
 
 def _ends(estimate: Estimate) -> dict[str, float | None]:

@@ -105,7 +105,7 @@ def runs_table(runs: Sequence[RunView], path: str) -> Markup:
     rows = []
     for view in runs:
         run, link, label = view.manifest, markup.link(path, view.page, view.manifest.run_id), view.beside.label
-        name = markup.two_lines(link, label, "fr-label") if label else link
+        name = markup.two_lines(link, label, style="fr-label")
         where = view.name, words.listed(suites(view)), descriptions.day(run.started_at)
         numbers = (str(count) for count in (run.blocks, run.cells, view.failed))
         rows.append((name, badge(path, view), tiers(path, [view]), *where, *numbers))

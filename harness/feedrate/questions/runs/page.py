@@ -244,23 +244,13 @@ def _summary(view: RunView) -> dict[str, str]:
     cells = f"{words.plural(run.cells, 'setting')}, from {words.plural(run.combinations, 'combination')}"
     machine = Markup('<a href="#machine">{}</a>').format(view.name)
     grade = Markup('<a href="#how-far-to-trust-it"><strong>{}</strong>, and why</a>').format(view.grade.letter)
+    summary = {"Grade": grade, **facts.beside(view), "Machine": machine}
     if run.script:
-        return {"Grade": grade, **facts.beside(view), "Machine": machine, **short}
-    return {
-        "Grade": grade,
-        **facts.beside(view),
-        "Machine": machine,
-        "Machine id": markup.code(run.machine.machine_id),
-        **{name: short[name] for name in ("Device", "Repeat it", "Began", "Took")},
-        "Measured": f"{cells}; {words.plural(run.blocks, 'repetition')}{most}",
-        "Measurements": short["Measurements"],
-        **_added(view),
-        "Stopped": short["Stopped"],
-        "Profile": run.profile,
-        "Suites": short["Suites"],
-        "Parent’s CPU": f"{words.per_cent(run.parent_cpu_pct, 1)} of one core",
-        "Version": short["Version"],
-    }
+        return summary | short
+    parent = f"{words.per_cent(run.parent_cpu_pct, 1)} of one core"
+    measured = {"Measured": f"{cells}; {words.plural(run.blocks, 'repetition')}{most}", **_added(view)}
+    own = {**measured, "Profile": run.profile, "Parent’s CPU": parent}
+    return summary | {"Machine id": markup.code(run.machine.machine_id)} | short | own
 
 
 def _added(view: RunView) -> dict[str, str]:

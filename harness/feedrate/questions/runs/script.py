@@ -19,7 +19,7 @@ from feedrate.attach.account import ROWS
 from feedrate.attach.predictions import ABOUT, MODELLED
 from feedrate.attach.report import SMALLEST
 from feedrate.charts.figure import Figure, Key, Sheet, listed
-from feedrate.charts.plot import Bars, Plot, Side, amount, keys, names
+from feedrate.charts.plot import Bars, Fields, Plot, Side, amount, keys, names
 from feedrate.charts.theme import colour
 from feedrate.pages import descriptions, markup
 from feedrate.pages.runs import RunView
@@ -82,10 +82,8 @@ def _facts(cells: Mapping[str, Mapping[Any, Any]]) -> list[tuple[str, str]]:
     """What the records alone say of a loop."""
     cell = cells["train"]
     pace = Estimate.of_row(cell).with_n(" samples/s")
-    setting = {axis.name: cell[axis.name] for axis in AXES if axis.of_scripts}
-    loader = descriptions.changed(
-        {name: value for name, value in setting.items() if name not in ("workload", "script")}
-    )
+    named = [axis.name for axis in AXES if axis.of_scripts and axis.name not in ("workload", "script")]
+    loader = descriptions.changed({name: cell[name] for name in named})
     return [("Pace", pace), ("Loader", loader or "all at their defaults")]
 
 
@@ -113,15 +111,9 @@ def account(view: RunView) -> Figure | None:
     rows = [row | {"share": row["s"] * 1e9 / totals["wall_ns"]} for row in rows]
     kinds = {kind: tint for kind, tint in _KINDS.values() if any(row["kind"] == kind for row in rows)}
     sheet = Sheet("Where the time went", "What did the training process do, from its start to its end?")
-    axis = {"tickCount": 5, "labelOverlap": True}
-    bar = Bars(
-        rows=rows,
-        x=Side("s", "seconds", {"domain": [0, totals["wall_ns"] / 1e9]}, axis),
-        y=names("bar", ["time"], labels=False),
-        by="kind",
-        tones=kinds,
-        also={"row:N": "", "share:Q": ("share", ".1%")},
-    )
+    x = Side("s", "seconds", {"domain": [0, totals["wall_ns"] / 1e9]}, {"tickCount": 5, "labelOverlap": True})
+    also: Fields = {"row:N": "", "share:Q": ("share", ".1%")}
+    bar = Bars(rows, x, names("bar", ["time"], labels=False), "kind", kinds, also=also)
     largest = sorted(rows, key=lambda row: -row["s"])[:3]
     shares = ", ".join(f"{row['row']} {words.percent(row['share'])}" for row in largest)
     message = words.sentence(f"{shares} of {words.number(totals['wall_ns'] / 1e9)} s")
@@ -180,7 +172,7 @@ def predicted(view: RunView) -> Figure | None:
     sheet = Sheet("What other numbers of workers would give", "How many steps a second would the same loop do?")
     drawn = [{**row, "label": f"num_workers={row['num_workers']}"} for row in rows]
     x, y = amount("value", "steps per second"), names("label", (row["label"] for row in drawn))
-    plot = Plot(rows=drawn, x=x, y=y, by="kind", looks=_LOOKS)
+    plot = Plot(drawn, x, y, "kind", _LOOKS)
     columns = {"num_workers": "num_workers", "known": "kind", "steps per s": "value", "low": "lo", "high": "hi"}
     panel = plot.panel(script_name(view), "the same loop with other numbers of workers", _message(rows))
     sheet.add(panel, listed(rows, {}, columns))

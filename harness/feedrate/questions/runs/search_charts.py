@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import altair as alt
 import pandas as pd
 from markupsafe import Markup
 
@@ -19,8 +18,8 @@ from feedrate.analysis.crossfit import LEAST_BLOCKS, over
 from feedrate.analysis.estimates import AXIS_NAMES, rows_of
 from feedrate.attach.space import Setting
 from feedrate.attach.tune_report import snippet
-from feedrate.charts.figure import Figure, Key, Row, Sheet, chart, data, listed
-from feedrate.charts.plot import Fields, Looks, Plot, Side, amount, keys, of_workers
+from feedrate.charts.figure import Figure, Key, Row, Sheet, chart, data, listed, plain
+from feedrate.charts.plot import Fields, Looks, Plot, Side, amount, keys, mark, of_workers
 from feedrate.charts.theme import colour
 from feedrate.pages import descriptions, markup
 from feedrate.pages.headlines import task_cell
@@ -111,8 +110,9 @@ def _over_defaults(trials: pd.DataFrame, tuned: Tuned, cells: Mapping[str, Mappi
         return "they were not tried"
     if tuned.present == tuned.recommended:
         return "these are the defaults"
-    alike = _alike_in_all_but_knobs(trials, tuned.recommended)
-    logs: dict[str, dict[int, float]] = {cell: {} for cell in alike if not cells[cell]["failed"]}
+    best, fixed = cells[tuned.recommended], [name for name in AXIS_NAMES if name not in KNOBS]
+    alike = [cell for cell in cells.values() if all(plain(cell[name]) == plain(best[name]) for name in fixed)]
+    logs: dict[str, dict[int, float]] = {str(cell["cell_id"]): {} for cell in alike if not cell["failed"]}
     for row in rows_of(successful(trials)[["cell_id", "block", "samples_per_s"]]):
         if row["cell_id"] in logs:
             logs[row["cell_id"]][row["block"]] = -math.log(row["samples_per_s"])
@@ -120,16 +120,6 @@ def _over_defaults(trials: pd.DataFrame, tuned: Tuned, cells: Mapping[str, Mappi
     if gain is None or not gain.ratio.known:
         return f"needs {LEAST_BLOCKS} repetitions with both"
     return gain.ratio.with_n()
-
-
-def _alike_in_all_but_knobs(trials: pd.DataFrame, cell: str) -> set[str]:
-    """The cells of a cell's task."""
-    fixed = [name for name in AXIS_NAMES if name not in KNOBS]
-    keys = {
-        str(row["cell_id"]): tuple(None if pd.isna(row[name]) else row[name] for name in fixed)
-        for row in rows_of(trials.drop_duplicates("cell_id"))
-    }
-    return {other for other, key in keys.items() if key == keys[cell]}
 
 
 def _answer(best: Setting, name: str, settled: bool) -> Markup:
@@ -210,22 +200,16 @@ def _plot(rows: Sequence[Row], looks: Looks) -> Plot:
     axis = {"grid": False, "tickMinStep": 1, "format": "d", "tickCount": 8}
     x = Side("trial", "measurement", {"nice": False, "zero": False, "padding": 10}, axis)
     y = amount("value", "samples per second")
+    style, place = {"size": 190, "filled": False, "strokeWidth": 2, "opacity": 1}, {**x.along("x"), **y.along("y")}
     rings = [
-        alt.Chart(data(ringed, "trial", "value"))
-        .mark_point(shape=form, size=190, filled=False, strokeWidth=2, opacity=1, color=drawn)
-        .encode(**x.along("x"), **y.along("y"))
+        mark("point", data(ringed, "trial", "value"), {**style, "shape": form, "color": drawn}, **place)
         for name, (drawn, form) in _RINGS.items()
         if (ringed := [row for row in rows if name in row["mark"]])
     ]
-    tooltip: Fields = {
-        "trial:Q": "",
-        "block:Q": "repetition",
-        "setting:N": "",
-        "value:Q": (str(y.title), ",.4~g"),
-        "mark:N": "",
-    }
+    said: Fields = {"trial:Q": "", "block:Q": "repetition", "setting:N": ""}
+    tooltip = {**said, "value:Q": (str(y.title), ",.4~g"), "mark:N": ""}
     drawn_rows = [{**row, "lo": None, "hi": None} for row in rows]
-    return Plot(rows=drawn_rows, x=x, y=y, by="workers", looks=looks, tooltip=tooltip, behind=rings, size=50)
+    return Plot(drawn_rows, x, y, "workers", looks, tooltip=tooltip, behind=rings, size=50)
 
 
 def _message(rows: Sequence[Row]) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
@@ -21,25 +21,18 @@ import altair as alt
 import pandas as pd
 
 from feedrate.analysis.estimates import rows_of
-from feedrate.charts.figure import Figure, Key, Panel, Row, Sheet, chart, data, plain, table
-from feedrate.charts.plot import unit_of
+from feedrate.charts.figure import Figure, Key, Panel, Row, Sheet, chart, data, listed, plain, table
+from feedrate.charts.plot import mark, unit_of
 from feedrate.charts.theme import colour
 from feedrate.questions.runs import telemetry as probes
 from feedrate.schema import words
 from feedrate.schema.axes import SCRIPT
 
 _TITLE = "The machine over the run"
-CPU = {"main": colour("name-0"), "workers": colour("name-2"), "others": colour("name-6")}
-SPOKEN = {
-    "main": "training process",
-    "workers": "workers",
-    "others": "everything else",
-    "gpu_util": "GPU utilization, %",
-    "gpu_power": "GPU power, W",
-    "gpu_memory": "GPU memory, GiB",
-    "load": "load average",
-    "steal": "steal, %",
-    "memory": "memory available, GiB",
+CPU = {
+    "main": ("training process", colour("name-0")),
+    "workers": ("workers", colour("name-2")),
+    "others": ("everything else", colour("name-6")),
 }
 LINES = {
     "gpu_util": ("GPU utilization (%)", 100.0),
@@ -51,6 +44,7 @@ LINES = {
 }
 """Quantities with a line of their own, in their order from above: its name, and where its scale ends at the least, as a
 hundredth of a per cent must not look like a storm."""
+_SAID = {name: said for name, (said, _) in (*CPU.items(), *LINES.items())}
 CACHED = {"before": colour("accent"), "after": colour("source")}
 """When the share of a trial's data in the page cache was counted, to its colour."""
 _CACHE = "A measurement’s data in the page cache (%)"
@@ -127,21 +121,24 @@ def telemetry(
     subtitle = (
         f"{words.plural(len(blocks), 'repetition')}, {words.plural(len(ran), 'measurement')}, a point every {step} s"
     )
+    base, span = alt.Chart(data(rows, *rows[0])), alt.Scale(domain=[0, rows[-1]["to"]], nice=False)
+    axis = alt.Axis(grid=False, tickCount=6)
+    time = alt.X("at:Q", title=f"{unit} since the run’s first sample", scale=span, axis=axis)
     layers = [
         *_shading(blocks, strip, whole, scale),
-        *_layers(placed, whole, rows, unit),
+        mark("point", table([{"y": 0.0}]), {"opacity": 0}, y=_axis(placed, whole)),
+        *(layer for track in placed for layer in _drawn(track, base, time)),
         *(layer for track in placed if track.name == _CACHE for layer in _cached(ran, track, bins, scale)),
         _bars(ran, strip, scale),
         _names([strip, *placed]),
-        _hover(placed, whole, rows, unit),
+        _hover(base, placed, whole, span, unit),
     ]
     message = _message(probes.quantities(samples, cores_logical).mean(), bins, ran, cores)
     panel = Panel.draw(_TITLE, subtitle, message, layers, 100 + round(UNIT * whole))
     sheet.add(panel, _listed(rows, unit))
-    script = bool(samples["suite"].eq(SCRIPT).all())
-    for note in (*_notes(step, script), *_undrawn(ran)):
+    for note in _notes(step, ran, script=bool(samples["suite"].eq(SCRIPT).all())):
         sheet.note(note)
-    return sheet.figure([*_keys(bins, ran), *_trial_keys(ran)], _MISSING)
+    return sheet.figure(_keys(bins, ran), _MISSING)
 
 
 def _seen(bins: pd.DataFrame, name: str) -> bool:
@@ -151,7 +148,7 @@ def _seen(bins: pd.DataFrame, name: str) -> bool:
 def _rows(bins: pd.DataFrame, scale: float) -> list[dict[str, Any]]:
     """A row a bin: its time, its number of samples, and every quantity that was seen at all."""
     names = [name for name in probes.QUANTITIES if _seen(bins, name)]
-    keys = [f"{name}{end}" for name in names for end in ("", "_least", "_most")]
+    keys = [*names, *(f"{name}_{end}" for name in names if name in LINES for end in ("least", "most"))]
     return [
         {
             "from": row["from_s"] / scale,
@@ -165,7 +162,7 @@ def _rows(bins: pd.DataFrame, scale: float) -> list[dict[str, Any]]:
 
 
 def _tracks(bins: pd.DataFrame, ran: pd.DataFrame, cores: float | None) -> Iterator[Track]:
-    stacked = tuple((name, tone) for name, tone in CPU.items() if _seen(bins, name))
+    stacked = tuple((name, tone) for name, (_, tone) in CPU.items() if _seen(bins, name))
     if stacked:
         most = float(bins[[name for name, _ in stacked]].sum(axis=1).max())
         top = cores if cores and most <= cores < 4 * most else nice(most)
@@ -177,40 +174,13 @@ def _tracks(bins: pd.DataFrame, ran: pd.DataFrame, cores: float | None) -> Itera
         yield Track(_CACHE, 100.0)
 
 
-def _layers(placed: Sequence[Track], whole: float, rows: Sequence[Row], unit: str) -> list[alt.Chart]:
-    """The axes, and what the tracks show."""
-    title = f"{unit} since the run’s first sample"
-    x = alt.X("at:Q", title=title, scale=_span(rows), axis=alt.Axis(grid=False, tickCount=6))
-    base = _chart(rows)
-    scales = alt.Chart(table([{"y": 0.0}])).mark_point(opacity=0).encode(y=_axis(placed, whole))
-    return [scales, *(layer for track in placed for layer in _drawn(track, base, x))]
-
-
-def _chart(rows: Sequence[Row]) -> alt.Chart:
-    """A chart of all that is drawn of bins: one table for lines and hover, with as many digits as can be seen."""
-    unused = {f"{name}{end}" for name in CPU for end in ("_least", "_most")}
-    short = [
-        {
-            name: float(f"{value:.4g}") if isinstance(value, float) else value
-            for name, value in row.items()
-            if name not in unused
-        }
-        for row in rows
-    ]
-    return alt.Chart(table(short))
-
-
-def _span(rows: Sequence[Row]) -> alt.Scale:
-    return alt.Scale(domain=[0, rows[-1]["to"]], nice=False)
-
-
-def _hover(placed: Sequence[Track], whole: float, rows: Sequence[Row], unit: str) -> alt.Chart:
+def _hover(base: alt.Chart, placed: Sequence[Track], whole: float, span: alt.Scale, unit: str) -> alt.Chart:
     """A strip a bin over the whole height that is not seen and shows the bin's numbers."""
-    when = alt.Tooltip("from:Q", title=f"from, {unit}", format=".3~g")
-    tooltip = [when, *_tooltips(placed, SPOKEN), alt.Tooltip("n:Q", title="samples")]
-    strips = _chart(rows).transform_calculate(y="0", y2=f"{whole:g}").mark_rect(opacity=0)
-    x = alt.X("from:Q", scale=_span(rows))
-    chart: alt.Chart = strips.encode(x=x, x2=alt.X2("to:Q"), y=alt.Y("y:Q"), y2=alt.Y2("y2:Q"), tooltip=tooltip)
+    keys = [key for track in placed for key in (*(key for key, _ in track.stacked), track.line) if key]
+    shown = [alt.Tooltip(f"{key}:Q", title=_SAID[key], format=",.3~g") for key in keys]
+    tooltip = [alt.Tooltip("from:Q", title=f"from, {unit}", format=".3~g"), *shown, alt.Tooltip("n:Q", title="samples")]
+    strips = base.transform_calculate(y="0", y2=f"{whole:g}").mark_rect(opacity=0)
+    chart: alt.Chart = strips.encode(x=alt.X("from:Q", scale=span), x2="to:Q", y="y:Q", y2="y2:Q", tooltip=tooltip)
     return chart
 
 
@@ -225,30 +195,27 @@ def _cached(ran: pd.DataFrame, track: Track, bins: pd.DataFrame, scale: float) -
             {"at": (bin_index + 0.5) * width / scale, "y": track.base + track.units * share / track.top}
             for bin_index, share in seen
         ]
-        marks = alt.Chart(data(rows, "at", "y"))
-        yield marks.mark_square(size=8, color=CACHED[when], opacity=1).encode(x=alt.X("at:Q"), y=alt.Y("y:Q"))
+        yield mark("square", data(rows, "at", "y"), {"size": 8, "color": CACHED[when], "opacity": 1}, x="at:Q", y="y:Q")
 
 
 def _keys(bins: pd.DataFrame, ran: pd.DataFrame) -> list[Key]:
-    cached = [Key(f"page cache: {when} a measurement", tone, "square") for when, tone in CACHED.items()]
+    cached, there = ran["cached_before_pct"].notna().any(), set(ran["kind"])
     return [
-        *(Key(f"CPU: {SPOKEN[name]}", tone) for name, tone in CPU.items() if _seen(bins, name)),
+        *(Key(f"CPU: {said}", tone) for name, (said, tone) in CPU.items() if _seen(bins, name)),
         Key("mean, from least to most", colour("accent")),
-        *(cached if ran["cached_before_pct"].notna().any() else []),
+        *(Key(f"page cache: {when} a measurement", tone, "square") for when, tone in CACHED.items() if cached),
+        *(Key(name, tone) for kind, (_, tone, name) in _KINDS.items() if name and kind in there),
     ]
 
 
 def _listed(rows: Sequence[Row], unit: str) -> list[dict[str, Any]]:
     """A line a bin for the figure's table: means, and beside those of lines their least and most."""
-    heads = {
-        key: f"CPU of {spoken} (cores)" if key in CPU else spoken for key, spoken in SPOKEN.items() if key in rows[0]
-    }
-    for key in [key for key in heads if key in LINES]:
-        heads |= {f"{key}_{end}": f"{SPOKEN[key]}: {end}" for end in ("least", "most")}
-    order = sorted(heads, key=lambda key: (list(SPOKEN).index(key.removesuffix("_least").removesuffix("_most")), key))
-    return [
-        {f"from ({unit})": row["from"], "samples": row["n"], **{heads[key]: row[key] for key in order}} for row in rows
-    ]
+    columns = {f"from ({unit})": "from", "samples": "n"}
+    columns |= {f"CPU of {said} (cores)": name for name, (said, _) in CPU.items() if name in rows[0]}
+    for name, (title, _) in LINES.items():
+        if name in rows[0]:
+            columns |= {title: name, f"{title}: least": f"{name}_least", f"{title}: most": f"{name}_most"}
+    return listed(rows, {}, columns)
 
 
 def _message(mean: pd.Series[float], bins: pd.DataFrame, ran: pd.DataFrame, cores: float | None) -> str:
@@ -275,17 +242,17 @@ def _message(mean: pd.Series[float], bins: pd.DataFrame, ran: pd.DataFrame, core
     return " ".join(words.sentence(text) for text in (*sentences, _count_marked(ran)))
 
 
-def _notes(step: str, script: bool) -> Iterator[str]:
-    yield (
-        f"Ten samples a second while a {'script' if script else 'measurement'} runs. A point is the mean of {step} s, "
-        "the band its least and most; CPU shows means only. "
-        + (
-            "Measurements and repetitions are stretches of the script’s loop."
-            if script
-            else "Gaps: no sampling between measurements."
-        )
-    )
+def _notes(step: str, ran: pd.DataFrame, *, script: bool) -> Iterator[str]:
+    runs = "measurement runs. Gaps: no sampling between measurements."
+    if script:
+        runs = "script runs. Measurements and repetitions are stretches of the script’s loop."
+    yield f"Ten samples a second while a {runs}"
+    yield f"A point is the mean of {step} s, the band its least and most; CPU shows means only."
     yield "These are observations, so they have no intervals. Every second repetition is shaded."
+    if len(ran) > MOST:
+        few = _drawn_one_by_one(ran)[1]
+        some = f", one in {few} of them" if few > 1 else ""
+        yield f"Of {len(ran):,} measurements only control measurements, flagged and failed ones are marked{some}."
 
 
 def _axis(placed: Sequence[Track], whole: float) -> alt.Y:
@@ -310,25 +277,19 @@ def _axis(placed: Sequence[Track], whole: float) -> alt.Y:
 
 def _names(placed: Sequence[Track]) -> alt.Chart:
     """The tracks' names, at the left above each."""
-    rows = [{"y": track.base + track.units + 0.16, "text": track.name} for track in placed]
-    text = alt.Chart(table(rows)).mark_text(
-        align="left", baseline="middle", fontSize=11, fontWeight="bold", color=colour("ink")
-    )
-    named: alt.Chart = text.encode(x=alt.value(2), y=alt.Y("y:Q"), text=alt.Text("text:N"))
-    return named
+    rows = table([{"y": track.base + track.units + 0.16, "text": track.name} for track in placed])
+    style = {"align": "left", "baseline": "middle", "fontSize": 11, "fontWeight": "bold", "color": colour("ink")}
+    return mark("text", rows, style, x=alt.value(2), y="y:Q", text="text:N")
 
 
 def _drawn(track: Track, base: alt.Chart, x: alt.X) -> list[alt.Chart]:
     """Draw a track's stack, or its line with least to most around it."""
-    y, y2 = alt.Y("y:Q"), alt.Y2("y2:Q")
     if track.line:
         ends = {"y": track.at(f"datum.{track.line}_least"), "y2": track.at(f"datum.{track.line}_most")}
         band = base.transform_calculate(**ends).mark_area(color=colour("accent"), opacity=0.22)
         line = base.transform_calculate(y=track.at(f"datum.{track.line}"))
-        return [
-            band.encode(x=x, y=y, y2=y2),
-            line.mark_line(color=colour("accent"), strokeWidth=1.4).encode(x=x, y=y),
-        ]
+        line = line.mark_line(color=colour("accent"), strokeWidth=1.4)
+        return [band.encode(x=x, y="y:Q", y2="y2:Q"), line.encode(x=x, y="y:Q")]
     layers, below = [], "0"
     for key, tone in track.stacked:
         above = f"{below}+datum.{key}"
@@ -337,7 +298,7 @@ def _drawn(track: Track, base: alt.Chart, x: alt.X) -> list[alt.Chart]:
             name: f"{valid}?{track.at(f'({end})').partition('?')[2]}" for name, end in (("y", below), ("y2", above))
         }
         area = base.transform_calculate(**ends).mark_area(color=tone, opacity=0.9)
-        layers.append(area.encode(x=x, y=y, y2=y2))
+        layers.append(area.encode(x=x, y="y:Q", y2="y2:Q"))
         below = above
     return layers
 
@@ -348,12 +309,6 @@ def nice(value: float) -> float:
         return 1.0
     decade = 10.0 ** math.floor(math.log10(value))
     return next(step * decade for step in (1.0, 2.0, 2.5, 5.0, 10.0) if step * decade >= value * 0.9999)
-
-
-def _tooltips(placed: Sequence[Track], spoken: Mapping[str, str]) -> list[alt.Tooltip]:
-    """Numbers of a bin on hover: key of a row to its name."""
-    shown = [key for track in placed for key in (*(key for key, _ in track.stacked), track.line) if key]
-    return [alt.Tooltip(f"{key}:Q", title=spoken[key], format=",.3~g") for key in shown if key in spoken]
 
 
 def _with_kind(ran: pd.DataFrame) -> pd.DataFrame:
@@ -370,8 +325,8 @@ def _shading(blocks: pd.DataFrame, strip: Track, whole: float, scale: float) -> 
         {"from": row["from_s"] / scale, "to": row["to_s"] / scale, "block": int(row["block"]), "y": 0.0, "y2": whole}
         for row in rows_of(blocks)
     ]
-    shaded = alt.Chart(table([row for row in rows if row["block"] % 2 == 0])).mark_rect(color=colour("heat-0"))
-    layers = [shaded.encode(x=alt.X("from:Q"), x2=alt.X2("to:Q"), y=alt.Y("y:Q"), y2=alt.Y2("y2:Q"))]
+    shaded = table([row for row in rows if row["block"] % 2 == 0])
+    layers = [mark("rect", shaded, {"color": colour("heat-0")}, x="from:Q", x2="to:Q", y="y:Q", y2="y2:Q")]
     every = -(-len(rows) // _NUMBERED)
     free = _TITLED * max((row["to"] for row in rows), default=0.0)
     above = strip.base + strip.units + 0.16
@@ -381,8 +336,8 @@ def _shading(blocks: pd.DataFrame, strip: Track, whole: float, scale: float) -> 
         if row["block"] % every == 0 and (row["from"] + row["to"]) / 2 > free and row["block"]
     ]
     if named:
-        text = alt.Chart(table(named)).mark_text(fontSize=9, color=colour("muted"))
-        layers.append(text.encode(x=alt.X("at:Q"), y=alt.Y("y:Q"), text=alt.Text("text:N")))
+        numbered = {"fontSize": 9, "color": colour("muted")}
+        layers.append(mark("text", table(named), numbered, x="at:Q", y="y:Q", text="text:N"))
     return layers
 
 
@@ -407,33 +362,10 @@ def _bars(ran: pd.DataFrame, strip: Track, scale: float) -> alt.Chart:
         }
         for row in rows_of(_drawn_one_by_one(ran)[0])
     ]
-    tone = alt.Scale(domain=list(_KINDS), range=[tone for _, tone, _ in _KINDS.values()])
-    chart: alt.Chart = (
-        alt.Chart(data(rows, "from", "to", "kind", "y", "y2"))
-        .mark_rect()
-        .encode(
-            x=alt.X("from:Q"),
-            x2=alt.X2("to:Q"),
-            y=alt.Y("y:Q"),
-            y2=alt.Y2("y2:Q"),
-            color=alt.Color("kind:N", title=None, scale=tone, legend=None),
-        )
-    )
-    return chart
-
-
-def _trial_keys(ran: pd.DataFrame) -> list[Key]:
-    """The legend of marked trials."""
-    there = set(ran["kind"])
-    return [Key(name, tone) for kind, (_, tone, name) in _KINDS.items() if name and kind in there]
-
-
-def _undrawn(ran: pd.DataFrame) -> Iterator[str]:
-    """What is not drawn of many trials."""
-    if len(ran) > MOST:
-        few = _drawn_one_by_one(ran)[1]
-        some = f", one in {few} of them" if few > 1 else ""
-        yield f"Of {len(ran):,} measurements only control measurements, flagged and failed ones are marked{some}."
+    tones = alt.Scale(domain=list(_KINDS), range=[tone for _, tone, _ in _KINDS.values()])
+    kind = alt.Color("kind:N", title=None, scale=tones, legend=None)
+    drawn = data(rows, "from", "to", "kind", "y", "y2")
+    return mark("rect", drawn, {}, x="from:Q", x2="to:Q", y="y:Q", y2="y2:Q", color=kind)
 
 
 def _count_marked(ran: pd.DataFrame) -> str:

@@ -34,9 +34,9 @@ from feedrate.charts.figure import (
     slices,
     table,
 )
-from feedrate.charts.plot import Fields, hover, tone
+from feedrate.charts.plot import Fields, dashed, hover, mark, tone
 from feedrate.charts.theme import PHASE_COLOURS, STAGE_COLOURS, colour
-from feedrate.questions.loader.phase_charts import LABELS
+from feedrate.questions.loader.charts import LABELS
 from feedrate.questions.runs.timeline import (
     COPIES,
     DEVICE,
@@ -224,32 +224,18 @@ def _panel(subset: Slice, trials: Sequence[Trial], rows: Sequence[Row]) -> Panel
 
 def _bars(rows: Sequence[Row]) -> alt.Chart:
     """Bars in the colours of their parts; a sleep has a dashed edge, as it must not be taken for computing."""
-    parts = [name for name in PARTS if any(row["part"] == name for row in rows)]
-    sleeps = alt.datum.what == PARTS[EMULATED]
+    parts = {PARTS[name]: (_TONES[name], "") for name in PARTS if any(row["part"] == name for row in rows)}
     named = [{**row, "what": PARTS[row["part"]]} for row in rows]
-    tooltip: Fields = {
-        "what:N": "doing",
-        "batch:Q": "",
-        "begin:Q": ("begins, ms", ",.4~g"),
-        "lasts:Q": ("lasts, ms", ",.3~g"),
-    }
-    chart: alt.Chart = (
-        alt.Chart(data(named, "y", "what", "batch", "from", "to", "begin", "lasts"))
-        .mark_bar(height=11, yOffset=_LOWER, strokeWidth=0.5)
-        .encode(
-            color=tone("what", {PARTS[name]: (_TONES[name], "") for name in parts}),
-            stroke=alt.condition(sleeps, alt.value(colour("emulated-edge")), alt.value(colour("paper"))),
-            strokeDash=alt.condition(sleeps, alt.value([3, 2]), alt.value([1, 0])),
-            tooltip=hover(tooltip),
-        )
-    )
-    return chart
+    times: Fields = {"begin:Q": ("begins, ms", ",.4~g"), "lasts:Q": ("lasts, ms", ",.3~g")}
+    tooltip = {"what:N": "doing", "batch:Q": "", **times}
+    bars = data(named, "y", "what", "batch", "from", "to", "begin", "lasts")
+    style, edge = {"height": 11, "yOffset": _LOWER, "strokeWidth": 0.5}, dashed("what", PARTS[EMULATED])
+    return mark("bar", bars, style, color=tone("what", parts), tooltip=hover(tooltip), **edge)
 
 
 def _text(rows: Sequence[Row], align: Any, shift: int, ink: str, size: int) -> alt.Chart:
-    mark = {"align": align, "baseline": "middle", "dy": shift, "fontSize": size, "color": colour(ink)}
-    chart: alt.Chart = alt.Chart(table(rows)).mark_text(**mark).encode(text=alt.Text("text:N"))
-    return chart
+    style = {"align": align, "baseline": "middle", "dy": shift, "fontSize": size, "color": colour(ink)}
+    return mark("text", table(rows), style, text="text:N")
 
 
 def _numbers(rows: Sequence[Row], span: float) -> list[dict[str, Any]]:

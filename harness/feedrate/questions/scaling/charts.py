@@ -82,6 +82,6 @@ def _panel(series: Loading | Training, rows: Sequence[Row], message: str) -> Pan
     behind = [dashed.encode(**x.along("x"), **y.along("y"))]
     if isinstance(series, Loading) and (knee := series.knee):
         behind = [band(x, "x", (knee.low, knee.high), "source"), rule(x, "x", knee.value, "source"), *behind]
-    plot = Plot(rows=rows, x=x, y=y, by="series", looks=LOOKS, joined=True, behind=behind)
+    plot = Plot(rows, x, y, "series", LOOKS, joined=True, behind=behind)
     subtitle = [sentences.doing(series.cell), sentences.settings(series.cell)]
     return plot.panel(sentences.titled(series.cell), subtitle, message)

@@ -29,6 +29,7 @@ from feedrate.charts.figure import (
     chart,
     data,
     estimate,
+    front,
     held,
     interval,
     listed,
@@ -230,7 +231,7 @@ def storage_throughput(sheet: Sheet, trials: pd.DataFrame) -> Figure:
         best = {row["format"]: row["value"] for row in sorted(rows, key=lambda row: row["state"] == "warm")}
         x = log_of(rows, "samples per second")
         y = names("format", sorted(best, key=lambda name: (-best[name], name)), grid=False)
-        plot = Plot(rows=rows, x=x, y=y, by="stores", looks=LOOKS, shaped=("state", MARKS), behind=_joins(rows, x, y))
+        plot = Plot(rows, x, y, "stores", LOOKS, shaped=("state", MARKS), behind=_joins(rows, x, y))
         panel = plot.panel(subset.title, subset.subtitle, _throughput_message(rows))
         sheet.add(panel, listed(rows, subset.row(), _WHICH | RATE | _OF_SETS), subset.held)
     close(sheet, panels, trials)
@@ -297,15 +298,7 @@ def _sizes(subset: Part) -> list[dict[str, Any]]:
 
 def _front(rows: Sequence[Row]) -> list[Row]:
     """Of the state that comes first, the formats that none beats in size and speed; smallest first."""
-    candidates = next(iter(by_state(rows).values()), [])
-    kept: list[Row] = []
-    for row in sorted(candidates, key=lambda row: (row["bytes"], -row["value"])):
-        if kept and row["value"] <= kept[-1]["value"]:
-            continue
-        if kept and row["bytes"] <= kept[-1]["bytes"] * (1 + SAME_SIZE):
-            kept.pop()
-        kept.append(row)
-    return kept
+    return front(next(iter(by_state(rows).values()), []), "bytes", SAME_SIZE)
 
 
 def _size_plot(rows: Sequence[Row]) -> Plot:
@@ -318,16 +311,8 @@ def _size_plot(rows: Sequence[Row]) -> Plot:
         right: [row for row in rows if row["name"] and (row["share"] < most / 2) == right] for right in (True, False)
     }
     also: Fields = {"format:N": "", "bytes:Q": ("bytes per sample", ",.0f")}
-    return Plot(
-        rows=rows,
-        x=x,
-        y=y,
-        by="stores",
-        looks=LOOKS,
-        shaped=("state", MARKS),
-        also=also,
-        before=[written(named, x, y, "name", right=right, dy=-9) for right, named in sides.items() if named],
-    )
+    before = [written(named, x, y, "name", right=right, dy=-9) for right, named in sides.items() if named]
+    return Plot(rows, x, y, "stores", LOOKS, shaped=("state", MARKS), also=also, before=before)
 
 
 def _size_message(rows: Sequence[Row]) -> str:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from feedrate.analysis.estimates import rows_of
 from feedrate.charts.figure import ENDS, Figure, Key, Row, Sheet, chart, data, estimate, listed, plain, stacked
-from feedrate.charts.plot import BLOCKS, Bars, Looks, Plot, Side, extent, log, names, rule
+from feedrate.charts.plot import BLOCKS, Bars, Fields, Looks, Plot, Side, extent, log, names, rule
 from feedrate.charts.theme import STAGE_COLOURS, colour
 from feedrate.questions.storage.analysis import CONTAINER, GIVEN, PIXELS, effects
 from feedrate.questions.storage.charts import MARKS, Part, by_state, close, keys_of_states, loads
@@ -72,19 +72,10 @@ def _effect_rows(subset: Part, pairs: Sequence[Row]) -> list[dict[str, Any]]:
 def _effect_plot(rows: Sequence[Row]) -> Plot:
     lo, hi = extent(rows)
     x = log("value", "times as fast", (min(lo, 0.8), max(hi, 1.25)), "~r")
-    states = list(by_state(rows))
-    return Plot(
-        rows=rows,
-        x=x,
-        y=names("pair", (row["pair"] for row in rows)),
-        by="kind",
-        looks=LOOKS,
-        shaped=("state", MARKS),
-        beside=("state", states),
-        also={"verdict:N": ""},
-        row=20 if len(states) > 1 else 17,
-        behind=[rule(x, "x", 1.0)],
-    )
+    states, y = list(by_state(rows)), names("pair", (row["pair"] for row in rows))
+    high, behind = 20 if len(states) > 1 else 17, [rule(x, "x", 1.0)]
+    also, beside = {"verdict:N": ""}, ("state", states)
+    return Plot(rows, x, y, "kind", LOOKS, shaped=("state", MARKS), beside=beside, also=also, row=high, behind=behind)
 
 
 def _effect_message(rows: Sequence[Row]) -> str:
@@ -146,16 +137,10 @@ def _work_bars(rows: Sequence[Row]) -> Bars:
     y = names("format", (row["format"] for row in rows))
     totals = alt.Chart(data([row for row in rows if not row["order"]], "format", "text"))
     totals = totals.mark_text(align="right", fontSize=12, color=colour("ink"))
-    return Bars(
-        rows=rows,
-        x=Side("share", "share of a sample’s loading, and its time", {"domain": [0, 1.27], "nice": False}, axis),
-        y=y,
-        by="stage",
-        tones=STAGE_COLOURS,
-        also={"us:Q": ("µs per sample", ",.3~g"), **BLOCKS},
-        row=17,
-        before=[totals.encode(**y.along("y"), x=alt.XDatum(1.265, type="quantitative"), text=alt.Text("text:N"))],
-    )
+    x = Side("share", "share of a sample’s loading, and its time", {"domain": [0, 1.27], "nice": False}, axis)
+    also: Fields = {"us:Q": ("µs per sample", ",.3~g"), **BLOCKS}
+    before = [totals.encode(**y.along("y"), x=alt.XDatum(1.265, type="quantitative"), text=alt.Text("text:N"))]
+    return Bars(rows, x, y, "stage", STAGE_COLOURS, also=also, row=17, before=before)
 
 
 def _work_message(rows: Sequence[Row]) -> str:

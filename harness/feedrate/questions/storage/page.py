@@ -20,7 +20,7 @@ from feedrate.analysis.summary import LOAD
 from feedrate.machine.identity import Storage
 from feedrate.pages import descriptions
 from feedrate.pages.headlines import RULE, sized_name
-from feedrate.pages.markup import code
+from feedrate.pages.markup import code, two_lines
 from feedrate.pages.runs import RunView
 from feedrate.pages.template import render
 from feedrate.questions.storage.analysis import CONTAINER, LOSSY, NEITHER, PIXELS, SPACE, SPEED, choices, larger
@@ -50,7 +50,7 @@ _USE_COLUMNS = (
 _LARGER = {
     PIXELS: "the encoding matters more",
     CONTAINER: "the container matters more",
-    NEITHER: "they are too close to call",
+    NEITHER: "encoding and container are too close to call",
 }
 Row = Mapping[str, Any]
 
@@ -113,11 +113,7 @@ def compare_effects(rows: Sequence[Row]) -> str:
     counts = {name: sum(row["larger"] == name for row in rows) for name in _LARGER}
     most = max(counts, key=lambda name: counts[name])
     share = "In every setting" if counts[most] == len(rows) else f"In {counts[most]} of {len(rows)} settings"
-    verdict = {
-        PIXELS: "the encoding matters more than the container",
-        CONTAINER: "the container matters more than the encoding",
-        NEITHER: "encoding and container are too close to call",
-    }[most]
+    verdict = _LARGER[most] + {PIXELS: " than the container", CONTAINER: " than the encoding"}.get(most, "")
     others = [f"in {n} {_LARGER[name]}{_times(rows, name)}" for name, n in counts.items() if n and name != most]
     pixels, container = (_range(row[f"{name}_ratio"] for row in rows) for name in (PIXELS, CONTAINER))
     formats = {pair.partition(" ")[0] for row in rows for pair in str(row["pixels_pairs"]).split(", ")}
@@ -187,10 +183,10 @@ def _uses(chosen: pd.DataFrame, disk: Storage | None) -> Iterator[tuple[bool, li
         ]
         spread = Markup('<br><span class="fr-kind fr-whole">{},</span>').format(words.interval(row["lo"], row["hi"]))
         cells = [
-            _lines(name, ", ".join(filter(None, kind))),
-            _lines(*_where(row, disk)),
+            two_lines(name, ", ".join(filter(None, kind))),
+            two_lines(*_where(row, disk)),
             _use(best, batches=batches),
-            _lines(words.number(float(row["samples_per_s"])) + spread, f"n\u00a0=\u00a0{row['n']}"),
+            two_lines(words.number(float(row["samples_per_s"])) + spread, f"n\u00a0=\u00a0{row['n']}"),
             Markup("<br>").join(_size(row)),
             *(_compare(purposes.get(purpose), row, batches=batches) for purpose in (SPACE, LOSSY)),
         ]
@@ -218,12 +214,6 @@ def _measured_columns(rows: Sequence[Sequence[str]]) -> tuple[list[str], list[li
     return [_USE_COLUMNS[index] for index in kept], [[row[index] or "–" for index in kept] for row in rows]
 
 
-def _lines(first: str, *small: str) -> Markup:
-    """A cell of a table: a line, and others below it in small print."""
-    below = (Markup('<br><span class="fr-kind">{}</span>').format(line) for line in small if line)
-    return Markup("{}").format(first) + Markup("").join(below)
-
-
 def disk_words(disk: Storage | None) -> str:
     """Name the kind of disk that a run's data lay on."""
     if disk is None:
@@ -235,7 +225,7 @@ def disk_words(disk: Storage | None) -> str:
 def _use(best: Sequence[Row], *, batches: bool) -> Markup:
     row = best[0]
     formats = list(dict.fromkeys(str(cell["storage_format"]) for cell in best))
-    return _lines(
+    return two_lines(
         Markup("<strong>{}</strong>, {}").format(formats[0], _settings(row, batches=batches)),
         _shuffling(row),
         f"as near to the fastest: {words.listed(formats[1:])}" if len(formats) > 1 else "",
@@ -280,7 +270,7 @@ def _compare(candidates: Sequence[Row] | None, best: Row, *, batches: bool) -> s
         ends = row["ratio_to_best"], row["ratio_lo"], row["ratio_hi"]
         rate += f", {words.estimate(ends, 'ratio', write='{:.2f}'.format)}"
     first = f"{row['storage_format']}{' (lossy)' if row['lossy'] else ''}, {_settings(row, batches=batches)}"
-    return _lines(first, rate, ", ".join(_size(row)), _shuffling(row))
+    return two_lines(first, rate, ", ".join(_size(row)), _shuffling(row))
 
 
 def _size_rows(cells: Sequence[Row]) -> list[list[str]]:
@@ -292,11 +282,11 @@ def _size_rows(cells: Sequence[Row]) -> list[list[str]]:
         packing = "–"
         if words.is_number(row["pack_s"]):
             seconds = float(row["pack_s"])
-            packing = _lines(f"{words.number(seconds)} s", f"{words.number(float(row['n_samples']) / seconds)}/s")
+            packing = two_lines(f"{words.number(seconds)} s", f"{words.number(float(row['n_samples']) / seconds)}/s")
         stores = STORES.get(str(row["stores"]), str(row["stores"]))
         share = f"{float(row['raw_share']):.2f}" if words.is_number(row["raw_share"]) else "–"
         costs = [_cost(warm.get(name, {}), *cost) for cost in (("cpu_us", "µs"), ("startup_ms", "ms"))]
-        first = _lines(Markup("<strong>{}</strong>").format(name), stores)
+        first = two_lines(Markup("<strong>{}</strong>").format(name), stores)
         rows.append([first, _kilobytes(row), share, *costs, packing])
     return rows
 
@@ -306,7 +296,7 @@ def _cost(row: Row, column: str, unit: str) -> str:
     if not words.is_number(row.get(column)):
         return "–"
     interval = words.interval(row[f"{column}_lo"], row[f"{column}_hi"])
-    return _lines(f"{words.number(float(row[column]))} {unit}", interval)
+    return two_lines(f"{words.number(float(row[column]))} {unit}", interval)
 
 
 def knob_effects(trials: pd.DataFrame) -> Iterator[list[str]]:

@@ -98,7 +98,7 @@ def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
 def _plot(rows: Sequence[Row]) -> Plot:
     x, y = log_of(rows, "bytes a batch", "bytes", ()), log_of(rows, "GB per second")
     also: Fields = {"patch_size:Q": "patch size, px", "batch:Q": "batch size"}
-    return Plot(rows=rows, x=x, y=y, by="memory", looks=LOOKS, joined=True, also=also)
+    return Plot(rows, x, y, "memory", LOOKS, joined=True, also=also)
 
 
 def _size(count: float) -> str:

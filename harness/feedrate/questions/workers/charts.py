@@ -51,6 +51,7 @@ from feedrate.charts.plot import (
     unlike,
 )
 from feedrate.charts.theme import SHAPES, colour
+from feedrate.pages import descriptions
 from feedrate.schema import plugins, words
 from feedrate.schema.axes import AXES, BY_NAME
 from feedrate.schema.plugins import loader_traits
@@ -65,10 +66,7 @@ LOOKS = {
 """How workers begin, to colour and shape."""
 _ROOM = 4.0
 """How far a logarithmic axis goes beyond the outermost value; intervals that are longer are cut there."""
-_UNNAMED = (
-    *("mode", "n_samples", "prefetch_factor", "workload", "storage_format", "patch_size", "batch_size"),
-    *HOW,
-)
+_UNNAMED = (*("mode", "n_samples", "prefetch_factor", "workload", "storage_format", "patch_size", "batch_size"), *HOW)
 """Axes that every cell of a table shares, or that have a place of their own."""
 
 
@@ -112,13 +110,8 @@ def what(cell: Mapping[Any, Any], leave_out: Sequence[str] = ()) -> str:
     """
     parts = [cell[name] for name in ("workload", "storage_format") if not pd.isna(cell[name])]
     parts += [] if pd.isna(cell["patch_size"]) else [f"{cell['patch_size']} px"]
-    parts.append(f"batch {cell['batch_size']}")
-    parts += [
-        f"{axis.name} {axis.type(cell[axis.name])}".lower()
-        for axis in AXES
-        if axis.name not in (*_UNNAMED, *leave_out) and not pd.isna(cell[axis.name]) and cell[axis.name] != axis.default
-    ]
-    return ", ".join(map(str, parts))
+    others = {axis.name: cell[axis.name] for axis in AXES if axis.name not in (*_UNNAMED, *leave_out)}
+    return ", ".join(map(str, filter(None, (*parts, f"batch {cell['batch_size']}", descriptions.changed(others)))))
 
 
 def _rows_of_dots(rows: Sequence[Row], title: str, *, log: bool) -> Plot:
@@ -130,7 +123,7 @@ def _rows_of_dots(rows: Sequence[Row], title: str, *, log: bool) -> Plot:
     ends = ("from", "to")
     x = log_of(cut, title, ends=ends) if log else amount("value", title, "~g")
     y = names("label", (row["label"] for row in rows), grid=False)
-    return Plot(rows=cut, x=x, y=y, by="begin", looks=LOOKS, ends=ends)
+    return Plot(cut, x, y, "begin", LOOKS, ends=ends)
 
 
 @chart("Scaling with workers", "When do more workers stop helping?")
@@ -215,7 +208,7 @@ def _lines(rows: Sequence[Row], looks: Looks, cores: float | None) -> Plot:
     x, y = counts("at", "workers", numbered), amount("value", "samples per second")
     tooltip: Fields = {"workers:Q": "", "line:N": "", **rate("samples per second"), **BLOCKS}
     behind = core_marks([cores], x, max(numbered))
-    return Plot(rows=drawn, x=x, y=y, by="line", looks=looks, joined=True, tooltip=tooltip, behind=behind)
+    return Plot(drawn, x, y, "line", looks, joined=True, tooltip=tooltip, behind=behind)
 
 
 def _throughput_message(rows: Sequence[Row]) -> str:
