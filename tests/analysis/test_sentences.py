@@ -166,7 +166,7 @@ def test_inconclusive_says_what_it_would_take() -> None:
     assert more > 1
     assert f" About {more} more repetitions would decide it." in told(frame, ASKED)
     assert "About 1 more repetition would decide it" in told(frame, ASKED, blocks_needed=row["n"] + 1)
-    assert " Another run would tell more than longer ones." in told(frame, ASKED, run_ids=("a", "b"))
+    assert " A new run would decide more than a longer one." in told(frame, ASKED, run_ids=("a", "b"))
     for needed in (math.inf, row["n"] + 101, math.nan):
         assert " More than 100 more repetitions would be needed: " in told(frame, ASKED, blocks_needed=needed)
 
@@ -194,7 +194,7 @@ def test_a_fact_shows_its_evidence() -> None:
         "It holds with ends_by=sigterm. It does not hold with ends_by=return."
     )
     alone = [{"case": "", "evidence": "Stale.", "verdict": "inconclusive"}]
-    for fact, why in ((None, "The checks do not agree."), (False, "Nothing went wrong, which decides nothing.")):
+    for fact, why in ((None, "The checks do not agree."), (False, "No error occurred; that decides nothing.")):
         said = sentence({**row, "n": 1, "verdict": "inconclusive", "fact": fact}, alone, asked)
         assert said == f"Seen in 1 check: Stale. {why}"
 

@@ -177,18 +177,19 @@ def test_a_validation_that_never_ends_is_an_evaluation() -> None:
     """Its iterator is made once, and gives batches every 10 steps; an unlabelled batch in each step is training."""
     of = Timeline()
     train, check, unlabelled = iter(of.loop(100)), iter(of.loop(20, first=2)), iter(of.loop(30, first=2))
-    for place, _ in enumerate(train):
+    for place in range(100):
         if place % 10 == 0:
             for _ in range(2):
                 next(check)
                 of.spend(20)
+        next(train)
         if place < 30:
             next(unlabelled)
         step(of)
     found = of.account()
     assert found.evaluating == {1}
-    assert found.rows["evaluation"] == pytest.approx((20 * 20 + 19 * 3 + 1) * MS, rel=0.01)
-    assert found.rows["backward"] == 100 * 4 * MS
+    assert found.rows["evaluation"] == pytest.approx((20 * 20 + 19 * 3 + 2) * MS, rel=0.01)
+    assert found.rows["backward"] == 99 * 4 * MS, "behind the last batch nothing tells a step from the end"
 
 
 def test_what_lies_before_the_first_batch_is_start_up() -> None:

@@ -71,12 +71,12 @@ def test_telemetry_is_thinned_and_marks_trials(show: Show, specs: Specs) -> None
     figure = draw("telemetry", run)
     assert 10 < len(figure.rows) <= 600
     steal = float(run.telemetry["steal_pct"].max())
-    assert max(row["steal, %: most"] or 0.0 for row in figure.rows) == steal
+    assert max(row["Taken by the hypervisor (% of all cores): most"] or 0.0 for row in figure.rows) == steal
     assert all(len(rows) <= 600 for rows in data(specs(figure)[0]))
     assert {"control setting", "measurement with a flag", "CPU: workers"} <= {key.label for key in figure.keys}
     assert f"{run.trials['flags'].notna().sum()} of {len(run.trials)} measurements carry a flag" in figure.message
     assert not any("GPU" in key.label for key in figure.keys)
-    assert "GPU utilization, %" in draw("telemetry", show(**WHOLE)).rows[0]
+    assert "GPU utilization (%)" in draw("telemetry", show(**WHOLE)).rows[0]
 
 
 def test_telemetry_says_whose_the_cores_were(show: Show) -> None:
@@ -105,7 +105,7 @@ def test_drift_is_told_with_its_interval(show: Show, specs: Specs) -> None:
     mean = next(row for row in figure.rows if row["what"] == "mean over repetitions")
     assert mean["samples per s"] == pytest.approx(math.exp(logs.mean()))
     assert mean["low"] < mean["samples per s"] < mean["high"]
-    trials = [row for row in figure.rows if row["what"] == "trial"]
+    trials = [row for row in figure.rows if row["what"] == "measurement"]
     assert len(trials) == len(own)
     flagged = own["flags"].notna().sum()
     marks = [row for rows in data(specs(figure)[0]) for row in rows if "rate" in row]

@@ -135,9 +135,7 @@ def test_parts_and_worst_cases_are_shown(found: Verdicts, body: str) -> None:
     (told,) = found.results["excess-workers"]
     (part,) = (case for case in told.cases if case["role"] == "also")
     html = section(body, "excess-workers")
-    lines = [
-        plain(line) for line in html.partition("Other parts of the claim")[2].partition("</table>")[0].split("<tr")
-    ]
+    lines = [plain(line) for line in html.partition("Parts of the claim")[2].partition("</table>")[0].split("<tr")]
     assert any(line.endswith(f"{part['case']} {estimate(part)} {part['n']} {part['verdict']}") for line in lines)
     ends = [case["ratio"] for case in told.cases if case["role"] == "case"]
     assert told.row["worst"] == max(ends)

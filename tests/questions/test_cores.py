@@ -60,7 +60,7 @@ def test_without_a_gpu_its_rate_is_declared() -> None:
     assert "Here a core has 2 threads, as the system counts; its host may count otherwise." in text
     assert "an H100 as in MLPerf Storage (1,790 images a second) needs 6.0 of these vCPUs" in text
     assert "and is 33\u00a0% idle with 4" in text
-    assert "(declared)" in text
+    assert "(published)" in text
     assert 'data-core="300"' in text
     assert 'data-core="150"' in text
     assert "No GPU was measured here" in text

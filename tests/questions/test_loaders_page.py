@@ -74,7 +74,7 @@ def test_the_chart_has_the_fastest_first() -> None:
     order = [row["loader"] for row in figure.rows]
     assert (order[0], order[-1]) == ("SPDL", "feedrate’s threads")
     assert order.index("DataLoader") + 1 == len(order) - 1 - order[::-1].index("DataLoader")  # its rows lie together
-    assert "SPDL with 2 workers delivers 38" in figure.panels[0].message
+    assert "Fastest: SPDL, 2 workers, 38" in figure.panels[0].message
     assert [key.label for key in figure.keys] == ["1 worker", "2 workers"]
 
 

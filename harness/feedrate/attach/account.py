@@ -268,13 +268,8 @@ class _Loops:
         copies, at = copied[within], at[within]
         copying = (copies[:, 2] - copies[:, 1]) * stands_for[at]
         early = copies[:, 1] < of_steps.begun[at]
-        forward, backward, optimizer = (int(took @ stands_for) for took in of_steps[1:])
-        return {
-            "copy": int(copying.sum()),
-            "forward": forward - int(copying[early].sum()),
-            "backward": backward,
-            "optimizer": optimizer,
-        }
+        every = {name: int(getattr(of_steps, name) @ stands_for) for name in ("forward", "backward", "optimizer")}
+        return {**every, "copy": int(copying.sum()), "forward": every["forward"] - int(copying[early].sum())}
 
 
 def _outside(rows: Records, evaluated: Covered) -> Records:

@@ -244,12 +244,14 @@ def passes(process: Process, iterators: Sequence[int]) -> list[Pass]:
         for stretch in np.split(places, opens[1:]):
             closed = np.flatnonzero(rows[stretch, 0] == END)
             rows_of_pass = stretch[: closed[0] + 1] if len(closed) else stretch
-            for turn in _turns(rows_of_pass, updates):
+            turns = _turns(rows_of_pass, updates)
+            for turn in turns:
                 last, following, done = turn[-1], turn[-1] + 1, rows[turn[-1], 0] == END
                 ended = rows[last, 2] if done or following == len(rows) else _asked(rows, following)
                 after = updates[last] if len(turn) > 1 or following == len(rows) else updates[following]
                 begun, count = _asked(rows, turn[0]), len(turn) - int(done)
-                ordered.append(Pass(int(number), begun, int(ended), int(after - updates[turn[0]]), count))
+                own = 0 if len(turns) > 1 else int(after - updates[turn[0]])
+                ordered.append(Pass(int(number), begun, int(ended), own, count))
     return sorted(ordered, key=lambda one: one.begun_ns)
 
 
@@ -259,7 +261,7 @@ def _turns(rows_of_pass: Records, updates: Records) -> list[Records]:
     Loaders that a training step takes batches of one after the other lie less than ``APART``.
     """
     turns = np.split(rows_of_pass, np.flatnonzero(np.diff(rows_of_pass) > 1) + 1)
-    own = sum(int(updates[min(turn[-1] + 1, len(updates) - 1)] - updates[turn[0]]) for turn in turns)
+    own = sum(int(updates[turn[-1]] - updates[turn[0]]) for turn in turns)
     between = [int(updates[after[0]] - updates[before[-1]]) for before, after in pairwise(turns)]
     return turns if between and not own and np.median(between) >= APART else [rows_of_pass]
 

@@ -36,7 +36,7 @@ NEEDS: Mapping[str, str] = {
     "cuda": "needs a CUDA device",
     "gpus": "needs two CUDA devices",
     "disks": "needs runs on two storage devices (--data-root), compared by feedrate compare",
-    "machines": "needs machines that differ in it: feedrate records it, and feedrate compare shows it",
+    "machines": "needs several machines that differ in it: feedrate records it, and feedrate compare shows it",
     "caffe": "speaks of Caffe's reader, which feedrate does not run",
 }
 

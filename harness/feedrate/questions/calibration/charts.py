@@ -35,8 +35,11 @@ _ROOM = 1.3
 """How far the scale goes beyond the ends of the intervals."""
 _ORDER = ["num_workers", "batch_size", "mode", "read_us", "decode_us", "step_ms"]
 _RIGHT = {True: "right", False: "wrong"}
-_LISTED = ("what", "setting", "replica", "unit", "planted", "measured", "lo", "hi", "error", "n", "verdict")
-_HEADINGS = {"error": "error (%)", "lo": "low", "hi": "high"}
+_LISTED = (
+    *("what", "setting", "replica", "unit", "planted", "measured", "lo", "hi"),
+    *("error", "error_lo", "error_hi", "n", "verdict"),
+)
+_HEADINGS = {"lo": "low", "hi": "high", "error": "error (%)", "error_lo": "error: low", "error_hi": "error: high"}
 """Of the figure's table: what a line holds, and what is called otherwise there."""
 _LOOKS: Looks = {"right": (colour("accent"), "circle"), "wrong": (colour("source"), "diamond")}
 _SHAPES = {"constant": "", "jittered": "~", "heavy_tailed": "^"}
@@ -64,7 +67,10 @@ def calibration(sheet: Sheet, trials: pd.DataFrame) -> Figure:
             subtitle = f"{len(of_kind)} {pairs}, {words.plural(min(row['n'] for row in of_kind), 'repetition')}"
             drawn = [row for row in of_kind if not row["replica"]]
             panel = _plot(drawn).panel(title, subtitle, _message(of_kind))
-            listed = [{_HEADINGS.get(name, name): row[name] for name in _LISTED} for row in of_kind]
+            listed = [
+                {_HEADINGS.get(name, name): row[name] for name in _LISTED} | {"judged": row["verdict"] and row["right"]}
+                for row in of_kind
+            ]
             sheet.add(panel, listed)
     if sheet.panels:
         for note in _NOTES:

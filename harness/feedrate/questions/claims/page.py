@@ -242,7 +242,7 @@ def _tables(result: ClaimResult) -> Iterator[Markup]:
         yield table(caption, columns, lines, columns[1 : columns.index("n") + 1], stack=True)
         if besides := [row for row in result.cases if row["role"].startswith("also")]:
             rows = [(row["case"], estimate(row), int(row["n"]), row["verdict"]) for row in besides if row["n"]]
-            yield table("Other parts of the claim", ("Part", "Ratio", "n", "Verdict"), rows, ("Ratio", "n"), stack=True)
+            yield table("Parts of the claim", ("Part", "Ratio", "n", "Verdict"), rows, ("Ratio", "n"), stack=True)
     elif len(cases) > 1:
         rows = [(str(row["case"]) or "–", row["evidence"], row["n"], row["verdict"]) for row in cases]
         yield table("What the checks saw", ("Where", "Seen", "Checks", "Verdict"), rows, stack=True)

@@ -208,7 +208,7 @@ def _keys(bins: pd.DataFrame, ran: pd.DataFrame) -> list[Key]:
     ]
 
 
-def _listed(rows: Sequence[Row], unit: str) -> list[dict[str, Any]]:
+def _listed(rows: Sequence[Row], unit: str) -> list[Row]:
     """A line a bin for the figure's table: means, and beside those of lines their least and most."""
     columns = {f"from ({unit})": "from", "samples": "n"}
     columns |= {f"CPU of {said} (cores)": name for name, (said, _) in CPU.items() if name in rows[0]}
