@@ -111,12 +111,11 @@ def test_the_largest_row_that_can_go_is_the_cause(row: str) -> None:
     assert pace is not None
     assert accounted is not None
     shares = {"start_up": 50, "forward": 30, "waiting": 5, row: 15}
-    several = replace(accounted, wall_ns=100, rows=shares, passes=2 * accounted.passes)
-    found = causes.name(loader, pace, several, 2)
+    found = causes.name(loader, pace, replace(accounted, wall_ns=100, rows=shares), 2)
     assert (found.row, found.name, found.remedy) == (row, row, ROWS[row].remedy)
 
 
-def caused(shares: dict[str, int], starved: float | None = None, passes: int = 2, **settings: Any) -> tuple[str, str]:
+def caused(shares: dict[str, int], starved: float | None = None, **settings: Any) -> tuple[str, str]:
     """What is told of a loop, and what to do, by the per cent of its rows and what of the time its device starves."""
     process = process_of(constant(100, MS), constant(100, MS), **settings)
     (loader,) = records.loaders([process])
@@ -124,7 +123,7 @@ def caused(shares: dict[str, int], starved: float | None = None, passes: int = 2
     assert pace is not None
     assert accounted is not None
     pace = replace(pace, starved_share=None if starved is None else Estimate(starved, 0, 1, 9, "share"))
-    accounted = replace(accounted, wall_ns=100, rows=shares, passes=passes * accounted.passes)
+    accounted = replace(accounted, wall_ns=100, rows=shares)
     found = causes.name(loader, pace, accounted, 2)
     return found.text(accounted), found.remedy
 
@@ -138,14 +137,11 @@ def test_a_device_that_works_meanwhile_spares_only_what_it_works_in() -> None:
     assert caused({"forward": 20, "waiting": 80})[0].endswith("without it at most 5.0× as fast")
 
 
-def test_starts_that_persistent_workers_do_not_spare() -> None:
-    """Those that live on have a first batch a pass; of the only pass nobody knows whether there are more."""
+def test_starts_of_workers_that_live_on_are_first_batches() -> None:
+    """Nobody is told to set what is set."""
     started = {"forward": 50, "starting": 50}
     assert caused(started, persistent_workers=True)[1].startswith("several passes in one")
-    assert (
-        caused(started, passes=1)[1]
-        == "persistent_workers=True in a training of several passes: workers start once, then"
-    )
+    assert "persistent_workers=True" in caused(started)[1]
 
 
 @pytest.mark.slow

@@ -123,7 +123,7 @@ def test_contrasts_add_up(busy: RunView, page: Page) -> None:
     contrasts = busy.manifest.contrasts
     narrow = sum(one.reason == "target" for one in contrasts)
     html = part(page, "Why it stopped")
-    assert f"Of {len(contrasts)} comparisons, {narrow} became narrow enough" in plain(html)
+    assert f"{narrow} of {len(contrasts)} comparisons became narrow enough" in plain(html)
     assert "its time budget was used up" in html
     rows = table_rows(part(page, "Comparisons by option"))
     counted = [sum(int(row[at]) for row in rows if row) for at in (1, 2, 3, 4)]

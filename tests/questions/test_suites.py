@@ -36,13 +36,13 @@ def test_devices_of_a_machine_stand_apart(show: Callable[..., Any], monkeypatch:
     few: dict[str, Any] = {"batches": (8,), "workers": (0,), "blocks": 2}
     cpu, gpu = show(gpu_idle=True, run_id="cpu", **few), show(device="cuda", run_id="gpu", **few)
     other = show(cores=4, run_id="other", **few)
-    page = suites_page.page("loader", "suites/loader.md", suite.Suite("Which?", ("defaults",)), [cpu, other, gpu])
+    page = suites_page.page("loader", "suites/loader.md", suite.Suite("Which?", ("phases",)), [cpu, other, gpu])
     names = re.findall(r"^## (.+) \{ #(.+) \}$", unescape(page.body), re.MULTILINE)
     machine = "Example GPU 80, Example 9000 8-Core, 16 cores"
     assert names[:2] == [(f"{machine}, on CPU", f"{gpu.machine_id}-cpu"), (machine, gpu.machine_id)]
     assert names[2][1] == other.machine_id
     assert f'<a href="#{gpu.machine_id}-cpu">{machine}, on CPU</a>' in page.body
-    assert set(page.figures) == {f"loader-defaults-{mark}" for _, mark in names}
+    assert set(page.figures) == {f"loader-phases-{mark}" for _, mark in names}
     assert "slow to load" not in page.body
     cited = {name: placed.citation for name, placed in page.figures.items()}
     assert [found and found.origin.machines for found in cited.values()][:2] == [(name,) for name, _ in names[:2]]

@@ -51,8 +51,8 @@ def test_the_fastest_cell_is_told_as_it_was_measured(cuda: RunView, section: Sec
     told = said(section)
     (best,) = [row for row in cuda.headlines_of("loader").to_dict("records") if row["cell_id"] == fastest["cell_id"]]
     rate = float(f"{best['samples_per_s']:.3g}")
-    assert f"does {rate:,.0f} samples a second (" in told
-    assert f"{descriptions.knobs(best)} does" in told
+    assert f"reaches {rate:,.0f} samples a second (" in told
+    assert f"{descriptions.knobs(best)} reaches" in told
 
 
 LAUNCHES = "The host that launches the step’s kernels holds it back"
@@ -119,7 +119,7 @@ def test_predictions_stand_beside_what_they_predict(show: Show, section: Section
     shown_errors = set(re.findall(r"[+−]\d+\.\d %", text))
     assert shown_errors
     assert shown_errors <= errors
-    assert "it was not fitted to" in text
+    assert "that it had not seen" in text
     assert "Predicted" not in said(section)
 
 

@@ -51,7 +51,9 @@ class RowKind(NamedTuple):
 
 ROWS: Mapping[str, RowKind] = {
     "start_up": RowKind("start-up, before the first loop", "once", ""),
-    "starting": RowKind("starting and stopping workers", "wait", "keep workers alive: persistent_workers=True"),
+    "starting": RowKind(
+        "starting and stopping workers", "wait", "keep workers alive from pass to pass: persistent_workers=True"
+    ),
     "sampler": RowKind(
         "drawing indices (sampler)", "wait", "draw fewer indices at once; it runs in the training process"
     ),

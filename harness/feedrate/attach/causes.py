@@ -29,11 +29,8 @@ SETTLED = 0.5
 """What takes so much of the waits is why batches are waited for."""
 MEANWHILE = ("sampler", "waiting", "receiving", "here", "copy", "between_steps", "garbage")
 """Rows that cost nothing where the device works meanwhile."""
-STARTING: Mapping[str, str] = {
-    "first": "several passes in one: the loop waits for the first batch of each",
-    "once": "persistent_workers=True in a training of several passes: workers start once, then",
-}
-"""What to do about starts of workers that live on, and of a single pass."""
+FIRST = "several passes in one: the loop waits for the first batch of each"
+"""What to do about starts of workers that live on."""
 THREADED = 1.5
 """A worker whose threads compute so many times what its first one does has a pool of threads."""
 
@@ -112,7 +109,7 @@ class Cause:
             return (
                 "a faster loader gives nothing: make the step faster (mixed precision, torch.compile, larger batches)"
             )
-        of_row = STARTING.get(self.name, ROWS[self.row].remedy)
+        of_row = FIRST if self.name == "first" else ROWS[self.row].remedy
         return WAITING[self.name].remedy if self.row == "waiting" else of_row
 
     def text(self, account: Account) -> str:
@@ -156,18 +153,10 @@ def name(loader: Loader, pace: Pacing, account: Account, cores: float) -> Cause:
     beside = next((other for other in order[1:2] if account.rows[other] >= NEAR * account.rows[row]), "")
     most = starved if row in MEANWHILE else 1.0
     if row != "waiting":
-        reason = _of_starts(loader, account) if row == "starting" else row
-        return Cause(row, reason, numbers, beside=beside, most=most)
+        living = row == "starting" and loader.settings.get("persistent_workers")
+        return Cause(row, "first" if living else row, numbers, beside=beside, most=most)
     waited = waits.split(loader, steps) or waits.of_preparing(loader)
     return Cause(row, _reason(loader, numbers, waited), numbers, waited, beside, most)
-
-
-def _of_starts(loader: Loader, account: Account) -> str:
-    """Why starting takes long: ``first`` batches of workers that live on, ``once`` in the only pass, or workers."""
-    if loader.settings.get("persistent_workers"):
-        return "first"
-    once = len([one for one in account.passes if one.iterator not in account.evaluating]) == 1
-    return "once" if once else "starting"
 
 
 def _reason(loader: Loader, numbers: Mapping[str, float], waited: Mapping[str, float]) -> str:
