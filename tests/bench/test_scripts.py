@@ -63,6 +63,8 @@ def test_a_prediction_is_held_against_the_script_that_ran_so() -> None:
     ]
     pairs = [(pace.costs, pace.seen, pace.num_workers, round(pace.error_pct)) for pace in predictions(ran)]
     assert pairs == [("some", 2, 0, -20), ("some", 0, 2, 5)]
+    again = [watched(num_workers=0, start_method=None, script_steps_per_s=rate) for rate in (40.0, 32.0)]
+    assert predictions([*ran, *again])[0].measured == 40, "of several runs the median"
 
 
 def test_what_feedrate_costs_needs_its_whole_interval_below_the_limit() -> None:

@@ -23,7 +23,7 @@ from feedrate.analysis.estimate import Estimate
 from feedrate.analysis.pipeline import SLICES, Pace, Pipeline, simulate
 from feedrate.attach.loop import Pacing, whole_steps, workers_of
 from feedrate.attach.records import Loader
-from feedrate.store.bench_record import PredictedPace, WatchedScript, predictions
+from feedrate.store.bench_record import PredictedPace, WatchedScript, paces, predictions
 
 HAND_OVER_NS = 500_000.0
 """What taking a batch from a worker costs where none was seen to: queue and unpickling, on a usual core."""
@@ -108,17 +108,16 @@ class Advised(NamedTuple):
 
 def advised(scripts: Sequence[WatchedScript]) -> Iterator[Advised]:
     """Give what scripts would be told if the errors of scripts of all other kinds were known alone."""
-    outcomes = predictions(scripts)
-    ran = {(one.costs, one.num_workers): one.script_steps_per_s for one in scripts if one.start_method != "spawn"}
+    outcomes, ran = predictions(scripts), paces(scripts)
     for script in scripts:
         of_others = [outcome for outcome in outcomes if outcome.costs != script.costs]
-        paces = {
+        told = {
             workers: pace
             for workers, modelled in script.predicted.items()
             if (pace := ranged(modelled, of_others, script.num_workers, script.steps))
         }
-        if script.cause in MODELLED and (best := recommended(script.steps_per_s, paces)) is not None:
-            yield Advised(script, best, paces[best], ran.get((script.costs, best)))
+        if script.cause in MODELLED and (best := recommended(script.steps_per_s, told)) is not None:
+            yield Advised(script, best, told[best], ran.get((script.costs, best)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime
-from statistics import geometric_mean
+from statistics import geometric_mean, median
 from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -138,10 +139,18 @@ class PredictedPace(NamedTuple):
         return 100 * (self.predicted / self.measured - 1)
 
 
+def paces(scripts: Sequence[WatchedScript]) -> dict[tuple[str, int], float]:
+    """Costs and workers to the pace of forked scripts by their own clock; of several that ran so, the median."""
+    ran: defaultdict[tuple[str, int], list[float]] = defaultdict(list)
+    for script in scripts:
+        if script.start_method != "spawn":
+            ran[script.costs, script.num_workers].append(script.script_steps_per_s)
+    return {setting: median(every) for setting, every in ran.items()}
+
+
 def predictions(scripts: Sequence[WatchedScript]) -> list[PredictedPace]:
     """Pair each prediction with the forked script that ran with that number of workers."""
-    usual = [script for script in scripts if script.start_method != "spawn"]
-    measured = {(script.costs, script.num_workers): script.script_steps_per_s for script in usual}
+    usual, measured = [script for script in scripts if script.start_method != "spawn"], paces(scripts)
     return [
         PredictedPace(script.costs, script.num_workers, other, rate, measured[script.costs, other])
         for script in usual
