@@ -111,13 +111,13 @@ def advised(scripts: Sequence[WatchedScript]) -> Iterator[Advised]:
     outcomes, ran = predictions(scripts), paces(scripts)
     for script in scripts:
         of_others = [outcome for outcome in outcomes if outcome.costs != script.costs]
-        told = {
+        ranges = {
             workers: pace
             for workers, modelled in script.predicted.items()
             if (pace := ranged(modelled, of_others, script.num_workers, script.steps))
         }
-        if script.cause in MODELLED and (best := recommended(script.steps_per_s, told)) is not None:
-            yield Advised(script, best, told[best], ran.get((script.costs, best)))
+        if script.cause in MODELLED and (best := recommended(script.steps_per_s, ranges)) is not None:
+            yield Advised(script, best, ranges[best], ran.get((script.costs, best)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,9 +161,8 @@ def predict(loader: Loader, pace: Pacing, cores: float) -> Predictions | None:
     if here is None or abs(math.log(pace_now / present)) > math.log(here.high / here.low) / 2:
         return None
     # The host may run ahead of the device, which then takes longer than the step that the model knows.
-    seen = steps[steps["cuda"] & ~steps["first"]]
-    busy_ns = (seen["wall_ns"] - seen["starved_ns"]).clip(lower=0).mean()
-    most = max(pace_now, 1e9 / busy_ns) if busy_ns > 0 else math.inf
+    starved = 1.0 if pace.starved_share is None else pace.starved_share.value
+    most = pace_now / (1 - starved) if starved < 1 else math.inf
     others = []
     for other in _candidates(workers, cores, model):
         rate = pace_now * _rate(simulate(model, other, prefetch), overhead if other else 0.0) / present

@@ -55,8 +55,9 @@ def watch(
                 count_at = now + slower * COUNT_EVERY_S
             if now >= remember_at and any(watched.folder.glob("*.records")):
                 by_pid = procfs.footprints(pid)
-                watched.memory.append((time.perf_counter_ns(), procfs.memory(by_pid)))
-                watched.written.append((time.perf_counter_ns(), sum(one.dirty for one in by_pid.values())))
+                at = time.perf_counter_ns()
+                watched.memory.append((at, procfs.memory(by_pid)))
+                watched.written.append((at, sum(one.dirty for one in by_pid.values())))
                 for child, footprint in by_pid.items():
                     watched.footprints[child] = (watched.footprints.get(child, (footprint,))[0], footprint)
                 remember_at = now + slower * remember_after

@@ -154,7 +154,7 @@ def measure(session: Session) -> Iterator[Figure]:
     for costs, workers, method in track(scripts, "", console=session.console, transient=True):
         session.scripts.append(watch(planted, costs, workers, method))
     by_label = {costs.label: costs for costs in COSTS}
-    # One run is no truth: the same script was seen to run at 69, 85 and 91 steps/s within an hour (November 2026).
+    # One run is no truth: the same script was seen to run at 69, 85 and 91 steps/s on one day (November 2026).
     settings = sorted({(advice.script.costs, advice.num_workers) for advice in advised(session.scripts)})
     for label, workers in AGAIN * settings:
         session.scripts.append(watch(planted, by_label[label], workers, "fork"))

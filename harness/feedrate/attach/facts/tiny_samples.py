@@ -12,8 +12,9 @@ _PREPARING = ("here", "computing", "collating", "cores")
 def check(evidence: Evidence) -> Fact | None:
     """Preparing holds the training back, and a sample of it takes microseconds."""
     batches = evidence.loader.batches
-    told = evidence.cause not in _PREPARING or evidence.loader.settings.get("at_once")
-    if told or not (samples := int(batches["samples"].sum())):
+    if evidence.cause not in _PREPARING or evidence.loader.settings.get("at_once"):
+        return None
+    if not (samples := int(batches["samples"].sum())):
         return None
     sample_us = float((batches["ended_ns"] - batches["begun_ns"]).sum()) / samples / 1000
     if sample_us > TINY_US:

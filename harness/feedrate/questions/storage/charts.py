@@ -317,8 +317,8 @@ def _size_plot(rows: Sequence[Row]) -> Plot:
 
 def _size_message(rows: Sequence[Row]) -> str:
     """Compare the fastest with the smallest of those on the front."""
-    front = _front(rows)
-    small, fast = front[0], front[-1]
+    best = _front(rows)
+    small, fast = best[0], best[-1]
     text = f"{fast['state']}, the fastest is {fast['format']} at {words.number(fast['bytes'] / 1000)} kB a sample"
     if small["format"] == fast["format"]:
         return words.sentence(f"{text}, and none is smaller")
