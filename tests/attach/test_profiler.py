@@ -109,7 +109,7 @@ def test_a_profiler_that_is_missing_or_ends_at_once_is_a_problem(
 def test_a_long_script_is_sampled_less_often_and_each_sample_counts_for_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a while py-spy looks a third as often; its samples count three times: six seconds are six seconds."""
+    """After a while py-spy looks less often; its samples count so much more: six seconds are six seconds."""
     (tmp_path / "sleeps.py").write_text("import time\ntime.sleep(3)  # first\ntime.sleep(6)  # second\n")
     monkeypatch.setattr(profiler, "DENSE_S", 2)
     with subprocess.Popen([sys.executable, tmp_path / "sleeps.py"]) as script:

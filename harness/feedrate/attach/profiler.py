@@ -31,7 +31,7 @@ RATE_HZ = 48
 """Samples a second of each process at most; more costs a machine with few cores more than it tells."""
 SPARING_HZ = 10
 """Samples a second for each core of the machine, of all processes together: one takes 0.4 to 0.9 ms of CPU (2026)."""
-DENSE_S, DENSER = 30, 3
+DENSE_S, DENSER = 15, 6
 """For so long a process is sampled so many times as often: a short script shows its lines, a long one is not slowed."""
 _OPTIONS = ("--subprocesses", "--threads", "--idle", "--nonblocking", "--full-filenames", "--format=raw")
 _FETCH = re.compile(r"torch/utils/data/_utils/fetch\.py$")

@@ -26,6 +26,8 @@ DETAIL_NS, SELDOM = 32_000_000, 32
 """How often a step is recorded in detail (phases, CPU times, whether the device starved, and without workers how its
 batch was prepared): at random, so many ns apart and one in so many at least, on average. Of all others only the wait
 is recorded."""
+PLENTY, SPARSER = 500, 3
+"""Behind so many of them, they come so many times as seldom: one costs some ten times what any other step costs."""
 DRAW = random.Random()  # of its own: the script may have seeded Python's
 """Steps that are looked at in a fixed rhythm would all be those of one worker, or those that update the weights."""
 
@@ -86,7 +88,8 @@ class Loop:
         GARBAGE.flush()
         self.mean_ns += ((begun - self.asked) / self.every - self.mean_ns) / 2
         self.asked = begun
-        mean = 1 if STEPS else min(SELDOM, max(1, int(DETAIL_NS / self.mean_ns)))
+        sparser = SPARSER if SHARED.steps > PLENTY else 1
+        mean = 1 if STEPS else min(sparser * SELDOM, max(1, int(sparser * DETAIL_NS / self.mean_ns)))
         self.left = self.every = 1 + int(DRAW.random() * (2 * mean - 1))  # randrange takes twice as long
         return lying, time.process_time_ns(), DEVICE.asked(), SHARED.updates
 
