@@ -11,7 +11,7 @@ import pytest
 from made_trials import make_cell, make_trials
 from scipy import stats
 
-from feedrate.analysis.loader import growth, overlap, respawn, shared_memory, stages, startup, switches, terminations
+from feedrate.analysis.loader import growth, overlap, respawn, shared_memory, stages, startup, terminations
 from feedrate.schema.axes import Value, cell_id
 from feedrate.schema.columns import TRIALS
 
@@ -158,22 +158,6 @@ def test_startup_compares_cells_that_differ_in_their_workers_only() -> None:
     assert list(found["n"]) == [3, 2, 3]
 
 
-def test_switches_are_counted_a_sample() -> None:
-    """Switches of a trial ÷ its samples, none among them, so that a block without a switch counts."""
-    trials = measured(
-        *(
-            ({"num_workers": count}, {"involuntary_switches": switches, "voluntary_switches": [1000, 1000, 4000]})
-            for count, switches in ((0, [0, 0, 0]), (2, [0, 500, 1000]))
-        )
-    )
-    found = switches(trials)
-    mean, half = t_interval([0.0, 0.5, 1.0])
-    ends = [found[f"involuntary_per_sample{end}"].tolist() for end in ("", "_lo", "_hi")]
-    assert [values[1] for values in ends] == pytest.approx([mean, mean - half, mean + half])
-    assert [values[0] for values in ends] == [0, 0, 0]
-    assert found["voluntary_per_sample"].tolist() == pytest.approx([2, 2])
-
-
 def test_respawn_is_the_paired_difference_of_an_epoch() -> None:
     """Epochs are compared block by block; a block with a failed side is dropped."""
     weather = [0.0, 500.0, -300.0, 0.0]
@@ -272,7 +256,7 @@ def test_shared_memory_stands_against_its_limit() -> None:
     assert shared_memory(trials)["shm_share"].isna().all()
 
 
-@pytest.mark.parametrize("cost", [terminations, startup, switches, respawn, growth, shared_memory])
+@pytest.mark.parametrize("cost", [terminations, startup, respawn, growth, shared_memory])
 def test_nothing_is_said_of_what_was_not_measured(cost: Callable[[pd.DataFrame], pd.DataFrame]) -> None:
     """Without trials, with failures only, and with columns that are null, there is no row and no error."""
     some = make_trials([({**LOADS, "index_kind": "list"}, [RATE, RATE])])

@@ -94,7 +94,7 @@ def test_at_a_limit_the_better_letter_beyond_it_the_next(criterion: str, value: 
         names = f" (foreign_cpu {share})" if value else ""
         assert f"{share} of 48 measurements carry a flag{names}; " in reasons
     else:
-        assert f"measured in {value} repetitions" in reasons or f"vary by {value:.1f}\u00a0%" in reasons
+        assert f"measured in {value} repetition" in reasons or f"vary by {value:.1f}\u00a0%" in reasons
 
 
 def test_drift_that_noise_may_have_made_is_not_held_against_a_run() -> None:

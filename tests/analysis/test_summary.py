@@ -49,6 +49,21 @@ def test_of_equal_workers_the_smaller_memory_and_then_the_defaults_come_first() 
     assert list(best_cells(frame)["prefetch_factor"]) == [8, 2, 4]
 
 
+def test_what_was_not_compared_is_counted_apart() -> None:
+    """A run may end within a repetition: of settings with one pair nothing is told."""
+    rows = [({}, times(1.0)), ({"num_workers": 1}, times(0.9)), ({"num_workers": 2}, times(0.95)[:1])]
+    found = best_cells(make_trials(rows))
+    assert set(found["compared"]) == {2}
+    assert set(found["candidates"]) == {3}
+
+
+def test_a_gain_is_one_over_other_settings() -> None:
+    """Where the defaults ran alone, nothing else was compared."""
+    (alone,) = most_gained(make_trials([({}, times(1.0))])).to_dict("records")
+    (both,) = most_gained(make_trials([({}, times(1.0)), ({"num_workers": 1}, times(2.0))])).to_dict("records")
+    assert (alone["others"], both["others"]) == (0, 1)
+
+
 @pytest.mark.slow
 def test_questions_are_never_mixed() -> None:
     """Workload, mode, step, its length, sample size and run each make a question of their own, nulls included."""

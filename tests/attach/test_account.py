@@ -342,6 +342,9 @@ def test_a_line_is_charged_to_the_row_in_which_it_ran(tmp_path: Path) -> None:
     assert blame.row(stack(5, ("Module._call_impl", f"{torch}nn/module.py"))) == "forward"
     assert blame.row(stack(5, ("Tensor.backward", f"{torch}_tensor.py"))) == "backward"
     assert blame.row(stack(5, ("SGD.step", f"{torch}optim/sgd.py"))) == "optimizer"
+    computed = ("Adam.step", f"{torch}optim/adam.py"), ("Closure.closure", "/x/automatic.py")
+    assert blame.row(stack(5, *computed, ("Net.forward", file))) == "forward"
+    assert blame.row(stack(5, *computed, ("Tensor.backward", f"{torch}_tensor.py"))) == "backward"
     assert blame.row(stack(6, ("log", file))) == "between_steps"
     assert blame.row(stack(6, ("save", f"{torch}serialization.py"))) == "checkpoint"
     assert blame.row(stack(8)) == blame.row(stack(7, ("_Iter.__next__", data))) == "evaluation"

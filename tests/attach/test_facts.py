@@ -188,6 +188,15 @@ def test_every_fact_is_tried_and_none_is_told_of_a_plain_loader() -> None:
     assert facts.every(replace(evidence(ranks=2), outside=Outside(2, given=2, allowed=1))) == ()
 
 
+def test_loaders_that_are_made_anew_are_to_be_made_once() -> None:
+    """Their workers cannot live on, whatever they are told."""
+    account = replace(NOTHING.account, rows={"starting": 30, "forward": 70})
+    (fact,) = facts.every(replace(evidence(persistent_workers=True), loaders=3, account=account))
+    assert "3 loaders are made in one place" in fact.text
+    assert fact.remedy == "make the loader once, before the loop, with persistent_workers=True"
+    assert fact.explains == "starting"
+
+
 @pytest.mark.parametrize(("grown", "allocated", "told"), [(1 << 28, 0, "copied 536.9 MB"), (1 << 28, 1 << 28, "")])
 def test_pages_that_were_copied_are_told_from_new_ones(grown: int, allocated: int, told: str) -> None:
     """A worker that has as much memory as before, but to itself, copied it; one that has more took it."""

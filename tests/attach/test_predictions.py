@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
@@ -46,6 +47,17 @@ def test_predictions_are_the_pipeline_models() -> None:
     for other in found.others:
         assert other.modelled == pytest.approx(1e9 / simulate(fitted, other.num_workers, 2).step_ns, rel=0.01)
         assert other.steps_per_s == predictions.ranged(other.modelled, predictions.known(), 1, other.steps_per_s.n)
+
+
+def test_a_pass_that_fills_a_cache_is_told() -> None:
+    """Batches of later passes come faster by far; workers, which are made anew, would fill it again and again."""
+    loader = loader_of(constant(100, 60 * MS), constant(100, 20 * MS), batches=[(0, 60 * MS, 0, 0, 0)] * 100)
+    assert not predictions.caches(loader)
+    loader.batches["iterator"] = np.arange(100) // 50
+    assert not predictions.caches(loader)
+    loader.batches.loc[50:, "ended_ns"] = loader.batches.loc[50:, "begun_ns"] + 10 * MS
+    assert predictions.caches(loader)
+    assert not predictions.caches(replace(loader, settings={**loader.settings, "num_workers": 1}))
 
 
 def test_more_workers_than_cores_are_for_those_that_wait() -> None:

@@ -141,6 +141,25 @@ def test_a_report_is_about_ten_lines() -> None:
             "leave num_workers at 0",
         ),
         (
+            {"cause": Cause("here", "here", BUSY), "pacing": replace(PACE, steps_per_s=Estimate(70, 68, 72, 20))},
+            "next",
+            "num_workers=4 may be faster, 1.14× (1.03–1.26) by the model: feedrate tune measures it; or make the",
+        ),
+        (
+            {"cause": Cause("here", "here", BUSY), "bound": True, "predictions": None},
+            "next",
+            "next: make the costliest line cheaper",
+        ),
+        (
+            {
+                "loader": replace(LOADER, settings=SETTINGS | {"persistent_workers": True}),
+                "pacing": replace(PACE, steps_per_s=Estimate(15, 14, 16, 20)),
+                "predictions": Predictions(2, 15, OTHERS[:1]),
+            },
+            "next",
+            "num_workers=0 (1.3×), without prefetch_factor and persistent_workers; then",
+        ),
+        (
             {
                 "cause": Cause("here", "here", BUSY),
                 "pacing": replace(PACE, steps_per_s=Estimate(90, 88, 92, 20)),

@@ -51,6 +51,23 @@ def test_a_training_that_runs_is_seen(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_below_a_launcher_the_process_that_trains_is_seen(tmp_path: Path) -> None:
+    """As below torchrun: what it started is named, and its own batches are no workers'."""
+    place = Place(tmp_path)
+    train = [sys.executable, place.planted(), "--sample-ms", "4", "--step-ms", "8", "--steps", "280"]
+    process = place.start(sys.executable, "-c", f"import subprocess; subprocess.run({train!r})")
+    while not (below := psutil.Process(process.pid).children()) or below[0].cpu_times().user < 2:  # imports torch
+        time.sleep(0.05)
+    seen = top.look(process.pid, 2)
+    ended(process)
+    assert (seen.above, seen.pid) == (process.pid, below[0].pid)
+    assert f"process {seen.pid}, below {process.pid}, " in dict(top.text(seen))[""]
+    assert "its processes" in dict(top.text(seen))["machine"]
+    assert seen.rows["here"] > 0.5
+    assert seen.workers == 0
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("sleeping", [[sys.executable, "-c", "import time; time.sleep(60)"]], indirect=True)
 def test_a_python_without_a_loader_is_said(sleeping: int) -> None:
     """Where no DataLoader is at work that is said, and no waits are."""

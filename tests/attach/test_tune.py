@@ -9,7 +9,9 @@ import re
 import signal
 import socket
 import sys
+import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -313,6 +315,28 @@ for usual in (0, 1):
     assert beside_the_hook(text) == "elsewhere\n0 5 50 None\n1 5 50 None\n"
 
 
+def test_a_window_begins_when_the_device_is_done() -> None:
+    """A host that runs ahead of it is waited for; without CUDA nothing is."""
+    text = """
+import sys
+from types import SimpleNamespace as Has
+import _feedrate_tune as tune
+count = []
+cuda = Has(is_initialized=lambda: bool(count), synchronize=lambda device: count.append(1))
+sys.modules["torch"] = Has(cuda=cuda)
+asked = {"settings": {}, "whole": False, "warmup_ns": 0, "warm_steps": 1, "window_ns": 0, "least_steps": 3}
+for expected in (0, 1):
+    trial = tune.Trial({**asked, "restart": False})
+    trial.within = tune.Pass(0)
+    trial.take(0, [], object())
+    while not trial.ask(tune.now()):
+        trial.take(tune.now(), [], object())
+    print(len(count) - expected)
+    count.append(1)
+"""
+    assert beside_the_hook(text) == "0\n1\n"
+
+
 def test_the_loader_that_is_tuned_is_told_from_others_of_its_line() -> None:
     """It, or one that the script made in its place once it had gone; none that was made by other calls."""
     text = """
@@ -386,10 +410,69 @@ def test_batches_that_the_script_composes_are_left_alone(fake_script: ModuleType
     tuning = Tuning(Asked(batch_sizes=(4, 8)), within=0.1, seed=1, cores=2)
     made = [["train.py", 7, "main"]]
     loader = {"pid": 1, "made": made, "key": [made, "R"], "settings": {}, "any": True, "batch_sampler": "Own"}
-    assert tuning.answer({"what": "loader", **loader}) == {"do": "stop"}
+    assert tuning.answer({"what": "loader", "step_ns": 0, **loader}) == {"do": "stop"}
     refused = "--batch-size: the loader at train.py:7 has a batch sampler of its own, Own; .*: leave --batch-size out"
     with pytest.raises(InputError, match=refused):
         tuning.script_ended(fake_script.ended(fake_script.Script()))
+
+
+def named(tuning: Tuning, folder: Path, **facts: Any) -> dict[str, Any]:
+    """Have a process tell of its loader, which trains."""
+    tuning.folder = folder
+    made = [["train.py", 7, "main"]]
+    arguments = {"num_workers": 0, "prefetch_factor": None, "persistent_workers": False, "pin_memory": False}
+    loader = {"pid": 1, "made": made, "key": [made, "R"], "settings": arguments, "any": True, "batch_sampler": ""}
+    return tuning.answer({"what": "loader", **loader, "epoch_steps": 100, "cuda": False, "step_ns": 0, **facts})
+
+
+def test_slow_steps_and_a_slow_start_are_waited_for(tmp_path: Path) -> None:
+    """The first trial may last as long as its steps do, and its time begins with it, not with the script."""
+    tuning = Tuning(Asked(), within=0.1, seed=1, cores=2)
+    tuning.budget_s = 60.0
+    assert tuning.deadline == math.inf
+    answer = named(tuning, tmp_path, step_ns=3 * 10**9)
+    assert answer["do"] == "trial"
+    assert 0 < tuning.deadline - time.monotonic() <= 60
+    assert tuning._pulse is not None
+    assert tuning._pulse.expected_s > 3 * (answer["warm_steps"] + answer["least_steps"])
+
+
+def test_a_start_in_which_nothing_ran_fails_no_setting(tmp_path: Path, fake_script: ModuleType) -> None:
+    """A script that cannot be started twice says nothing of its settings."""
+    tuning = Tuning(Asked(), within=0.1, seed=1, cores=2)
+    failed = replace(fake_script.ended(fake_script.Script()), returncode=1)
+    named(tuning, tmp_path)
+    for count in (1, 1):  # the second time it fails before it asks
+        tuning._order.append(Setting(2, 2))
+        tuning.script_ended(failed)
+        tuning.died(failed)
+        assert len(tuning.tried) == count
+
+
+@pytest.mark.parametrize(
+    ("setting", "present", "paste"),
+    [
+        (
+            Setting(0),
+            Setting(2, 4, persistent_workers=True),
+            "DataLoader(..., num_workers=0); leave out prefetch_factor and persistent_workers",
+        ),
+        (Setting(4, 2), Setting(2, 2, pin_memory=True), "DataLoader(..., num_workers=4); leave out pin_memory"),
+        (
+            Setting(4, 2, persistent_workers=True),
+            Setting(0),
+            "DataLoader(..., num_workers=4, persistent_workers=True); make it once, before the loop over epochs",
+        ),
+        (
+            Setting(4, 2, non_blocking=False),
+            Setting(4, 2, non_blocking=True),
+            "DataLoader(..., num_workers=4); batch.to(device, non_blocking=False)",
+        ),
+    ],
+)
+def test_what_to_paste_is_what_was_measured(setting: Setting, present: Setting, paste: str) -> None:
+    """PyTorch takes it as it is, and no argument of the present loader changes it."""
+    assert tune_report.snippet(setting, present) == paste
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def test_telemetry_is_thinned_and_marks_trials(show: Show, specs: Specs) -> None
     steal = float(run.telemetry["steal_pct"].max())
     assert max(row["Taken by the hypervisor (% of all cores): most"] or 0.0 for row in figure.rows) == steal
     assert all(len(rows) <= 600 for rows in data(specs(figure)[0]))
-    assert {"control setting", "measurement with a flag", "CPU: workers"} <= {key.label for key in figure.keys}
+    assert {"measurement with a flag", "workers"} <= {key.label for key in figure.keys}
     assert f"{run.trials['flags'].notna().sum()} of {len(run.trials)} measurements carry a flag" in figure.message
     assert not any("GPU" in key.label for key in figure.keys)
     assert "GPU utilization (%)" in draw("telemetry", show(**WHOLE)).rows[0]

@@ -54,6 +54,16 @@ def test_a_core_s_rate_is_that_of_busy_cores() -> None:
     assert found[2].lo < 150 < found[2].hi
 
 
+def test_decoders_are_ranked_with_as_many_workers_each() -> None:
+    """Beside other busy cores a core loads less: one decoder alone ran with all of them."""
+    rates = [(LOAD | {"num_workers": 2, "decoder": name}, (rate,) * 3) for name, rate in (("pil", 600), ("cv2", 580))]
+    found = charts.per_core(make_trials([*rates, (LOAD | {"num_workers": 4}, (800.0,) * 3)]), CORES)
+    assert [(core.decoder, core.workers) for core in charts.busiest(found)] == [("Pillow", 2), ("OpenCV", 2)]
+    frame = make_trials([*rates, (LOAD | {"num_workers": 4}, (800.0,) * 3)])
+    notes = charts.gpu_idle.draw(frame, cores=CORES).notes
+    assert any("as one does with 2 of them busy. With all 4 vCPUs busy each may load less." in note for note in notes)
+
+
 def test_without_a_gpu_its_rate_is_declared() -> None:
     """The sentence says whose rate it is, the table follows it, and the slider begins there."""
     text = page.section(view(trials()), "cores")

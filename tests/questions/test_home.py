@@ -109,6 +109,18 @@ def test_machines_lie_over_one_another(show: Callable[..., RunView]) -> None:
     assert len({row["machine"] for row in home_page.drawn(machine_gains, [one, other])[0].rows}) == 2
 
 
+def test_machines_of_one_name_are_told_apart(show: Callable[..., RunView]) -> None:
+    """Their ids differ where their memory does: no line runs through the marks of both."""
+    few = {"workers": (0, 1), "fails": "none", "batches": (8,), "blocks": 2}
+    one, other = show(**few), show(run_id="20270102T030405Z-else", **few)
+    machine = other.manifest.machine.model_copy(update={"memory_bytes": 2**40})
+    other.manifest = other.manifest.model_copy(update={"machine": machine})
+    other.trials = other.trials.assign(machine_id=other.machine_id)
+    assert one.name == other.name
+    named = [key.label for key in home_page.drawn(machine_workers, [one, other])[0].keys]
+    assert named == [f"{view.name} ({view.machine_id[-4:]})" for view in (one, other)]
+
+
 @pytest.mark.slow
 def test_verdicts_are_counted(show: Callable[..., RunView]) -> None:
     """Those of the place that tested most claims; the page stays short."""

@@ -46,20 +46,16 @@ def sections(frame: pd.DataFrame) -> tuple[str, str]:
 
 
 def test_loaders_are_held_against_pytorchs_own() -> None:
-    """With as many workers, paired by block; what each costs, and published figures, stand beside their speed."""
+    """With as many workers, paired by block; what each costs stands beside their speed."""
     text, details = sections(trials())
-    assert "Speed against DataLoader, with 2 workers each:" in text
+    assert "Speed against DataLoader:" in text
     assert "Faster: SPDL " in text
+    assert "All with 2 workers." in text
     assert "Slower: feedrate’s threads 0.5" in text
     assert "1 of 3 others ties with DataLoader" in text
     assert "10 s" in details  # two busy cores, 190 samples a second
     assert "512 MiB" in details
     assert "1.5 s" in details
-    assert "SPDL against DataLoader" in details
-    assert "1.74×" in details
-    assert "; 0.50× the CPU" in details  # as busy, and twice as fast
-    assert "Scalable and Performant Data Loading" in details
-    assert "LitData against WebDataset" not in details  # the run has neither
 
 
 def test_one_loader_is_no_comparison() -> None:
@@ -91,18 +87,3 @@ def test_memory_is_held_against_speed() -> None:
     assert [row["loader"] for row in line] == ["feedrate’s threads", "DataLoader", "SPDL"]
     assert {row["loader"]: row["memory (MiB)"] for row in figure.rows}["Grain"] == pytest.approx(900)
     assert not charts.loader_memory.draw(trials(("torch",))).panels
-
-
-def test_packing_is_compared_on_the_same_samples() -> None:
-    """Of two formats that the run packed: the seconds of both."""
-    streamed: dict[str, Value] = {"access": "sequential", "shuffle_buffer": 1000, "num_workers": 2}
-    more = make_trials(
-        [
-            (LOAD | streamed | {"loader": name, "storage_format": name}, [rate * weather for weather in WEATHER])
-            for name, rate in (("webdataset", 100.0), ("litdata", 150.0))
-        ],
-        **COSTS,
-    )
-    _, text = sections(pd.concat([trials(), more]))
-    assert "LitData against WebDataset" in text
-    assert "packed in 5.0 and 10.0 s" in text

@@ -13,7 +13,6 @@ from feedrate.pages.runs import RunView
 from feedrate.pages.selection import by_machine
 from feedrate.questions.machines import page as machines_page
 from feedrate.questions.records import page as data_page
-from feedrate.questions.runs import page as run_page
 from feedrate.schema import words
 
 Show = Callable[..., RunView]
@@ -88,18 +87,3 @@ def test_the_faster_device_speaks_for_a_machine(both: tuple[RunView, RunView], s
     assert second[6] == words.number(machines_page.tasks_of([other])["cpu", task].row["samples_per_s"])
     assert "Of two devices the faster speaks." in text
     assert "two devices" not in table(other, gpu)
-
-
-def test_stages_alone_are_those_of_the_run(show: Show) -> None:
-    """Each stage's own throughput stands beside the whole with interval and n; an emulated step's is declared."""
-    rows = [
-        row
-        for row in table_rows(run_page.page(show(fails="none")).body.partition("{ #stages }")[2].partition("\n## ")[0])
-        if row
-    ]
-    assert any(row[0].startswith("Real training") for row in rows)
-    emulated = next(row for row in rows if "emulated step" in row[0])
-    assert "declared" in emulated[3]
-    assert "n = 6" in emulated[1]
-    assert "n = 6" in emulated[2]
-    assert "Copy alone" not in run_page.page(show(fails="none")).body

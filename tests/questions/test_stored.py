@@ -46,8 +46,8 @@ def sections(view: RunView) -> tuple[str, str]:
 
 @pytest.mark.slow
 def test_the_answer_is_made_from_the_numbers(compared: RunView, answers: str) -> None:
-    """The first sentence names the larger effect and the span of both; each setting stands below it."""
-    first, each = re.findall(r'<p class="fr-answer">.*?</p>|<ul>.*?</ul>', answers, re.DOTALL)
+    """The first sentence names the larger effect and the span of both."""
+    first, *_ = re.findall(r'<p class="fr-answer">.*?</p>', answers, re.DOTALL)
     found = larger(compared.trials)
     assert set(found["larger"]) == {"pixels"}
     assert "In every setting the encoding matters more" in plain(first)
@@ -55,8 +55,6 @@ def test_the_answer_is_made_from_the_numbers(compared: RunView, answers: str) ->
     usual = found.sort_values("num_workers").drop_duplicates(["patch_size", "page_cache"])
     for ratio in (usual["pixels_ratio"].max(), usual["container_ratio"].max(), usual["times"].max()):
         assert float(f"{ratio:.2g}") in numbers
-    assert each.count("<li>") == len(usual)
-    assert f"n = {usual['n'].max()}" in plain(each)
 
 
 def test_what_to_use_is_what_the_analysis_chose(compared: RunView, answers: str) -> None:
@@ -89,8 +87,8 @@ def test_loss_is_never_recommended_silently(show: Show) -> None:
     assert any("jpeg (lossy)" in row[-1] for row in rows)
 
 
-def test_sizes_packing_and_what_is_missing_are_told(compared: RunView) -> None:
-    """Every format has a line with its bytes and what packing took; what was left out has its reason."""
+def test_sizes_and_packing_are_told(compared: RunView) -> None:
+    """Every format has a line with its bytes and what packing took."""
     _, text = sections(compared)
     rows = table_rows(text.partition("Options of single")[0])
     assert {row[0].split()[0] for row in rows} == set(FEW)
@@ -100,10 +98,6 @@ def test_sizes_packing_and_what_is_missing_are_told(compared: RunView) -> None:
     assert re.fullmatch(r"[\d.]+ ms [\d.]+–[\d.]+", png[4])
     assert re.fullmatch(r"[\d.]+ s [\d.,]+/s", png[5])
     assert "packing has no interval" in " ".join(text.split())
-    said = plain(text)
-    assert "it has no random access" in said
-    assert "zarr, cold, 480 px: every measurement of" in said
-    assert "not in this run: arrow" in said
 
 
 @pytest.mark.parametrize(
@@ -131,7 +125,7 @@ def test_the_page_has_its_parts_once(compared: RunView) -> None:
     """On the suite's page the section stands before and after the charts, and the usual answer makes room for it."""
     body = suites_page.page("storage", "suites/storage.md", Suite("Which?", ()), [compared]).body
     assert body.count("fr-answer") >= 1
-    assert body.index("What to use") < body.index("Size, CPU and") < body.index("What is missing")
+    assert body.index("What to use") < body.index("Size, CPU and")
     assert "PyTorch’s default loader" not in unescape(body)
 
 

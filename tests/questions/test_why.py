@@ -11,7 +11,6 @@ from html import unescape
 import pytest
 from reading import plain
 
-from feedrate.analysis.prediction import held_out
 from feedrate.pages import descriptions
 from feedrate.pages.runs import RunView
 from feedrate.plan.suite import Suite
@@ -106,21 +105,6 @@ def test_hidden_shares_and_stages_are_told(section: Section) -> None:
     text = said(section)
     assert "copy 75 %" in text
     assert "transform 55 %" in text
-
-
-@pytest.mark.slow
-def test_predictions_stand_beside_what_they_predict(show: Show, section: Section) -> None:
-    """Where a run has cells with one worker others are predicted, with the error; else the column is not there."""
-    view = show(workers=(0, 1, 2))
-    text = said(loader_cells.section(view, "loader", PATH))
-    found = held_out(view.trials, view.run.table("steps"), 16)
-    assert "Predicted" in text
-    errors = {f"{error:+.1f} %".replace("-", "−") for error in found["error_pct"].dropna()}
-    shown_errors = set(re.findall(r"[+−]\d+\.\d %", text))
-    assert shown_errors
-    assert shown_errors <= errors
-    assert "that it had not seen" in text
-    assert "Predicted" not in said(section)
 
 
 @pytest.mark.slow

@@ -22,11 +22,9 @@ __all__ = [
     "noise",
     "pipeline",
     "pooling",
-    "prediction",
     "sentences",
     "steps",
     "storage",
     "summary",
-    "variance",
     "verdicts",
 ]

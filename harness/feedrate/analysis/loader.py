@@ -4,7 +4,7 @@ A step timer sees only that a batch was late. The workers' stamps say of every b
 transformed and collated; they are wall clock in the worker, so that a worker that shares its core is slower in all of
 them. What a worker does between two batches (queues, pickling) is stamped by nobody.
 
-Start-up, switches and epochs compare cells of one run that differ in nothing but their workers. What memory grows by in
+Start-up and epochs compare cells of one run that differ in nothing but their workers. What memory grows by in
 a window does *not* show an epoch that is longer: a page is copied once, so that growth slows down as more of the index
 has been read, and ends when every worker holds all of it.
 """
@@ -163,24 +163,6 @@ def startup(trials: pd.DataFrame) -> pd.DataFrame:
     logs = np.log(by_block(ended, ended["startup_ns"].astype("float64") / 1e6))
     times = over_blocks(logs, columns_of("startup_ms"), np.exp)
     return _comparable(_cells(ended, times))
-
-
-def switches(trials: pd.DataFrame) -> pd.DataFrame:
-    """Compare how often the scheduler takes a core away from training process and workers, for a sample.
-
-    Returns:
-        A row a cell as :func:`startup` gives them, with ``involuntary_per_sample`` and ``voluntary_per_sample`` (means
-        over blocks) with their intervals, and ``n``.
-    """
-    ended = _loading(trials)
-    samples = ended["samples"].astype("float64")
-    voluntary, involuntary = (
-        over_blocks(
-            by_block(ended, ended[f"{name}_switches"].astype("float64") / samples), columns_of(f"{name}_per_sample")
-        )
-        for name in ("voluntary", "involuntary")
-    )
-    return _comparable(_cells(ended, pd.concat([voluntary.drop(columns="n"), involuntary], axis=1)))
 
 
 def respawn(trials: pd.DataFrame) -> pd.DataFrame:

@@ -37,7 +37,7 @@ from feedrate.analysis.estimates import cells, rows_of
 from feedrate.machine.probes import noise
 from feedrate.schema.axes import SCRIPT, TUNE
 from feedrate.schema.columns import FLAGS
-from feedrate.schema.words import per_cent, signed
+from feedrate.schema.words import per_cent, plural, signed
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +299,7 @@ def grade(trials: pd.DataFrame, control: str | None = None) -> Grade:
             float(blocks),
             f"The loop was measured in {blocks} stretches"
             if script
-            else f"Half of the settings were measured in {blocks} repetitions or more",
+            else f"Half of the settings were measured in {plural(blocks, 'repetition')} or more",
         ),
         **_shape(diagnose(trials)),
     }

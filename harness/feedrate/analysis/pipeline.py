@@ -1,8 +1,8 @@
 """A model of PyTorch's DataLoader before a training step: what would other workers and other batches give?
 
-A sweep cannot run every number of workers. This model runs instead, batch by batch, on a clock of its own, with what
-was measured where the loader is simplest (no worker, one worker); ``prediction`` compares it with cells that it has not
-seen. It is PyTorch's own order of events (``torch.utils.data.dataloader``, ``_MultiProcessingDataLoaderIter``):
+``run`` has seen one setting of a script, ``tune`` a few. For others this model runs, batch by batch, on a clock of its
+own, with what was measured. It is PyTorch's own order of events (``torch.utils.data.dataloader``,
+``_MultiProcessingDataLoaderIter``):
 
 - Batch i is prepared by worker i mod W, each worker one batch after the other.
 - Batches are delivered in order: the training process waits for batch i although batch i + 1 may lie ready. One slow

@@ -79,10 +79,8 @@ def origins(holding: Sequence[Claim]) -> str:
         return ""
     advice = sum(claim.sources == ("field",) for claim in holding)
     built = sum(claim.by_construction for claim in holding)
-    text = (
-        f"Of the {len(holding)} that hold, {len(holding) - advice} come from a document and {advice} from common advice"
-    )
-    return f"{text}; {built} hold by construction." if built else f"{text}."
+    text = f"Claims that hold: {len(holding) - advice} from a document, {advice} from common advice"
+    return f"{text}; {built} by construction." if built else f"{text}."
 
 
 def also(case: Row) -> str:

@@ -26,7 +26,7 @@ TRAIN, EMULATED, LOAD = "train", "emulated", "load"
 _STEP_SETTINGS = tuple(axis.name for axis in TRAINING if axis.name in SETTINGS)
 _LOADER_SETTINGS = tuple(name for name in SETTINGS if name not in ("storage_format", "batch_size", *_STEP_SETTINGS))
 _CEILINGS = ("load_ceiling", "copy_ceiling", "compute_ceiling", "limit", "efficiency_n")
-_IN_SET = ("place", "is_best", "ratio_to_best", "ratio_lo", "ratio_hi", "pairs", "members", "candidates")
+_IN_SET = ("place", "is_best", "ratio_to_best", "ratio_lo", "ratio_hi", "pairs", "members", "compared", "candidates")
 MEMORY_STEP = 16 * 2**20
 """Memory that differs by less than this is the same when cells are ordered by what they cost, in bytes."""
 
@@ -59,6 +59,7 @@ def _best_set(group: pd.DataFrame, blocks: Blocks) -> pd.DataFrame:
     named = ratios.rename(columns={"ratio": "ratio_to_best", "lo": "ratio_lo", "hi": "ratio_hi", "n": "pairs"})
     compared_with_best = named[["ratio_to_best", "ratio_lo", "ratio_hi", "pairs"]]
     compared = group.assign(is_best=np.arange(len(ids)) == best, **compared_with_best, candidates=len(ids))
+    compared["compared"] = int(compared["pairs"].ge(2).sum())
     cost = pd.DataFrame(
         {
             "workers": group["num_workers"].astype("float64").fillna(0),
@@ -85,8 +86,8 @@ def best_cells(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> p
     Returns:
         A row a cell of a set, questions in order of appearance: all columns of ``cells``; ``au``, ``efficiency`` with
         its interval, and ``bottleneck`` as in ``cells_with_ceilings``; then ``place`` (0 is the cheapest), ``is_best``,
-        ``ratio_to_best``, ``ratio_lo``, ``ratio_hi``, ``pairs``, ``members`` (cells of the set) and ``candidates``
-        (cells of the question that have an estimate).
+        ``ratio_to_best``, ``ratio_lo``, ``ratio_hi``, ``pairs``, ``members`` (cells of the set), ``compared`` (cells
+        of the question with two pairs or more) and ``candidates`` (those that have an estimate).
     """
     estimates, blocks = cells_with_ceilings(trials) if estimates is None else estimates, blocks_of(trials)
     columns = [name for name in estimates if name not in _CEILINGS] + [*_IN_SET]
@@ -108,7 +109,8 @@ def most_gained(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> 
         A row a question that has a default cell with an estimate: ``run_id``, ``device``, ``CONDITIONS``, and of the
         setting that is chosen on all blocks ``storage_format``, ``batch_size``, ``default_cell``, ``best_cell`` and its
         loader knobs; its gain, cross-fitted: ``ratio`` (best ÷ default), ``lo``, ``hi``, ``n`` (blocks), NaN with fewer
-        than ``LEAST_BLOCKS`` of them; ``verdict``; ``candidates`` (loaders that were compared, defaults included).
+        than ``LEAST_BLOCKS`` of them; ``verdict``; ``candidates`` (loaders that were compared, defaults included);
+        ``others`` (those that are no defaults).
     """
     estimates = _candidates(trials, cells(trials) if estimates is None else estimates)
     plain_steps = _off(estimates, _STEP_SETTINGS) == 0
@@ -122,10 +124,10 @@ def most_gained(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> 
     for rows in _questions(loaders[against >= 0]):
         gain = cross_fitted(gains[rows])
         best.append(rows[gain.chosen])
-        ratios.append(gain.ratio.row() | {"candidates": len(rows)})
+        ratios.append(gain.ratio.row() | {"candidates": len(rows), "others": int((against[rows] != rows).sum())})
     same = ["run_id", "device", *CONDITIONS, "storage_format", "batch_size"]
     result: pd.DataFrame = loaders.loc[best, [*same, *_LOADER_SETTINGS]].reset_index(drop=True)
     result.insert(len(same), "default_cell", ids[against[best]])
     result.insert(len(same) + 1, "best_cell", ids[best])
-    numbers = pd.DataFrame(ratios, columns=["ratio", "lo", "hi", "n", "candidates"])
+    numbers = pd.DataFrame(ratios, columns=["ratio", "lo", "hi", "n", "candidates", "others"])
     return pd.concat([result, numbers.assign(verdict=verdicts(numbers["ratio"], numbers["lo"], numbers["hi"]))], axis=1)

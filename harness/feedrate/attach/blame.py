@@ -21,11 +21,12 @@ from feedrate.attach.records import Process
 
 _DATALOADER = re.compile(r"torch/utils/data/dataloader\.py$|torchdata/stateful_dataloader/")
 _FETCH = re.compile(r"torch/utils/data/_utils/fetch\.py$")
+_OPTIMIZER = re.compile(r"torch/optim/")
 _MARKS = (
     ("checkpoint", re.compile(r"torch/serialization\.py$"), "save"),
     ("checkpoint", re.compile(r"safetensors/torch\.py$"), "save_file"),
     ("backward", re.compile(r"torch/(autograd/__init__|_tensor)\.py$"), "backward"),
-    ("optimizer", re.compile(r"torch/optim/"), ""),
+    ("optimizer", _OPTIMIZER, ""),
 )
 """Rows by the file and the name of a function on a stack; the first that fits counts."""
 _HIDDEN = re.compile(r"(-packages|/pytorch)/torch/|/attach/hook/_feedrate_|^<")
@@ -158,6 +159,10 @@ def stamped(frames: Sequence[Frame]) -> str | None:
         if ("__next__" not in names and names & _STARTS) or "_shutdown_workers" in names:
             return "starting"
         return "" if names & _WAITS else "receiving"
+    # What computes gradients for an optimizer (LBFGS, Lightning) runs below its step, and is no update.
+    closures = [at for at, frame in enumerate(frames) if _plain(frame.name) == "closure"]
+    if closures and any(_OPTIMIZER.search(frame.file) for frame in frames[: closures[-1]]):
+        frames = frames[closures[-1] :]
     for row, file, name in _MARKS:
         if any(file.search(frame.file) and name in ("", _plain(frame.name)) for frame in frames):
             return row

@@ -65,7 +65,7 @@ WAITING: Mapping[str, Waiting] = {
     "computing": Waiting("preparing samples is slow", "make its costliest line cheaper, or store what that gives"),
     "order": Waiting(
         "batches lie ready behind a slow one",
-        "raise prefetch_factor, so that more lie ready; in_order=False where order does not matter",
+        "raise prefetch_factor, so that more lie ready; in_order=False (PyTorch 2.6) where order does not matter",
     ),
     "own": Waiting("the script’s collate_fn is slow", "make its costliest line cheaper, or do it once and store that"),
     "sending": Waiting(

@@ -37,6 +37,8 @@ MODELLED = ("waiting", "here")
 """Rows of the account that other numbers of workers change in a way that the pipeline model knows."""
 COMPUTES = 0.5
 """Workers compute where at least so much of preparing a batch does: more of them than cores are no faster."""
+CACHED = 2.0
+"""A pass whose batches take so many times as long as those of later ones fills a cache."""
 ERRORS = Path(__file__).with_name("prediction_errors.csv")
 
 
@@ -83,10 +85,15 @@ def beyond_range(outcomes: tuple[PredictedPace, ...]) -> float:
     return float(np.quantile(shares, 1 - CONFIDENCE)) if shares else (1 - CONFIDENCE) / 2
 
 
-def recommended(now: float, others: Mapping[int, Estimate]) -> int | None:
-    """Choose the fewest workers of those that are as fast as any; None where they are not clearly faster than now."""
+def fewest(others: Mapping[int, Estimate]) -> int | None:
+    """Choose the fewest workers of those that are as fast as any; None without any."""
     most = max((pace.value for pace in others.values()), default=0.0)
-    best = min((workers for workers, pace in others.items() if pace.value >= ABOUT * most), default=None)
+    return min((workers for workers, pace in others.items() if pace.value >= ABOUT * most), default=None)
+
+
+def recommended(now: float, others: Mapping[int, Estimate]) -> int | None:
+    """Choose the fewest workers of the fastest; None where they are not clearly faster than now."""
+    best = fewest(others)
     return best if best is not None and others[best].low > WORTH * now else None
 
 
@@ -150,9 +157,9 @@ def predict(loader: Loader, pace: Pacing, cores: float) -> Predictions | None:
     """
     if loader.settings.get("watched") or not len(loader.batches):
         return None
+    workers, prefetch = workers_of(loader), int(loader.settings.get("prefetch_factor") or 2)
     steps = whole_steps(loader)
     model = fit(loader, steps, cores)
-    workers, prefetch = workers_of(loader), int(loader.settings.get("prefetch_factor") or 2)
     # Iterators are made anew each epoch: that costs what it costs now, where there are workers.
     overhead = float(steps.loc[steps["first"], "wait_ns"].sum()) / len(steps) if workers else 0.0
     present = _rate(simulate(model, workers, prefetch), overhead)
@@ -170,6 +177,16 @@ def predict(loader: Loader, pace: Pacing, cores: float) -> Predictions | None:
         if predicted := ranged(rate, known(), workers, pace.stretches):
             others.append(Prediction(other, prefetch if other else None, rate, predicted))
     return Predictions(workers, present, tuple(others))
+
+
+def caches(loader: Loader) -> bool:
+    """Whether the training process prepares batches, those of the first pass far slower than those of later ones.
+
+    Workers have no cache of one another's, and are started anew.
+    """
+    batches = loader.batches
+    took = (batches["ended_ns"] - batches["begun_ns"]).groupby(batches["iterator"]).mean()
+    return not workers_of(loader) and len(took) > 1 and bool(took.iloc[0] > CACHED * took.iloc[1:].mean())
 
 
 def _rate(pace: Pace, overhead_ns: float) -> float:

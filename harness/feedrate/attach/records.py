@@ -10,7 +10,7 @@ import bisect
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -286,17 +286,18 @@ def loaders(processes: Sequence[Process]) -> list[Loader]:
     return sorted(made_of, key=lambda loader: -loader.took_ns)
 
 
-def loader_of(folder: Path, pid: int, iterators: Sequence[int]) -> Loader:
-    """Read what was recorded of some iterators of a process that goes on, its own files and its workers' alone."""
+def alike(workers: Sequence[Process]) -> int:
+    """How many workers of one pass gave the same first batch; 0 where they differ, or one alone gave any."""
+    prints = [int(number) for worker in workers for number in worker.of(FIRST)[:1, 3]]
+    return len(prints) if len(prints) > 1 and len(set(prints)) == 1 else 0
+
+
+def loader_of(folder: Path, pid: int, iterators: Sequence[int]) -> tuple[Loader, list[list[Process]]]:
+    """Read what was recorded of some iterators of a process that goes on, and of the workers of each."""
     process = _read(folder, f"{pid}-*")[-1]
     lines = [line for line in process.said if line["what"] == "iterator" and line["iterator"] in iterators]
-    workers = [
-        worker_process
-        for line in lines
-        for worker in line["workers"]
-        for worker_process in _read(folder, f"{worker}-*")
-    ]
-    return _loader(process, lines, [process, *workers])
+    workers = [[one for worker in line["workers"] for one in _read(folder, f"{worker}-*")] for line in lines]
+    return _loader(process, lines, [process, *chain.from_iterable(workers)]), workers
 
 
 def _loader(process: Process, lines: list[Mapping[str, Any]], processes: Sequence[Process]) -> Loader:

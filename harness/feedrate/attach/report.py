@@ -45,6 +45,8 @@ class Report:
     facts: tuple[Fact, ...] = ()
     lines: Mapping[str, Sequence[HotLine]] = field(default_factory=dict)
     """By row of the account, the user's lines that ran most; of ``waiting`` those that prepared batches."""
+    bound: bool = False
+    """Whether batches are better prepared in the training process: it caches them, or they are made on the device."""
     predictions: Predictions | None = None
     headspace: Mapping[str, float] = field(default_factory=dict)
     """Steps a second of the step without its loader (``compute``) and of the loader without its step (``load``)."""
@@ -63,7 +65,7 @@ def make(
 ) -> Report:
     """Add what hook and profiler saw to a report on how a script ended."""
     measured = [one for one in loaders(processes) if len(one.steps)]
-    loader, paced = _training(measured)
+    loader, paced, zipped = _training(measured)
     if loader is None:
         return ended
     process = next(one for one in processes if one.pid == loader.pid and one.of(NEXT).size)
@@ -76,8 +78,9 @@ def make(
     by_row = Blame(process, accounted).by_row(stacks) if accounted else {}
     cause = causes.name(loader, pace, accounted, outside.cores) if pace and accounted else None
     seen = facts.evidence(loader, accounted, process, processes, outside, cause, by_row) if accounted else None
-    # The model knows nothing of workers that wait for one another: more of them are no faster.
-    apart = not seen or seen.shared < shared_state.LEAST
+    # The model knows nothing of workers that wait for one another, nor of another loader in the same step.
+    together = zipped or bool(seen and seen.shared >= shared_state.LEAST)
+    bound = predictions.caches(loader) or bool(seen and seen.batch.get("on_device"))
     return replace(
         ended,
         loader=loader,
@@ -88,26 +91,31 @@ def make(
         cause=cause,
         facts=facts.every(seen) if seen else (),
         lines={row: profiler.hottest(of_row) for row, of_row in by_row.items()},
-        predictions=predictions.predict(loader, pace, outside.cores) if pace and apart else None,
+        bound=bound,
+        predictions=predictions.predict(loader, pace, outside.cores) if pace and not (together or bound) else None,
         headspace={name: loop.rate(times) for name, times in loop.alone(loader, processes).items()},
     )
 
 
-def _training(measured: Sequence[Loader]) -> tuple[Loader | None, dict[int, tuple[Loader, Pacing | None]]]:
-    """The loader to speak of, the one that is waited for most of several; and by rank those that are like it."""
+def _training(measured: Sequence[Loader]) -> tuple[Loader | None, dict[int, tuple[Loader, Pacing | None]], bool]:
+    """The loader to speak of, the one that is waited for most of several; and by rank those that are like it.
+
+    Last whether its steps take batches of another loader, too.
+    """
     first = next((one for one in measured if one.trains), measured[0] if measured else None)
     if first is None:
-        return None, {}
+        return None, {}, False
     zipped = [one for one in measured if one is first or one.taken_in_turns(first)]
     first = max(zipped, key=lambda one: one.waited_ns)
     alike = [one for one in measured if one.trains == first.trains and one.settings["made"] == first.settings["made"]]
     by_rank = {one.settings["rank"]: one for one in reversed(alike)}
     paced = {rank: (one, loop.pacing(one)) for rank, one in sorted(by_rank.items())}
     waits = {rank: pace.wait_share.value for rank, (_, pace) in paced.items() if pace}
-    return (by_rank[max(waits, key=waits.__getitem__)] if waits else first), paced
+    return (by_rank[max(waits, key=waits.__getitem__)] if waits else first), paced, len(zipped) > 1
 
 
-USED = {"main_cpu_pct": "training process", "workers_cpu_pct": "workers", "cpu_util_pct": "all cores"}
+OF_PROCESSES = {"main_cpu_pct": "training process", "workers_cpu_pct": "workers"}
+USED = {**OF_PROCESSES, "tree_cpu_pct": "its processes", "cpu_util_pct": "all cores"}
 """Columns of telemetry and their words; of a process 100 % is one core."""
 
 
@@ -117,6 +125,13 @@ def usage(samples: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         name: [s[name] for s in samples if s.get(name) is not None] for name in (*USED, "gpu_util_pct", "gpu_mem_bytes")
     }
     return {name: fmean(values) for name, values in means.items() if values}
+
+
+def below(launcher: Mapping[str, float]) -> dict[str, float]:
+    """The same of what a launcher started, as torchrun does: probes cannot tell which of its processes train."""
+    own = [launcher[name] for name in OF_PROCESSES if name in launcher]
+    rest = {name: mean for name, mean in launcher.items() if name not in OF_PROCESSES}
+    return ({"tree_cpu_pct": sum(own)} if own else {}) | rest
 
 
 def usage_line(means: Mapping[str, float]) -> str:
@@ -179,13 +194,30 @@ def _advice(report: Report, cause: Cause, pace: Pacing, best: Prediction | None)
     split = ""
     if report.loader and report.loader.settings.get("iterable") and loop.workers_of(report.loader) < 2:
         split = ", each with a part of the data set of its own (get_worker_info())"
+    cheaper = "make the costliest line cheaper"
     if best:
         gain = times(best.steps_per_s.value / pace.steps_per_s.value)
-        otherwise = "make the costliest line cheaper" if cause.row == "here" else cause.remedy
-        return f"num_workers={best.num_workers} ({gain}){split}; then {remedy or otherwise}"
+        otherwise = cheaper if cause.row == "here" else cause.remedy
+        return f"num_workers={best.num_workers} ({gain}){_without(report, best)}{split}; then {remedy or otherwise}"
+    if cause.row == "here" and report.bound and not remedy:
+        return cheaper
     if cause.row == "here" and report.predictions and not remedy:
-        return "leave num_workers at 0, as handing batches over would cost more: make the costliest line cheaper"
+        now = pace.steps_per_s.value
+        others = {other.num_workers: other.steps_per_s for other in report.predictions.others}
+        workers = predictions.fewest(others)
+        if workers is None or others[workers].value <= predictions.WORTH * now:
+            return f"leave num_workers at 0, as handing batches over would cost more: {cheaper}"
+        gain = f"{others[workers].through(lambda rate: rate / now, 'ratio').text()} by the model{split}"
+        return f"num_workers={workers} may be faster, {gain}: feedrate tune measures it; or {cheaper}"
     return remedy or cause.remedy + (split if cause.row == "here" else "")
+
+
+def _without(report: Report, best: Prediction) -> str:
+    """Which arguments must go with the workers: PyTorch refuses them without any."""
+    settings = report.loader.settings if report.loader else {}
+    if best.num_workers or not settings.get("num_workers"):
+        return ""
+    return ", without prefetch_factor" + (" and persistent_workers" if settings.get("persistent_workers") else "")
 
 
 def _paces(report: Report, loader: Loader, pace: Pacing) -> Iterator[tuple[str, str]]:

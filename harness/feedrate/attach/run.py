@@ -158,6 +158,8 @@ def _reported(ended: Ended, profiler: Profiler) -> Ended:
     profiler.problems.extend(_notes(folder, processes))
     ended_ns = ended.watched.began_ns + round(ended.report.took_s * 1e9)
     made = report.make(ended.report, processes, stacks, _outside(ended.watched), ended_ns)
+    if made.loader and made.loader.pid != ended.watched.process.pid:
+        made = replace(made, machine=report.below(made.machine))
     alone = loop.alone(made.loader, processes) if made.loader else {}
     return replace(ended, report=made, versions=_versions(processes), alone=alone, processes=processes, stacks=stacks)
 

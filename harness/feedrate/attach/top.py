@@ -21,7 +21,8 @@ import psutil
 
 from feedrate.attach import blame, profiler
 from feedrate.attach.profiler import HotLine, Profiler, Stack
-from feedrate.attach.report import row_lines, usage, usage_line
+from feedrate.attach.report import below, row_lines, usage, usage_line
+from feedrate.machine.probes import procfs
 from feedrate.machine.probes.gpu import GpuProbe
 from feedrate.machine.probes.host import HostProbe
 from feedrate.schema.errors import EnvironmentFault, InputError
@@ -35,12 +36,17 @@ class Seen:
     """What half a minute showed."""
 
     pid: int
+    """Of the process that takes batches: the one that was asked for, or one that it has started."""
+    above: int
+    """The one that was asked for."""
+    alike: int
+    """Processes that take batches, as ranks do."""
     seconds: float
     samples: int
     rows: Mapping[str, float]
     """Of the samples of the threads that take batches or train, those in which they were within a row (``ROWS``)."""
     workers: int
-    """Processes below it that prepared batches."""
+    """Processes that prepared batches, at most at one time."""
     preparing_share: float
     """Of their samples, those in which they did."""
     lines: Mapping[str, Sequence[HotLine]]
@@ -64,22 +70,36 @@ def look(pid: int, seconds: float = 30.0) -> Seen:
     with tempfile.TemporaryDirectory(prefix="feedrate-top-") as name:
         spy = Profiler(Path(name))
         spy.watch(pid)
-        samples = list(_watch(pid, seconds))
+        began = time.monotonic()
+        watched = list(_watch(pid, seconds))
+        took = time.monotonic() - began
         stacks = spy.close()
     if spy.problems and not stacks:
         other = f"process {pid} is another user's: sudo feedrate top {pid}; " if os.geteuid() not in (0, owner) else ""
         raise EnvironmentFault(f"top: {other}{spy.problems[0]}")
-    of_process = [stack for stack in stacks if stack.process in (None, pid)]
-    theirs = [stack for stack in stacks if stack.process not in (None, pid)]
+    waiting = Counter[int]()
+    for stack in stacks:
+        of_worker = any("_worker_loop" in frame.name for frame in stack.frames)
+        if profiler.waits(stack) and not of_worker:
+            waiting[stack.process or pid] += stack.count
+    # A launcher, such as torchrun, takes no batches: those do that it has started.
+    trains = pid if pid in waiting or not waiting else waiting.most_common(1)[0][0]
+    of_process = [stack for stack in stacks if (stack.process or pid) == trains]
+    theirs = [stack for stack in stacks if (stack.process or pid) not in waiting and profiler.prepares(stack)]
+    preparing = {stack.process for stack in theirs}
+    of_workers = [stack for stack in stacks if stack.process in preparing]
+    used = usage([sample for sample, _ in watched])
     return Seen(
-        pid=pid,
-        seconds=seconds,
+        pid=trains,
+        above=pid,
+        alike=len(waiting),
+        seconds=took,
         samples=sum(stack.count for stack in of_process),
         rows=_shares(of_process),
-        workers=len({stack.process for stack in theirs if profiler.prepares(stack)}),
-        preparing_share=profiler.share(theirs, profiler.prepares),
+        workers=max((len(preparing.intersection(alive)) for _, alive in watched), default=0),
+        preparing_share=profiler.share(of_workers, profiler.prepares),
         lines=_lines(of_process, theirs),
-        machine=usage(samples),
+        machine=used if trains == pid else below(used),
     )
 
 
@@ -99,34 +119,36 @@ def _row(stack: Stack) -> str:
 
 
 def _lines(chosen: Sequence[Stack], theirs: Sequence[Stack]) -> dict[str, Sequence[HotLine]]:
-    """The hottest lines by row."""
-    by_row: dict[str, list[Stack]] = {"waiting": [stack for stack in theirs if profiler.prepares(stack)]}
+    """The hottest lines by row; ``theirs`` are those in which workers prepare."""
+    by_row: dict[str, list[Stack]] = {"waiting": list(theirs)}
     for stack in chosen:
         if stack.main and (row := _row(stack)) != "waiting":
             by_row.setdefault(row, []).append(stack)
     return {row: profiler.hottest([blame.below(stack, row) for stack in stacks]) for row, stacks in by_row.items()}
 
 
-def _watch(pid: int, seconds: float) -> Iterator[dict[str, Any]]:
+def _watch(pid: int, seconds: float) -> Iterator[tuple[dict[str, Any], list[int]]]:
+    """What the probes see, and which processes live, now and then until the process ends."""
     device, until = GpuProbe.open(), time.monotonic() + seconds
     with HostProbe() as host, closing(device) if device else nullcontext():
         while time.monotonic() < until and psutil.pid_exists(pid):
-            yield host.sample(pid) | (device.sample() if device else {})
+            yield host.sample(pid) | (device.sample() if device else {}), procfs.descendants(pid)
             time.sleep(EVERY_S)
 
 
 def text(seen: Seen) -> Iterator[tuple[str, str]]:
     """Say it in lines: what each is about, and the line."""
-    yield "", f"process {seen.pid}, {seen.seconds:.0f} s, {plural(seen.samples, 'sample')}"
+    where = f", below {seen.above}" if seen.pid != seen.above else ""
+    where += f"; {seen.alike} processes take batches" if seen.alike > 1 else ""
+    yield "", f"process {seen.pid}{where}, {seen.seconds:.0f} s, {plural(seen.samples, 'sample')}"
     if seen.rows:
         yield from (("time", line) for line in row_lines(seen.rows, seen.lines))
     else:
         yield "data", "no DataLoader was at work"
     if seen.workers:
-        yield (
-            "workers",
-            f"{plural(seen.workers, 'worker')}, preparing batches {percent(seen.preparing_share)} of the time",
-        )
+        of_all = " of all of them" if seen.alike > 1 else ""
+        preparing = f"preparing batches {percent(seen.preparing_share)} of the time"
+        yield "workers", f"{plural(seen.workers, 'worker')}{of_all}, {preparing}"
     yield "machine", usage_line(seen.machine)
     if seen.rows:
         yield "note", "which loops evaluate, and what lies between epochs, only feedrate run tells"

@@ -29,7 +29,7 @@ from feedrate.attach.run import Ended, Watched, run
 from feedrate.attach.space import Asked, Machine, Setting, fitting, settings
 from feedrate.attach.trials import Trial, Window, expected, first_window_s, lengthened, rooms
 from feedrate.attach.watch import EVERY_S
-from feedrate.machine import linux
+from feedrate.machine import identity, linux
 from feedrate.machine.probes import procfs
 from feedrate.plan.evidence import Model
 from feedrate.plan.search import Outcome, Search
@@ -49,12 +49,15 @@ HANGS = 3
 """Trials that may hang before the search ends."""
 LASTING = 0.003
 """Share of an epoch from which on its start is worth knowing for workers that live on, too."""
+ALIKE = "all workers yield the same samples: each needs a part of its own (get_worker_info())"
 SLOWLY, HUNG = "took far too long", "hung: its processes neither computed nor read"
 RESTARTS = 3
 """Starts of the script, one after the other, in which no trial ends."""
 FORK, INSTEAD = "fork", "forkserver"
 """How workers are started that may hang, and how they are started then."""
-ASKED = 4
+READY_S = 600.0
+"""For so long after its budget a script may get ready before it trains."""
+ASKED = 12
 """So many times a loader is asked for that computes no gradients before it is taken for the one to tune."""
 
 
@@ -77,7 +80,7 @@ class Tuning:
         self._asked, self._within, self.seed = asked, within, seed
         self._on_trial, self._on_block = on_trial, on_block
         self.cuda = False
-        self.machine = Machine(cores, psutil.virtual_memory().available, procfs.free_shared_memory())
+        self.machine = Machine(cores, free_memory(), procfs.free_shared_memory())
         self.present: Setting | None = None
         self.made: list[Any] = []
         """Where the loader was made, innermost caller first."""
@@ -90,11 +93,17 @@ class Tuning:
         """Settings that do not fit, and why."""
         self.tried: list[Trial] = []
         self.window_s = PILOT_S
+        self._step_ns = 0.0
+        """How long a step lasted before the first trial; 0 where that is not known."""
+        self.trained = True
+        """Whether gradients were computed over the loader."""
         self.ended = ""
-        """Why the search ended: ``known``, ``budget``, ``interrupted``, ``short`` (the script ends too soon), ``hung``
-        (trials did, again and again); empty while it goes on."""
+        """Why the search ended: ``known``, ``budget``, ``interrupted``, ``short`` (the script ends too soon), ``fails``
+        (it does so when it is started again), ``hung`` (trials did, again and again); empty while it goes on."""
         self.ranks = 1
         """Processes of a start that train on such a loader."""
+        self.budget_s = math.inf
+        """How long it may take from the first trial on."""
         self.deadline = self.closes = math.inf
         """When the search must end, on the monotonic clock; and when it tries no other setting."""
         self._block, self._order = 0, list[Setting]()
@@ -102,7 +111,8 @@ class Tuning:
         self._pulse: Pulse | None = None
         self._stopped, self._hung = "", 0
         """Why a trial was ended with its script, and how many hung."""
-        self._pid = 0
+        self._pid, self._began = 0, False
+        """Process that is asked for; and whether one had been when the script last ended."""
         self._looked_at: dict[str, int] = {}
         self.refused = ""
         """Why this loader cannot be tuned as asked."""
@@ -143,9 +153,12 @@ class Tuning:
             loaders = records.loaders(records.read(self.folder))
             alike = [one for one in loaders if [*map(one.settings.get, ("made", "sampler"))] == message["key"]]
             others = any(loader.trains for loader in loaders)
-            trains = message["updates"] and any(loader.trains for loader in alike)
-            if not trains and (others or self._looked_at[maker] < ASKED):
+            self.trained = bool(message["updates"]) and any(loader.trains for loader in alike)
+            if not self.trained and (others or self._looked_at[maker] < ASKED):
                 return {"do": "no"}
+        began = time.monotonic()
+        self.deadline, self.closes = began + self.budget_s, began + CLOSING * self.budget_s
+        self._step_ns = float(message["step_ns"])
         self._pid, self.made, self.loader = message["pid"], message["made"], message["settings"]
         self.key = message["key"]
         if self._asked.batch_sizes and message["batch_sampler"] != "BatchSampler":
@@ -220,7 +233,7 @@ class Tuning:
     def _expected_s(self, warm_steps: int) -> float:
         """Seconds that a trial takes if its steps last as long as those of the slowest that was measured."""
         ran = [trial for trial in self.tried if trial.told]
-        step_ns = max((trial.step_ns(trial.setting, 0) for trial in ran), default=0.0)
+        step_ns = max((trial.step_ns(trial.setting, 0) for trial in ran), default=self._step_ns)
         start_ns = max((trial.start_ns(lasting=False) for trial in ran), default=0.0)
         return self.window_s + ((warm_steps + LEAST_STEPS) * step_ns + 2 * start_ns) / 1e9
 
@@ -241,13 +254,17 @@ class Tuning:
         if error:
             self._take(Trial(self._block, setting, error=error))
             return
-        loader = records.loader_of(self.folder, int(message["pid"]), message["iterators"])
+        loader, by_pass = records.loader_of(self.folder, int(message["pid"]), message["iterators"])
+        if loader.settings.get("iterable") and any(map(records.alike, by_pass)):
+            self._take(Trial(self._block, setting, error=ALIKE))
+            return
         steps = loop.whole_steps(loader, (message["begun_ns"], message["ended_ns"]))
         fit = predictions.fit(loader, steps, self.machine.cores) if len(steps) > 1 and len(loader.batches) else None
         self.machine.batch_bytes = max(self.machine.batch_bytes, int(message["bytes"]))
         new = all(trial.setting.num_workers != setting.num_workers for trial in self.tried)
-        if new and setting.num_workers and (memory := procfs.workers_uss(int(message["pid"]))):
-            self.machine.worker_bytes = max(self.machine.worker_bytes, memory // setting.num_workers)
+        if new and setting.num_workers:
+            memory = filter(None, (procfs.footprint(worker.pid) for workers in by_pass for worker in workers))
+            self.machine.worker_bytes = max([self.machine.worker_bytes, *(worker.uss for worker in memory)])
         preparing = float((fit.wait_ns + fit.compute_ns).mean()) if fit else None
         window = Window(loader, steps)
         self._take(Trial(self._block, setting, message, fit=fit, preparing_ns=preparing, window=window))
@@ -267,12 +284,12 @@ class Tuning:
             self.ended = self.ended or "interrupted"
         if self.refused:
             raise InputError(f"tune: {self.refused}")
-        self._pid, self.ranks = 0, 1
+        self._began, self._pid, self.ranks, self._pulse = bool(self._pid), 0, 1, None
 
     def died(self, ended: Ended) -> None:
         """Take over that the script ended while a trial ran: that failed, unless the script just came to its end."""
         how, self._stopped = self._stopped or ended.report.status, ""
-        if not (ended.returncode and self._order):
+        if not (ended.returncode and self._order and self._began):  # a start in which nothing ran shows no setting
             return
         setting = self._order.pop(0)
         if how != HUNG or self.search is None:
@@ -333,6 +350,12 @@ class Tuning:
         return Search(
             able, within=self._within, seed=self.seed, present=present, trial_of=self._trial_of, knobs=Setting.knobs
         )
+
+
+def free_memory() -> int:
+    """Bytes of memory that may still be taken: what is free, or less where a control group allows less."""
+    available, limit = psutil.virtual_memory().available, identity.memory_limit()
+    return available if limit is None else min(available, limit)
 
 
 class Pulse:
@@ -446,7 +469,7 @@ def tune(command: Sequence[str], tuning: Tuning, *, budget_s: float = math.inf, 
     """
     linux.adopt_orphans()
     began, idle, starts = time.monotonic(), 0, list[Ended]()
-    tuning.deadline, tuning.closes = began + budget_s, began + CLOSING * budget_s
+    tuning.budget_s = budget_s
     while True:
         before = len(tuning.tried)
         server: list[Server] = []
@@ -461,7 +484,8 @@ def tune(command: Sequence[str], tuning: Tuning, *, budget_s: float = math.inf, 
             server[0].serve(EVERY_S)
             if watched.interrupted:  # a script that goes on after Ctrl-C ends where it next asks
                 tuning.ended = tuning.ended or "interrupted"
-            late = time.monotonic() > tuning.deadline + SLOW_S  # it does not ask: its loader is none to tune
+            # It does not ask: its loader is none to tune, or it gets ready for very long.
+            late = time.monotonic() > (tuning.deadline + SLOW_S if tuning.made else began + budget_s + READY_S)
             tuning.ended = tuning.ended or ("budget" if late else "")
             if tuning.look() or late or (tuning.ended and tuning.ranks > 1):  # ranks that wait for others: in no order
                 kill(watched.process.pid, *procfs.descendants(watched.process.pid))
@@ -474,7 +498,7 @@ def tune(command: Sequence[str], tuning: Tuning, *, budget_s: float = math.inf, 
         tuning.died(ended)
         idle = idle + 1 if len(tuning.tried) == before else 0
         if idle == RESTARTS:
-            tuning.ended = "short"
+            tuning.ended = "fails" if ended.returncode else "short"
         if tuning.ended or tuning.present in (tuning.search.failed if tuning.search else ()):
             break
     return Session(tuning, starts, time.monotonic() - began)

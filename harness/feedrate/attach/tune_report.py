@@ -15,7 +15,7 @@ from feedrate.attach.trials import SEEN, Trial
 from feedrate.attach.tune import Session
 from feedrate.plan.search import GRID_BLOCKS, Outcome, Search
 from feedrate.plan.tuning import manifest_entry, sentences
-from feedrate.schema.words import number, per_cent, plural, times
+from feedrate.schema.words import listed, number, per_cent, plural, times
 from feedrate.store.manifest import Tuned
 
 
@@ -69,6 +69,8 @@ def text(session: Session, result: Result | None, command: str) -> Iterator[tupl
         yield "", f"{command} {session.ended.report.status}: nothing was tuned"
         if tuning.ended != "interrupted":
             yield "note", "no trial ended well" if tuning.made else _untuned(session)
+        if tuning.ended in ("short", "fails", "hung") or (tuning.ended == "budget" and tuning.made):
+            yield "note", _ENDED[tuning.ended]
         yield from (("note", note) for note in session.ended.report.notes)
         return
     entry = result.entry
@@ -91,7 +93,9 @@ def text(session: Session, result: Result | None, command: str) -> Iterator[tupl
         yield "failed", f"{', '.join(str(setting) for setting, why in result.failed.items() if why == error)}: {error}"
     workers, memory = plural(result.outcome.recommended.num_workers, "worker"), gib(result.memory_bytes)
     yield "takes", f"{workers}, about {memory} of memory, {gib(result.shm_bytes)} of it in /dev/shm"
-    yield "paste", snippet(result.outcome.recommended)
+    yield "paste", snippet(result.outcome.recommended, result.present)
+    if not tuning.trained:
+        yield "note", "no gradients were computed over this loader: it evaluates, or the script only infers"
     if note := _ENDED.get(tuning.ended):
         yield "note", note
     yield "note", "batches were repeated and their order changed: do not keep what this run trained"
@@ -106,6 +110,7 @@ def _spread_pct(result: Result) -> float | None:
 _ENDED = {
     "budget": "the time was used up: a larger --budget tells more",
     "short": "the script ends before a trial has ended: give it more epochs, or a larger set of samples",
+    "fails": "the script fails when it is started again: its own last lines say why",
     "interrupted": "the search was interrupted: this is what the trials said by then",
     "hung": "trials hung again and again: this is what the others said by then",
 }
@@ -116,7 +121,10 @@ def _untuned(session: Session) -> str:
     """Why there was no loader to tune."""
     if session.ended.report.loader is None:
         return "no DataLoader gave batches for two seconds while it ran"
-    return "its loader is not PyTorch's own (torchdata's StatefulDataLoader?), or trained for less than two seconds"
+    return (
+        "its loader is not PyTorch's own (torchdata's StatefulDataLoader?), or it trained for less than two seconds, "
+        "or computed no gradients and ended within twenty"
+    )
 
 
 def _said_gain(result: Result) -> str:
@@ -148,10 +156,19 @@ def line(tried: Trial) -> str:
     return f"{tried.setting}: {number(1e9 * tried.told['steps'] / tried.told['wall_ns'])} steps/s"
 
 
-def snippet(setting: Setting) -> str:
-    """Write the settings as arguments to paste."""
+def snippet(setting: Setting, present: Setting | None) -> str:
+    """Write the settings as arguments to paste, and which of the present ones are to go."""
     given = ", ".join(f"{name}={value!r}" for name, value in setting.arguments().items())
-    return f"DataLoader(..., {given})" + ("; batch.to(device, non_blocking=True)" if setting.non_blocking else "")
+    parts = [f"DataLoader(..., {given})"]
+    before = present.arguments() if present else {}
+    before |= {"prefetch_factor": None} if present and present.num_workers and not setting.num_workers else {}
+    if gone := [name for name in before if name not in setting.arguments()]:
+        parts.append(f"leave out {listed(gone)}")
+    if setting.persistent_workers:
+        parts.append("make it once, before the loop over epochs")
+    if setting.non_blocking or (present and present.non_blocking):
+        parts.append(f"batch.to(device, non_blocking={bool(setting.non_blocking)})")
+    return "; ".join(parts)
 
 
 def as_object(session: Session, result: Result | None) -> dict[str, Any]:

@@ -260,15 +260,18 @@ def slices(cells: pd.DataFrame, kinds: Sequence[str]) -> list[Slice]:
         return parts_of_frame
     frame = cells[cells["n"].fillna(0).gt(0) & cells["samples_per_s"].notna()]
     keys = [frame[name].astype(object).where(frame[name].notna(), None) for name in PANEL_AXES]
+    # What a model does on one device is in no panel with what it does on another.
+    trains = frame["mode"].eq(TRAIN) & ~frame["step"].isin(EMULATED_STEPS)
+    keys.append(frame["device"].astype(object).where(trains.fillna(False), None))
     for values, group in frame.groupby(keys, dropna=False, sort=False):
-        cell: dict[str, Any] = dict(zip(PANEL_AXES, values, strict=True))
+        cell: dict[str, Any] = dict(zip((*PANEL_AXES, "device"), values, strict=True))
         if cell["mode"] != TRAIN:
             kind, subtitle = str(cell["mode"]), "loading alone, no model"
         elif cell["step"] in EMULATED_STEPS:
             what = "spin" if cell["step"] == "spin" else "sleep"
             kind, subtitle = EMULATED, f"emulated step: a {what} of {float(cell['step_ms']):g} ms, no model"
         else:
-            device = "GPU" if group["device"].iloc[0] == "cuda" else "CPU"
+            device = "GPU" if cell["device"] == "cuda" else "CPU"
             of = "" if cell["workload"] == SCRIPT else f" of {cell['model']}"
             kind, subtitle = TRAIN, f"real training{of} on the {device}"
         name = cell["script"] if cell["workload"] == SCRIPT else cell["workload"]
@@ -281,8 +284,10 @@ def slices(cells: pd.DataFrame, kinds: Sequence[str]) -> list[Slice]:
     )
 
 
-def held(frame: pd.DataFrame, free: Sequence[str]) -> tuple[pd.DataFrame, dict[str, Any]]:
+def held(frame: pd.DataFrame, free: Sequence[str], by: Sequence[str] = ()) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Hold every axis still that a panel does not show: at PyTorch's default where it was measured, else at the least.
+
+    Of several machines (``by`` tells them apart) it is the value that most of them have.
 
     Returns:
         The cells that remain, those too in which an axis does not apply, and which axes were held at which value.
@@ -293,10 +298,14 @@ def held(frame: pd.DataFrame, free: Sequence[str]) -> tuple[pd.DataFrame, dict[s
     present = ~pd.isna(table)
     table = np.where(present, table, np.array(None))
     remain = np.ones(len(frame), dtype=bool)
+    owners = frame.groupby([*by], dropna=False).ngroup().to_numpy() if by else np.zeros(len(frame))
     for axis, column, applies in zip(axes, table.T, present.T, strict=True):
         values = sorted(set(column[remain & applies]))
         if len(values) > 1:
-            kept[axis.name] = axis.default if axis.default in values else values[0]
+            ranks = [
+                (len(set(owners[remain & (column == value).astype(bool)])), value == axis.default) for value in values
+            ]
+            kept[axis.name] = values[ranks.index(max(ranks))]
             remain &= ~applies | (column == kept[axis.name]).astype(bool)
     return frame[remain], kept
 

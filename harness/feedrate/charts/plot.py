@@ -143,9 +143,10 @@ class Plot:
         looks = {name: pair for name, pair in self.looks.items() if name in used}
         base = alt.Chart(data(self.rows, *dict.fromkeys(fields)))
         base = base.encode(**position.along(channel), **self._offset(channel), color=tone(self.by, looks))
-        spread = base.transform_filter(f"isValid(datum.{low}) && isValid(datum.{high})")
-        spread = spread.mark_area(opacity=0.2) if self.curve else spread.mark_rule(strokeWidth=1.75)
-        line = base.mark_line(strokeWidth=1.75, opacity=0.75).encode(**value.along(other))
+        known = base.transform_filter(f"isValid(datum.{low}) && isValid(datum.{high})")
+        # An area that is drawn of known values alone would bridge the gaps between them.
+        spread = base.mark_area(opacity=0.2) if self.curve else known.mark_rule(strokeWidth=1.75)
+        line = base.mark_line(strokeWidth=1.75, opacity=0.75, strokeCap="round").encode(**value.along(other))
         key, shapes = self.shaped or (self.by, {name: pair[1] for name, pair in looks.items()})
         shaped = {} if self.curve else {"shape": shape(key, shapes)}
         marks = base.mark_point(filled=True, size=self.size, opacity=0 if self.curve else 1)

@@ -76,7 +76,7 @@ def standalone(figure: Figure) -> dict[str, Any]:
         "config": {**config(), "background": colour("paper"), "padding": _MARGIN},
         "description": figure.message,
         "title": {"text": figure.title, "subtitle": figure.question, "fontSize": 15},
-        "columns": _columns(len(specs)),
+        "columns": _columns(figure.panels),
         "spacing": _GAP,
         "concat": [{key: value for key, value in spec.items() if key not in once} for spec in specs],
         # Panels that name different things would else share one scale, and with it colours.
@@ -101,6 +101,8 @@ def _drawn(spec: str) -> str:
 
 
 def _shorter(tag: re.Match[str]) -> str:
+    if tag[0].startswith("<path") and ' opacity="0"' in tag[0]:
+        return ""  # a mark that is there to be pointed at
     bare = _LABELS.sub("", tag[0])
     placed = _PLACE.sub(lambda match: _COORDINATE.sub(lambda number: _short(number, 1), match[0]), bare)
     return _NUMBER.sub(lambda number: _short(number, 2), _alone(placed))
@@ -122,8 +124,8 @@ def _short(number: re.Match[str], places: int) -> str:
 
 def picture(figure: Figure, caption: str) -> str:
     """Draw a figure that has panels, on white and in real colours; a caption stands below, long lines are broken."""
-    columns = _columns(len(figure.panels))
-    panel_width = WIDE if len(figure.panels) == 1 else WIDTH
+    columns = _columns(figure.panels)
+    panel_width = WIDE if columns == 1 else WIDTH
     width = columns * (panel_width + _GAP) - _GAP + 2 * _MARGIN
     body = [_text(figure.title, _MARGIN, _MARGIN + 12, "ink", 15, "bold")]
     head, y = _lines(figure.question, width, _MARGIN + 32, 12)
@@ -139,9 +141,12 @@ def picture(figure: Figure, caption: str) -> str:
     )
 
 
-def _columns(panels: int) -> int:
-    """At most three in a row, and four as two by two."""
-    return 2 if panels == 4 else min(panels, 3)
+def _columns(panels: Sequence[Panel]) -> int:
+    """At most three in a row, and four as two by two; many wide ones stand below one another."""
+    count = len(panels)
+    if count > 3 and all(panel.wide for panel in panels):
+        return 1
+    return 2 if count == 4 else min(count, 3)
 
 
 def _panels(panels: Sequence[Panel], columns: int, width: int, top: int) -> tuple[list[str], int]:

@@ -59,7 +59,7 @@ def tune(
     start_method: Annotated[str, typer.Option(metavar="NAME,...", help="How workers may be started, too.")] = "",
     max_workers: Annotated[int, typer.Option(min=0, help="0: as many as there are cores, 16 at least.")] = 0,
     within: Annotated[float, typer.Option(min=0.1, help="By how many per cent the best setting may be faster.")] = 3.0,
-    budget: Annotated[str, typer.Option(help="No other measurement begins after so long, such as 90s, 4m.")] = "2m",
+    budget: Annotated[str, typer.Option(help="Time for measurements, from the first one on: 90s, 4m.")] = "2m",
     python: Annotated[str, typer.Option(help="The Python that runs FILE.py:FUNCTION.")] = sys.executable,
     name: Annotated[str, typer.Option(help="What records call it; by default as its file.")] = "",
     as_json: Annotated[str, _file("json", "Write the result there; - is stdout.")] = "",

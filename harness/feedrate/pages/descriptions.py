@@ -25,7 +25,9 @@ def name_of(machine: Machine) -> str:
     cores = words.plural(machine.cores_logical, "core")
     count = f"{machine.gpu_count} × " if machine.gpu_count > 1 else ""
     gpu = f"{count}{machine.gpu_name}, " if machine.gpu_name else ""
-    return f"{gpu}{machine.cpu_model}, {cores}"
+    quota = machine.cpu_quota_cores
+    limit = f" limited to {quota:g}" if quota and quota < machine.cores_logical else ""
+    return f"{gpu}{machine.cpu_model}, {cores}{limit}"
 
 
 def on(machine: Machine, device: str) -> str:

@@ -12,9 +12,9 @@ from typing import Any
 import pandas as pd
 from altair.utils.schemapi import debug_mode
 
-from feedrate.analysis import ceilings, loader, noise, steps, variance
+from feedrate.analysis import ceilings, loader, noise, steps
 from feedrate.analysis.crossfit import LEAST_BLOCKS
-from feedrate.analysis.estimates import cells, rows_of
+from feedrate.analysis.estimates import cells
 from feedrate.analysis.storage import believable
 from feedrate.charts.citation import Citation, Origin, data_hash, day
 from feedrate.charts.embed import FILES, citation_html, figure_csv, figure_html, specifications
@@ -30,7 +30,7 @@ from feedrate.store import marks
 from feedrate.store import runs as store_runs
 from feedrate.store.manifest import Tuned
 
-ON_SAMPLES = ("suite", "block", "position", "role", "outcome", "flags", "cached_before_pct", "cached_after_pct")
+ON_SAMPLES = ("suite", "block", "position", "outcome", "flags", "cached_before_pct", "cached_after_pct")
 """Columns of trials that stand beside every sample of the probes."""
 ON_LISTS = ("grade", "headlines")
 """What home, machines and lists say of a run, too: a process that makes the run's page has worked it out anyway."""
@@ -97,7 +97,8 @@ class RunView:
     def origin(self) -> Origin:
         """Where a figure of this run comes from, as citations say it."""
         run = self.manifest
-        basis = f"up to {words.plural(run.blocks, 'repetition')}"
+        # One that was interrupted counts, too: settings that it reached have that many.
+        basis = f"up to {words.plural(self.trials['block'].nunique(), 'repetition')}"
         return Origin((self.name,), (run.run_id,), day(run.started_at), (run.feedrate_version,), basis)
 
     @property
@@ -160,13 +161,6 @@ class RunView:
         return noise.grade(self.trials, self.manifest.control)
 
     @cached_property
-    def spread(self) -> dict[Any, Any] | None:
-        """Where the spread between the run's trials comes from (``variance.average_cell``); None where too few ran."""
-        target = self.manifest.protocol.ci_target_pct
-        parts = variance.split(self.trials, target)
-        return next(iter(rows_of(variance.average_cell(parts[parts["n"] > 1], target))), None)
-
-    @cached_property
     def headlines(self) -> pd.DataFrame:
         """The best cell of each task."""
         return headlines(believable(self.trials), of_machines(self.judged))
@@ -205,14 +199,14 @@ def load_runs(results: Path, only: Collection[Path] | None = None) -> list[RunVi
 def _standing(view: RunView) -> tuple[bool, ...]:
     """Least of the runs that speak first."""
     quick, short = view.manifest.profile == "quick", view.manifest.blocks < LEAST_BLOCKS
-    return MAIN not in view.suites, view.beside.tier != marks.REFERENCE, quick, short
+    return MAIN not in view.suites, view.beside.tier != marks.REFERENCE, short, quick
 
 
 def ranked(runs: Sequence[RunView]) -> list[RunView]:
     """Order runs, newest first, by how much each has to say of its machine.
 
-    First is one of the main suite; then a reference run, a longer profile than the quick one, one with the repetitions
-    that a gain takes, a better grade, and last the newest.
+    First is one of the main suite; then a reference run, one with the repetitions that a gain takes, a longer profile
+    than the quick one, a better grade, and last the newest.
     """
     return sorted(runs, key=lambda view: (*_standing(view), view.grade.letter))
 

@@ -41,7 +41,8 @@ def headlines(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> pd
     best = best.reset_index(drop=True)
     if not len(best):
         return best.assign(gain=[], kind=[], bound=[], cheapest=[])
-    gains, rows = {_key(row): row for row in rows_of(most_gained(trials, estimates))}, rows_of(best)
+    gained = most_gained(trials, estimates)
+    gains, rows = {_key(row): row for row in rows_of(gained[gained["others"] > 0])}, rows_of(best)
     of_task = pd.Series([gains.get(_key(row)) for row in rows], dtype=object)
     best = best.assign(gain=of_task, kind=list(map(kind_of, rows)), bound=best["bottleneck"])
     best["cheapest"] = ["" if row["is_best"] else descriptions.knobs(row) for row in rows_of(first)]
@@ -82,13 +83,17 @@ def _key(row: Mapping[Any, Any]) -> tuple[str, ...]:
 
 def set_words(row: Mapping[Any, Any]) -> str:
     """Write how many settings tie with the best, and the cheapest of them; nothing where one alone ran."""
-    members, every = row["members"], row["candidates"]
+    members, compared, every = row["members"], row["compared"], row["candidates"]
     if every == 1:
         return ""
+    if not words.is_number(row["lo"]):
+        return f"the best of {every} in one repetition"
+    seldom = f"; {every - compared} ran too seldom to compare" if compared < every else ""
     if members > 1:
-        text = f"ties with {members - 1} of {words.plural(every - 1, 'other')}"
-        return text + (f"; the cheapest is {row['cheapest']}" if row["cheapest"] else ", and the cheapest of them")
-    return f"clearly the best of {every}" if words.is_number(row["lo"]) else f"the best of {every} in one repetition"
+        text = f"ties with {members - 1} of {words.plural(compared - 1, 'other')}"
+        text += f"; the cheapest is {row['cheapest']}" if row["cheapest"] else ", and the cheapest of them"
+        return text + seldom
+    return (f"clearly the best of {compared}" if compared > 1 else f"the best of {every}") + seldom
 
 
 def what_ran(row: Mapping[Any, Any]) -> str:

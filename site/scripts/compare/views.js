@@ -126,10 +126,11 @@ const UNJUDGED = "This page knows the verdicts of published runs alone; feedrate
 
 // Claims are judged by all runs of a machine that tested them.
 export function claims(a, b, { says, verdicts }) {
-  const [one, other] = [a, b].map(({ about }) => (about.page ? verdicts[about.run] : null));
+  const [one, other] = [a, b].map(({ about }) => (about.page ? verdicts[about.run] ?? {} : null));
   if (!one || !other) return [folded("Claims whose verdict differs", said(UNJUDGED))];
   const both = Object.keys(says).filter((id) => one[id] && other[id]);
   const lines = both.filter((id) => one[id] !== other[id]).map((id) => [make("a", { href: `claims.html#claim-${id}` }, says[id]), one[id], other[id]]);
-  const summary = `Both tested ${both.length} claims; ${both.length - lines.length} have the same verdict`;
+  if (!both.length) return [said("No claim has a verdict that rests on both runs.", "fr-note")];
+  const summary = `Both tested ${plural(both.length, "claim")}, ${many(both.length - lines.length)} with the same verdict`;
   return [lines.length ? folded(summary, grid("Claims whose verdict differs", ["Claim", "A", "B"], lines)) : said(`${summary}.`, "fr-note")];
 }

@@ -64,6 +64,8 @@ class Evidence:
     cuda: bool
     """Whether the script used CUDA."""
     outside: Outside
+    loaders: int = 1
+    """Objects that the line which makes it has made."""
     activity: Mapping[str, float] = field(default_factory=dict)
     """What those did who prepare batches (``loop.activity``); empty of a loop too short to be measured."""
     waits: Mapping[str, float] = field(default_factory=dict)
@@ -109,6 +111,7 @@ def evidence(
             for line in lines
             if line["iterator"] in numbers
         ],
+        loaders=len({line.get("loader") for line in lines if line["iterator"] in numbers}),
         batch=seen[0] if seen else {},
         cuda=bool(loader.steps["cuda"].any()),
         outside=outside,

@@ -11,10 +11,17 @@ WORTH = 0.02
 
 def check(evidence: Evidence) -> Fact | None:
     """Several passes have workers of their own, and starting them takes a share of the time."""
-    settings, share = evidence.loader.settings, evidence.account.share("starting")
-    if len(evidence.passes) < 2 or not evidence.num_workers or settings.get("persistent_workers") or share < WORTH:
+    lasting, share = evidence.loader.settings.get("persistent_workers"), evidence.account.share("starting")
+    many, anew = len(evidence.passes), evidence.loaders > max(1, len(evidence.passes) / 2)
+    if many < 2 or not evidence.num_workers or (lasting and not anew) or share < WORTH:
         return None
+    if anew:
+        text = f"{evidence.loaders} loaders are made in one place, each with workers of its own"
+        return Fact(
+            f"{text}: starting them takes {percent(share)} of the time",
+            "make the loader once, before the loop, with persistent_workers=True",
+            explains="starting",
+        )
     return Fact(
-        f"workers are started anew in each of {len(evidence.passes)} passes, {percent(share)} of the time",
-        "persistent_workers=True",
+        f"workers are started anew in each of {many} passes, {percent(share)} of the time", "persistent_workers=True"
     )

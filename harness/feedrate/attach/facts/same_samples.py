@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from feedrate.attach.facts import Evidence, Fact
-from feedrate.attach.records import FIRST
+from feedrate.attach.records import alike
 from feedrate.schema.words import plural
 
 
@@ -12,10 +12,9 @@ def check(evidence: Evidence) -> Fact | None:
     if not evidence.loader.settings.get("iterable"):
         return None
     for workers in evidence.workers:
-        prints = [int(number) for worker in workers for number in worker.of(FIRST)[:1, 3]]
-        if len(prints) > 1 and len(set(prints)) == 1:
+        if count := alike(workers):
             return Fact(
-                f"all {plural(len(prints), 'worker')} yield the same samples, so that each comes {len(prints)} times",
+                f"all {plural(count, 'worker')} yield the same samples, so that each comes {count} times",
                 "split the IterableDataset by torch.utils.data.get_worker_info()",
             )
     return None

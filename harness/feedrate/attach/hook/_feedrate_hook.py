@@ -6,6 +6,7 @@ The standard library alone, on Python 3.9 to 3.14 and PyTorch 2.4 and newer. Not
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -194,6 +195,10 @@ def patch_pickling() -> None:
     reduction.dump = counted
 
 
+LOADERS = itertools.count()
+"""Their numbers: one line may make several."""
+
+
 def patch_places(loader: Any) -> None:
     """Note where loaders of a class are made."""
     make = loader.__init__
@@ -201,7 +206,8 @@ def patch_places(loader: Any) -> None:
     @functools.wraps(make)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         with GUARD:
-            self.__dict__.setdefault("_feedrate_made", callers())  # a subclass may call it in turn
+            if "_feedrate_made" not in self.__dict__:  # a subclass may call it in turn
+                self.__dict__.update(_feedrate_made=callers(), _feedrate_number=next(LOADERS))
         make(self, *args, **kwargs)
 
     loader.__init__ = __init__
@@ -210,7 +216,9 @@ def patch_places(loader: Any) -> None:
 def described(loader: Any) -> Loop | None:
     """The loop over a loader that begins; None where the loader is not as expected, and stays unobserved."""
     try:
-        description = {"made": loader.__dict__.get("_feedrate_made", []), **settings(loader)}
+        own = loader.__dict__
+        description = {"made": own.get("_feedrate_made", []), "loader": own.get("_feedrate_number", -1)}
+        description |= settings(loader)
         Loop.starting = Loop(now(), **description)
         return Loop.starting
     except Exception as error:  # noqa: BLE001 - the script goes on, whatever its loader is

@@ -14,7 +14,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any, NoReturn
 
 from _feedrate_log import DRAINED, END, HANDED, LOG, NEXT, REUSED, now, started_ns
@@ -119,9 +119,9 @@ class Loop:
         self.looked = True
         with contextlib.suppress(Exception):  # whatever a batch of others is
             tensors = leaves(batch)
-            LOG.say(
-                "batch", iterator=self.iterator, objects=len(tensors), bytes=sum(int(one.nbytes) for one in tensors)
-            )
+            size = sum(int(one.nbytes) for one in tensors)
+            there = any(getattr(one, "is_cuda", False) for one in tensors)
+            LOG.say("batch", iterator=self.iterator, objects=len(tensors), bytes=size, on_device=there)
 
     def end(self, begun: int) -> None:
         """Note that there was no other batch."""
@@ -185,8 +185,8 @@ def versions() -> dict[str, str]:
 
 def again(batch: Any) -> Any:
     """The same tensors in containers of their own, as a step may take its batch apart."""
-    if isinstance(batch, dict):
-        copy = dict(batch) if type(batch) is dict else batch.copy()
+    if isinstance(batch, MutableMapping):
+        copy: Any = dict(batch) if type(batch) is dict else batch.copy()  # type: ignore[attr-defined]
         for key in list(copy):
             copy[key] = again(copy[key])
         return copy

@@ -16,7 +16,7 @@ import os
 import sys
 import threading
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any
 
@@ -53,7 +53,7 @@ def leaves(batch: Any, most: int = MOST_LEAVES) -> list[Any]:
     waiting = [batch]
     while waiting and len(tensors) < most:
         node = waiting.pop()
-        if isinstance(node, dict):
+        if isinstance(node, Mapping):  # such as Hugging Face's BatchEncoding
             waiting += reversed(list(node.values()))
         elif isinstance(node, (list, tuple)):
             waiting += reversed(node)

@@ -25,7 +25,7 @@ from typing import Any
 from _feedrate_hook import settings
 from _feedrate_log import LOG, now
 from _feedrate_loop import end_script
-from _feedrate_step import SHARED, leaves
+from _feedrate_step import DEVICE, SHARED, leaves
 
 SOCKET = os.environ.get("FEEDRATE_TUNE", "")
 EVERY_LOADER = os.environ.get("FEEDRATE_TUNE_ANY") == "1"
@@ -116,6 +116,7 @@ class Trial:
         # Behind the first pass the page cache and the processor are warm.
         warm = moment - within.made >= self.asked["warmup_ns"] or window.starts_ns[1:]
         if warm and within.taken >= self.asked["warm_steps"]:
+            within.asked = moment = settled(moment)
             within.time_from(moment)
             window.cpu_ns = plus(window.cpu_ns, cpu_ns(within.iterator), -1)
             window.begun_ns = window.begun_ns or moment
@@ -164,6 +165,15 @@ class Trial:
         }
 
 
+def settled(moment: int) -> int:
+    """Wait until the device is done: a host that runs ahead of it would time itself; give the moment, or that then."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        torch.cuda.synchronize(DEVICE.index if DEVICE.index >= 0 else None)
+        moment = now()
+    return moment
+
+
 def cpu_ns(iterator: Any) -> int | None:
     """CPU time that this process and an iterator's workers have taken; None where one of them has gone."""
     total = time.process_time_ns()
@@ -198,7 +208,7 @@ class Tuner:
         self.loader: Any = None
         """What gives the batches of the running trial."""
         self.loaders: dict[str, list[int]] = {}
-        """Where loaders were made, to the steps over them and when it was asked whether to tune them."""
+        """Where loaders were made, to the steps over them, when it was asked whether to tune them, and the first."""
         self.seen = 0
         """Which trial another rank was told, by its file's number."""
         self.non_blocking: bool | None = None
@@ -235,13 +245,14 @@ class Tuner:
             self.told = moment
             self.ask("elsewhere")
 
-    def look(self, loader: Any, updates: int) -> bool:
-        """Ask whether a loader is the one to tune, over which so many gradients and updates were computed."""
+    def look(self, loader: Any, updates: int, step_ns: int) -> bool:
+        """Ask whether a loader is the one to tune; ``updates`` were computed over it, 0 ns a step is not known."""
         torch = __import__("torch")
         facts: dict[str, Any] = {
             "made": loader.__dict__.get("_feedrate_made", []),
             "key": key_of(loader),
             "updates": updates,
+            "step_ns": step_ns,
             "epoch_steps": steps_of(loader),
             "cuda": bool(torch.cuda.is_initialized()),
             "batch_sampler": type(loader.batch_sampler).__name__,
@@ -287,13 +298,13 @@ class Tuned:
         self._feedrate_loader, self._feedrate_make = loader, make
         self._feedrate_inner: Any = None
         self._feedrate_trial: Trial | None = None
-        self._feedrate_seen = TUNER.loaders.setdefault(str(key_of(loader)), [0, now()])
+        self._feedrate_seen = TUNER.loaders.setdefault(str(key_of(loader)), [0, now(), now()])
         self._feedrate_updates = SHARED.updates
         if self._feedrate_tuned():
             TUNER.tuned = weakref.ref(loader)
         self._feedrate_pause()
         if (EVERY_LOADER and TUNER.target is None) or (self._feedrate_tuned() and TUNER.trial is None):
-            TUNER.look(loader, 0)
+            TUNER.look(loader, 0, 0)
         self._feedrate_begin(now())
 
     def _reset(self, loader: Any, *args: Any, **kwargs: Any) -> None:
@@ -357,6 +368,7 @@ class Tuned:
         elif trial.starts_over():
             self._feedrate_begin(now())
         elif trial.ask(asked):
+            asked = settled(asked)
             trial.pause(asked, trial.within.taken)
             TUNER.following()  # workers still live: what memory they have is looked at meanwhile
             self._feedrate_close()
@@ -373,6 +385,7 @@ class Tuned:
         except StopIteration:
             if trial.within.state == "starting":  # there is nothing to train on
                 raise
+            asked = settled(max(asked, trial.within.asked))
             trial.pause(asked, trial.within.taken)
             made = asked  # that its workers stop is part of what an epoch costs
             if trial.whole and not trial.follows and trial.full(trial.window.wall_ns, trial.window.steps):
@@ -394,7 +407,8 @@ class Tuned:
             seen[0] += 1
             if seen[0] > ASKED_STEPS and asked - seen[1] > ASKED_EVERY_NS:
                 seen[1] = asked
-                if TUNER.look(self._feedrate_loader, SHARED.updates - self._feedrate_updates):
+                step_ns = (asked - seen[2]) // seen[0]
+                if TUNER.look(self._feedrate_loader, SHARED.updates - self._feedrate_updates, step_ns):
                     self._feedrate_close()
                     self._feedrate_begin(now())
                     return next(self)

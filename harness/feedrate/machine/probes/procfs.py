@@ -137,13 +137,13 @@ def footprints(pid: int) -> dict[int, Footprint]:
 
     Those that have ended are left out, and all where the first has.
     """
-    main = _footprint(pid)
-    others = ((child, _footprint(child)) for child in descendants(pid)) if main else ()
-    return {pid: main} | {child: footprint for child, footprint in others if footprint} if main else {}
+    main = footprint(pid)
+    others = ((child, footprint(child)) for child in descendants(pid)) if main else ()
+    return {pid: main} | {child: seen for child, seen in others if seen} if main else {}
 
 
-def _footprint(pid: int) -> Footprint | None:
-    """Not psutil's, which gives 0 for a process that is defunct."""
+def footprint(pid: int) -> Footprint | None:
+    """Read the memory of a process; None of one that has ended, for which psutil gives 0."""
     rollup = read(f"/proc/{pid}/smaps_rollup")
     kinds = (b"Private_Clean", b"Private_Dirty", b"Private_Hugetlb", b"Pss", b"Anonymous")
     clean, dirty, huge, pss, anonymous = (_amount(rollup, kind) for kind in kinds)
@@ -167,7 +167,7 @@ def memory(by_pid: Mapping[int, Footprint]) -> dict[str, int | None]:
 
 def workers_uss(trial_pid: int) -> int | None:
     """Sum the memory that only one of a process' descendants has: what a fork shares counts once it was written to."""
-    workers = list(filter(None, map(_footprint, descendants(trial_pid))))
+    workers = list(filter(None, map(footprint, descendants(trial_pid))))
     return sum(worker.uss for worker in workers) if workers else None
 
 

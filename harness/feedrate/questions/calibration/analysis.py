@@ -229,9 +229,9 @@ def _expected(ratio: float) -> str:
 
 
 def _pairs(trials: pd.DataFrame, *axes: str) -> pd.DataFrame:
-    """Contrasts in some axes of which at least one block is known."""
+    """Contrasts in some axes that have an interval: from two blocks on."""
     compared = contrasts(trials)
-    return compared[compared["axis"].isin(axes) & (compared["n"] > 0)]
+    return compared[compared["axis"].isin(axes) & (compared["n"] > 1)]
 
 
 @memoized
@@ -296,5 +296,6 @@ def bottlenecks(trials: pd.DataFrame) -> pd.DataFrame:
     judged["apart"] = np.maximum(ratio, 1 / ratio)
     judged["truth"] = np.where(ratio < 1, "loader-bound", "emulated-step-bound")
     judged["right"] = judged["truth"] == judged["bottleneck"]
-    judged = judged[judged["apart"] >= BALANCED_WITHIN].reset_index(drop=True)
+    told = judged["bottleneck"].ne("unknown") & (judged["apart"] >= BALANCED_WITHIN)
+    judged = judged[told].reset_index(drop=True)
     return judged[list(BOTTLENECK_COLUMNS)]

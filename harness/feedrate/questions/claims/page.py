@@ -125,9 +125,9 @@ def _newest_substitutions(views: Iterable[RunView]) -> dict[str, str]:
 
 def _filters(verdicts: Verdicts) -> dict[str, dict[str, int]]:
     """What the check boxes offer, each with the number of claims that it leaves."""
-    results = [result for claim_results in verdicts.results.values() for result in claim_results]
-    numbers = Counter(result.verdict for result in results)
-    devices = Counter(result.device for result in results)
+    of_claims = verdicts.results.values()
+    numbers = Counter(word for results in of_claims for word in {result.verdict for result in results})
+    devices = Counter(device for results in of_claims for device in {result.device for result in results})
     groups = {
         "verdict": {verdict: numbers[verdict] for verdict in VERDICTS},
         "source": {name: _count(verdicts, name) for name in SOURCES},

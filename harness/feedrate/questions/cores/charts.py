@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from feedrate.analysis.estimates import cells, rows_of
-from feedrate.charts.figure import ENDS, Figure, Row, Sheet, chart, interval, listed
+from feedrate.charts.figure import ENDS, Figure, Row, Sheet, chart, listed
 from feedrate.charts.plot import Plot, Side, amount, core_marks, keys, names, of_workers, unlike
 from feedrate.schema import words
 from feedrate.schema.plugins import on_device, samples_of
@@ -83,8 +83,13 @@ def _of_files(cell: Row) -> bool:
 
 
 def busiest(cores: Sequence[Core]) -> list[Core]:
-    """Of each decoder the rate with the most workers."""
-    return list({core.decoder: core for core in cores}.values())
+    """Of each decoder the rate with the most workers that all decoders ran with, the fastest decoder first."""
+    by_decoder: dict[str, dict[int, Core]] = {}
+    for core in cores:
+        by_decoder.setdefault(core.decoder, {})[core.workers] = core
+    common = set.intersection(*map(set, by_decoder.values())) if by_decoder else set()
+    chosen = [ran[max(common or ran)] for ran in by_decoder.values()]
+    return sorted(chosen, key=lambda core: -core.value)
 
 
 def named(cell: Row) -> str:
@@ -117,14 +122,15 @@ _MISSING = "No image files were loaded in this run by as many workers as there a
 @chart("Images per second and vCPU", "How many images does a vCPU load, and with which decoder?")
 def images_per_core(sheet: Sheet, trials: pd.DataFrame, cores: int) -> Figure:
     """Draw the rate of a core by decoder, a mark for each number of workers."""
-    rows = [{**asdict(core), "who": words.plural(core.workers, "worker")} for core in per_core(trials, cores)]
+    loaded = per_core(trials, cores)
+    rows = [{**asdict(core), "who": words.plural(core.workers, "worker")} for core in loaded]
     looks = of_workers(sorted({row["workers"] for row in rows}))
     if rows:
         x = amount("value", "images per second and vCPU")
         y = names("decoder", (row["decoder"] for row in rows))
-        subtitle = f"{words.plural(cores, 'vCPU')}; decode, random crop, resize to 224 px"
+        subtitle = f"{_vcpus(cores)}; decode, random crop, resize to 224 px"
         plot = Plot(rows, x, y, "who", looks)
-        sheet.add(plot.panel("What a vCPU loads", subtitle, _message(rows)), listed(rows, {}, _COLUMNS))
+        sheet.add(plot.panel("What a vCPU loads", subtitle, _message(busiest(loaded))), listed(rows, {}, _COLUMNS))
     sheet.note(
         "Images a second of the loader ÷ its workers; a vCPU is a hardware thread. Scaled: the decoder reads a "
         "JPEG file at 1/2, 1/4 or 1/8 of its size where the crop keeps enough pixels. Intervals: Student’s t over "
@@ -133,16 +139,19 @@ def images_per_core(sheet: Sheet, trials: pd.DataFrame, cores: int) -> Figure:
     return sheet.figure(keys(looks), _MISSING)
 
 
-def _message(rows: Sequence[Row]) -> str:
-    """The fastest and the slowest decoder with the most workers."""
-    most = max(row["workers"] for row in rows)
-    busy = [row for row in rows if row["workers"] == most]
-    best, worst = busy[0], busy[-1]
-    text = f"a vCPU loads {words.number(best['value'])} images a second with {best['decoder']} ({interval(best)})"
+def _vcpus(cores: float) -> str:
+    """Count vCPUs; a quota may allow a part of one."""
+    return words.plural(int(cores), "vCPU") if cores == int(cores) else f"{cores:g} vCPUs"
+
+
+def _message(loaded: Sequence[Core]) -> str:
+    """The fastest and the slowest decoder, with as many workers each."""
+    best, worst = loaded[0], loaded[-1]
+    spread = words.interval(best.lo, best.hi, best.n)
+    text = f"a vCPU loads {words.number(best.value)} images a second with {best.decoder} ({spread})"
     if worst is not best:
-        times = words.times(best["value"] / worst["value"])
-        text += f", {times} the speed with {worst['decoder']}"
-    return words.sentence(f"{text}, {words.plural(most, 'worker')} busy")
+        text += f", {words.times(best.value / worst.value)} the speed with {worst.decoder}"
+    return words.sentence(f"{text}, {words.plural(best.workers, 'worker')} busy")
 
 
 @chart("GPU idle against cores", "How many vCPUs keep a GPU busy?")
@@ -163,7 +172,9 @@ def gpu_idle(sheet: Sheet, trials: pd.DataFrame, cores: int) -> Figure:
         message = _idle_message(loaded, trained, cores)
         panel = plot.panel(name, f"{words.number(trained)} images a second", message)
         sheet.add(panel, listed(rows, {"GPU": name}, _IDLE_COLUMNS))
-    sheet.note("We assume that each further vCPU loads as much as one does while all vCPUs of this machine are busy.")
+    for core in loaded[:1]:
+        rest = "" if core.workers >= cores else f" With all {_vcpus(cores)} busy each may load less."
+        sheet.note(f"We assume that each vCPU loads as much as one does with {core.workers} of them busy.{rest}")
     return sheet.figure(keys(looks), _MISSING)
 
 
@@ -178,4 +189,4 @@ def _idle_message(loaded: Sequence[Core], trained: float, cores: int) -> str:
     best = loaded[0]
     needs = f"With {best.decoder}, {words.number(best.needed(trained), 2)} vCPUs keep it busy"
     idle = best.idle(trained, cores)
-    return f"{needs}; with {cores} it idles {words.percent(idle)}." if idle else f"{needs}; {cores} feed it."
+    return f"{needs}; with {cores:g} it idles {words.percent(idle)}." if idle else f"{needs}; {cores:g} feed it."

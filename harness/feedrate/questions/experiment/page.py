@@ -15,8 +15,8 @@ from feedrate.analysis.sentences import estimate
 from feedrate.pages import selection
 from feedrate.pages.runs import RunView
 from feedrate.pages.template import render
-from feedrate.pages.verdicts import ClaimResult, Platform, Verdicts
-from feedrate.plan.claim import SOURCES, Claim
+from feedrate.pages.verdicts import Verdicts
+from feedrate.plan.claim import SOURCES
 from feedrate.plan.suite import MAIN
 from feedrate.questions.claims import page as claims_page
 from feedrate.questions.experiment import analysis
@@ -47,8 +47,7 @@ def section(runs: Sequence[RunView], verdicts: Verdicts) -> Markup:
     return render(
         "experiment/section.md",
         path=PATH,
-        badge=claims_page.badge,
-        holds=_holds(verdicts),
+        tally=_tally(verdicts),
         source=SOURCES[SOURCE],
         figures=figures,
         machines=[_machine(view, compared) for view, compared in islice(_repeating(runs), selection.MACHINES)],
@@ -80,55 +79,16 @@ def _is_reference(view: RunView) -> bool:
     return view.beside.tier == REFERENCE
 
 
-def _holds(verdicts: Verdicts) -> dict[str, Any]:
-    """What still holds of the source's sentences: a tally by platform, then each with a verdict; empty if untested."""
-    claims = {name: claim for name, (_, claim) in verdicts.claims.items() if SOURCE in claim.sources}
-    of_platform: dict[Platform, list[ClaimResult]] = {}
+def _tally(verdicts: Verdicts) -> list[str]:
+    """How many of the source's sentences are tested, then how that ended on each platform; empty if none is."""
+    names = [name for name, (_, claim) in verdicts.claims.items() if SOURCE in claim.sources]
+    tested = sum(any(result.tested for result in verdicts.results[name]) for name in names)
+    lines = [f"{tested} of this source’s {len(names)} sentences are tested; the claims above show each."]
     for at, platform in enumerate(verdicts.platforms):
-        if results := [verdicts.results[name][at] for name in claims if verdicts.results[name][at].tested]:
-            of_platform[platform] = results
-    if not of_platform:
-        return {}
-    tested = {result.claim.id for results in of_platform.values() for result in results}
-    rows = [
-        {
-            "result": result,
-            "target": f"{claims_page.PATH}#claim-{name}",
-            "text": f"{platform.name}: {result.sentence}" if len(of_platform) > 1 else result.sentence,
-        }
-        for name in claims
-        for platform, results in of_platform.items()
-        for result in results
-        if result.claim.id == name
-    ]
-    untested = [claim for name, claim in claims.items() if name not in tested]
-    return {"tally": _tally(of_platform, len(claims), len(tested)) + _untested(untested), "verdicts": rows}
-
-
-def _tally(of_platform: Mapping[Platform, Sequence[ClaimResult]], asked: int, tested: int) -> str:
-    """How many of the sentences were tested, and how that ended: a sentence has a verdict on each platform."""
-    machines = len({platform.view.machine_id for platform in of_platform})
-    start = (
-        f"feedrate lists {asked} sentences of this source; {tested} have been tested on "
-        f"{words.plural(machines, 'machine')}"
-    )
-    counts = {platform: Counter(result.verdict for result in results) for platform, results in of_platform.items()}
-    ends = {
-        platform: words.listed(f"{count[verdict]:,} {verdict}" for verdict in VERDICTS if count[verdict])
-        for platform, count in counts.items()
-    }
-    if len(ends) == 1:
-        return f"{start}: {''.join(ends.values())}."
-    return " ".join([f"{start}.", *(f"On {platform.name}: {end}." for platform, end in ends.items())])
-
-
-def _untested(claims: Sequence[Claim]) -> str:
-    """Why the other sentences have no verdict."""
-    cuda = sum(claim.needs in ("cuda", "gpus") for claim in claims)
-    others = len(claims) - cuda
-    reasons = [f"{cuda} that {'needs' if cuda == 1 else 'need'} a CUDA device"] if cuda else []
-    reasons += [f"{others} for other reasons"] if others else []
-    return f" Not tested: {words.listed(reasons)}." if reasons else ""
+        counts = Counter(verdicts.results[name][at].verdict for name in names)
+        ends = words.listed(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])
+        lines.append(f"{platform.name}: {ends}.")
+    return lines if tested else []
 
 
 def _machine(view: RunView, compared: pd.DataFrame) -> dict[str, Any]:

@@ -82,7 +82,7 @@ def machine_workers(
 
 def _task(subset: Slice, machines: Machines) -> tuple[Slice, list[dict[str, Any]], dict[str, Any]]:
     """A mark a number of workers of each machine's run; none of machines with one number."""
-    frame, still = held(subset.frame, ("num_workers",))
+    frame, still = held(subset.frame, ("num_workers",), ("machine_id", "device"))
     rows = []
     for _, of_machine in frame.groupby(["machine_id", "device"], sort=False):
         cells = rows_of(of_machine.sort_values("num_workers").drop_duplicates("num_workers"))
@@ -127,9 +127,11 @@ def machine_gains(sheet: Sheet, headlines: pd.DataFrame, machines: Machines | No
     beside, also = ("machine", list(looks)), {"settings:N": ""}
     behind = [rule(x, "x", 1.0)]
     plot = Plot(rows, x, y, "machine", looks, beside=beside, also=also, row=26, behind=behind)
-    best = max(rows, key=lambda row: row["value"])
-    gain = Estimate(best["value"], best["lo"], best["hi"], best["n"], "ratio")
-    message = f"Most gained: {gain.text()} with {best['settings']} ({best['task']})."
+    message = "No setting is clearly faster than PyTorch’s default."
+    if clear := [row for row in rows if row["verdict"] == "faster"]:
+        best = max(clear, key=lambda row: row["value"])
+        gain = Estimate(best["value"], best["lo"], best["hi"], best["n"], "ratio")
+        message = f"Most gained: {gain.text()} with {best['settings']} ({best['task']})."
     panel = plot.panel("Best loader settings", "1 is PyTorch’s default", message)
     sheet.add(panel, listed(rows, {}, _GAINS))
     sheet.note(
@@ -155,5 +157,6 @@ def _gain(row: Mapping[Any, Any], machine: Named) -> dict[str, Any]:
         "machine": machine.name,
         "task": task,
         "settings": gain_settings(gain),
+        "verdict": gain["verdict"],
         **ratio,
     }

@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from feedrate.analysis.claims import NOT_TESTABLE
 from feedrate.analysis.estimate import RATIO, Estimate
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.summary import EMULATED, LOAD, TRAIN
@@ -73,7 +74,12 @@ def headline(runs: Sequence[RunView]) -> dict[str, Any] | None:
 def drawn(chart: Chart, runs: Sequence[RunView], **more: int) -> tuple[Figure, list[RunView]]:
     """Draw speed by workers (of the ``most`` tasks), or what better settings gain, with the runs that it is of."""
     first = speaking(runs)
-    machines: Machines = {view.where: Named(view.name, view.cores) for view in first}
+    ids: dict[str, set[str]] = {}
+    for view in first:
+        ids.setdefault(view.name, set()).add(view.machine_id)
+    # Machines of one name may differ in memory or limits: then their ids tell them apart.
+    alike = {view.where: f" ({view.machine_id[-4:]})" for view in first if len(ids[view.name]) > 1}
+    machines: Machines = {view.where: Named(view.name + alike.get(view.where, ""), view.cores) for view in first}
     frames = [getattr(view, chart.reads) for view in first]
     figure = chart.draw(pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(), machines=machines, **more)
     shown = {row["run"] for row in figure.rows}
@@ -97,23 +103,28 @@ def page(runs: Sequence[RunView], suites: Sequence[tuple[str, str, Suite]], verd
         placed=placed,
         suites=[(path, content.question) for _, path, content in suites],
         claims=len(verdicts.results),
-        tally=_tally(verdicts),
+        **_tally(verdicts),
     )
     return Page(PATH, TITLE, body, placed, hide=("navigation", "toc"))
 
 
 def _measured(runs: Sequence[RunView]) -> str:
-    """How many machines these are; whether an accelerator is among them."""
-    machines = {view.machine_id: view.manifest for view in runs}
+    """How many machines these are; whether an accelerator is among them, or a sleep stands in for one."""
+    machines = {view.machine_id for view in runs}
+    kinds = {kind for view in speaking(runs) for kind in view.headlines["kind"]}
+    no_gpu = ", no GPU among them" + (": a sleep stands in for its step" if EMULATED in kinds else "")
     gpus = any(view.manifest.device == "cuda" for view in runs)
-    counted = words.plural(len(machines), "machine")
-    return f"{counted} so far{'' if gpus else ', none with a GPU: a sleep stands in for its step'}" if runs else ""
+    return f"{words.plural(len(machines), 'machine')}{'' if gpus else no_gpu}" if runs else ""
 
 
-def _tally(verdicts: Verdicts) -> list[tuple[str, int]]:
-    """Verdicts of the platform that tested most claims, and how many of each."""
-    tallies = [
-        [(verdict, count) for verdict, count in verdicts.tally(at).items() if verdict != "not testable here"]
-        for at in range(len(verdicts.platforms))
-    ]
-    return max(tallies, key=lambda tally: sum(count for _, count in tally), default=[])
+def _tally(verdicts: Verdicts) -> dict[str, Any]:
+    """The platform that tested most claims, its verdicts with how many of each, and claims that no platform tested."""
+    platforms, results = range(len(verdicts.platforms)), verdicts.results.values()
+    most = max(platforms, key=lambda at: sum(of_claim[at].tested for of_claim in results), default=None)
+    untested = sum(not any(result.tested for result in of_claim) for of_claim in results)
+    if most is None:
+        return {"tally": [], "platform": "", "untested": 0, "elsewhere": 0}
+    tally = [(verdict, count) for verdict, count in verdicts.tally(most).items() if verdict != NOT_TESTABLE]
+    elsewhere = len(verdicts.results) - untested - sum(count for _, count in tally)
+    name = verdicts.platforms[most].name if len(platforms) > 1 else ""
+    return {"tally": tally, "platform": name, "untested": untested, "elsewhere": elsewhere}

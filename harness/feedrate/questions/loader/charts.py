@@ -96,8 +96,10 @@ def phases(sheet: Sheet, cells: pd.DataFrame) -> Figure:
             used |= {row["phase"] for row in rows}
     if EMULATED in used:
         sheet.note(EMULATED_NOTE)
-    if len({row["num_workers"] for row in sheet.rows}) > 1:
-        sheet.note("Bars: no workers, PyTorch’s default, and the number that is fastest at the largest batch.")
+    counts = {row["num_workers"] for row in sheet.rows}
+    if len(counts) > 1:
+        first = "no workers, PyTorch’s default" if 0 in counts else "the fewest workers"
+        sheet.note(f"Bars: {first}, and the number that is fastest at the largest batch.")
     if cells["workload"].eq(SCRIPT).all():
         sheet.question, basis = "How long does each phase of a training step take per sample?", "stretches of the loop"
     sheet.note(f"Bars are means over {basis}; the thin line is the 95 % interval of the whole bar.")

@@ -18,7 +18,6 @@ from feedrate.analysis.ceilings import BALANCED_WITHIN, LAUNCH_BOUND, STAGES
 from feedrate.analysis.contrasts import grouping_keys
 from feedrate.analysis.estimate import Estimate
 from feedrate.analysis.estimates import rows_of
-from feedrate.analysis.prediction import held_out
 from feedrate.charts.embed import csv_field
 from feedrate.charts.figure import Row
 from feedrate.pages import descriptions, markup
@@ -33,8 +32,6 @@ CELLS = 6
 """Cells of a task that are shown."""
 TASKS = 6
 """Tasks that are shown; more of them are in the file alone."""
-PREDICTED = 150
-"""With more cells than this only the shown ones are predicted: the model runs batch by batch."""
 _STAGES = {"load": "loader", "copy": "copy", "compute": "step"}
 _DOING = {"read": "reading", "decode": "decoding", "transform": "transforming", "collate": "collating"}
 _FILE = (
@@ -70,10 +67,8 @@ def section(view: RunView, suite: str, path: str) -> tuple[str, dict[str, str]]:
         return "", {}
     shown = tasks(cells)[:TASKS]
     best = {task_key(row): row for row in rows_of(view.headlines_of(suite))}
-    predicted = _predicted(view, {str(cell["cell_id"]) for _, chosen in shown for _, cell in chosen})
-    rows = [row for task in shown for row in _rows(task, predicted, alone=len(shown) == 1)]
+    rows = [row for task in shown for row in _rows(task, alone=len(shown) == 1)]
     columns = [name for name in rows[0] if any(row[name] for row in rows)]
-    errors = predicted["error_pct"].abs()
     axes = [axis.name for axis in AXES if cells[axis.name].notna().any()]
     file = f"data/{markup.slug(suite)}-why-{view.mark}.csv"
     html = render(
@@ -87,9 +82,6 @@ def section(view: RunView, suite: str, path: str) -> tuple[str, dict[str, str]]:
         columns=columns,
         rows=[[row[name] or "–" for name in columns] for row in rows],
         shares_cores=view.manifest.device == "cpu" and cells["num_workers"].gt(0).any(),
-        predicted={"count": len(errors), "median": float(errors.median()), "worst": float(errors.max())}
-        if len(errors)
-        else None,
     )
     listed = cells[[*axes, *_FILE]].astype(object).map(csv_field)
     return html, {file: listed.to_csv(index=False, lineterminator="\n")}
@@ -144,21 +136,8 @@ def _selected(cells: pd.DataFrame) -> Sequence[tuple[str, Row]]:
     return [(", ".join(cell_reasons), by_id[cell_id]) for cell_id, cell_reasons in reasons.items()][:CELLS]
 
 
-def _predicted(view: RunView, wanted: set[str]) -> pd.DataFrame:
-    """Predictions of cells that the model was not fitted to, by other workers where possible; a row a cell."""
-    trials = view.trials
-    if len(view.judged) > PREDICTED:
-        fitted = trials["num_workers"].le(1).fillna(False)
-        trials = trials[fitted | trials["cell_id"].isin(sorted(wanted))]
-    if not trials["num_workers"].eq(1).any():
-        return pd.DataFrame({"cell_id": [], "predicted_samples_per_s": [], "error_pct": []})
-    predictions = held_out(trials, view.run.table("steps"), view.cores)
-    return predictions[predictions["error_pct"].notna()].drop_duplicates("cell_id")
-
-
-def _rows(task: Task, predicted: pd.DataFrame, *, alone: bool) -> Iterator[dict[str, str]]:
+def _rows(task: Task, *, alone: bool) -> Iterator[dict[str, str]]:
     """A row a cell, heading to its text; where a table has one task alone, its rows do not repeat it."""
-    by_cell = predicted.set_index("cell_id").to_dict("index")
     for reason, cell in task[1]:
         ceilings = {name: cell[f"{stage}_ceiling"] for stage, name in _STAGES.items()}
         hidden = {what: cell[f"{what}_hidden"] for what in ("fetch", "copy")}
@@ -166,11 +145,6 @@ def _rows(task: Task, predicted: pd.DataFrame, *, alone: bool) -> Iterator[dict[
         if isinstance(cell["dominant"], str):
             loading.append(f"{cell['dominant']} {words.percent(float(cell['dominant_share']))}")
             loading += [cell["bound"]] if isinstance(cell["bound"], str) else []
-        gain = by_cell.get(cell["cell_id"])
-        prediction = ""
-        if gain:
-            rate = words.number(gain["predicted_samples_per_s"])
-            prediction = markup.two_lines(rate, words.signed(gain["error_pct"], 1))
         yield {
             "Setting": markup.two_lines(descriptions.knobs(cell), reason if alone else f"{_task(cell)}: {reason}"),
             "Samples/s": words.number(float(cell["samples_per_s"])),
@@ -184,7 +158,6 @@ def _rows(task: Task, predicted: pd.DataFrame, *, alone: bool) -> Iterator[dict[
             "Hidden": _lines(
                 f"{what} {words.percent(float(share))}" for what, share in hidden.items() if words.is_number(share)
             ),
-            "Predicted": prediction,
         }
 
 

@@ -63,7 +63,7 @@ def _alike(subsets: Iterable[Slice]) -> Iterator[Slice]:
         frame = subset.frame[subset.frame["loader"].notna()]
         fast = frame["collate"].eq("fast")
         kinds = [(frame[fast], ", pixels as bytes"), (frame[~fast], ", pixels as floats")]
-        if any(rows["loader"].nunique() < 2 for rows, _ in kinds):
+        if any(rows.empty for rows, _ in kinds):
             yield replace(subset, frame=frame)
         else:
             yield from (replace(subset, frame=rows, subtitle=subset.subtitle + kind) for rows, kind in kinds)

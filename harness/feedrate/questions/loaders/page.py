@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from operator import itemgetter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,13 +17,10 @@ from feedrate.pages import descriptions
 from feedrate.pages.markup import two_lines
 from feedrate.pages.runs import RunView
 from feedrate.pages.template import render
-from feedrate.plan.claim import SOURCES
-from feedrate.plan.suite import load
 from feedrate.questions.loaders.charts import compared
-from feedrate.schema import plugins, words
+from feedrate.schema import words
 from feedrate.schema.axes import BY_NAME
 from feedrate.schema.plugins import loader_traits
-from feedrate.store.manifest import Dataset
 
 SUITE = "loaders"
 _DEFAULT = loader_traits(str(BY_NAME["loader"].default)).title
@@ -60,10 +56,8 @@ def sections(view: RunView, suite: str) -> tuple[str, str]:
         for trait in used.values()
     ]
     packed = view.manifest.datasets
-    of_files_first = sorted(tasks, key=lambda task: plugins.samples_of(task[0].workload) != "files")
-    most = max(row["workers"] for _, rows, _ in tasks for row in rows)
     return (
-        render("loaders/answers.md", answers=answers, default=_DEFAULT, workers=most),
+        render("loaders/answers.md", answers=answers, default=_DEFAULT),
         render(
             "loaders/tables.md",
             tables=tables,
@@ -71,7 +65,6 @@ def sections(view: RunView, suite: str) -> tuple[str, str]:
             traits=traits,
             mark=view.mark,
             packed=[(d.name, d.storage_format, descriptions.size(d.bytes), f"{d.pack_s:.1f} s") for d in packed],
-            published=list(_published(trials, [rows for _, rows, _ in of_files_first], costs, packed)),
             unmeasured=UNMEASURED.items(),
         ),
     )
@@ -81,56 +74,12 @@ def _against_default(trials: pd.DataFrame, rows: Sequence[Row]) -> Mapping[str, 
     """Each cell's speed ÷ that of PyTorch's loader with as many workers, by its id; none of that one itself."""
     default = {row["workers"]: row for row in rows if row["loader"] == _DEFAULT}
     others = [row for row in rows if row["loader"] != _DEFAULT and row["workers"] in default]
-    ratios = _ratios(trials, [(default[row["workers"]], row) for row in others])
-    return {row["cell_id"]: ratio for row, ratio in zip(others, ratios, strict=True)}
-
-
-def _ratios(trials: pd.DataFrame, pairs: Sequence[tuple[Row, Row]]) -> list[Estimate]:
-    """The second's speed ÷ the first's, paired by block."""
-    if not pairs:
-        return []
-    cells = [(second["run_id"], first["cell_id"], second["cell_id"]) for first, second in pairs]
-    table = blocks_of(trials).ratios(*map(list, zip(*cells, strict=True)))
-    return [Estimate.of_row(ratio, RATIO, "ratio") for ratio in rows_of(table)]
-
-
-def _published(
-    trials: pd.DataFrame,
-    tasks: Sequence[Sequence[Row]],
-    costs: Mapping[str, Mapping[str, Any]],
-    packed: Sequence[Dataset],
-) -> Iterator[tuple[str, ...]]:
-    """What authors claim of two loaders beside what the first task with both says of them."""
-    seconds: dict[str, dict[str, float]] = {}
-    for data in packed:
-        seconds.setdefault(data.name, {})[data.storage_format] = data.pack_s
-    for claim in load(SUITE).claims:
-        sides = [values["loader"] for _, values in claim.effect.steps] if claim.effect else []
-        for rows in tasks:
-            busiest = {row["plugin"]: row for row in sorted(rows, key=itemgetter("workers")) if row["plugin"] in sides}
-            if len(busiest) == len(sides):
-                break
-        else:
-            continue
-        first, second = (busiest[side] for side in sides)
-        (ratio,) = _ratios(trials, [(first, second)])
-        measured = [ratio.text() if ratio.known else "too few repetitions", _share(second, first, costs)]
-        formats = second["storage_format"], first["storage_format"]
-        if formats[0] != formats[1]:
-            packs = (took for took in seconds.values() if {*formats} <= took.keys())
-            measured += ["packed in {:.1f} and {:.1f} s".format(*(took[name] for name in formats)) for took in packs]
-        titles = [loader_traits(str(side)).title for side in sides]
-        sources = ", ".join(SOURCES[name].title for name in claim.sources)
-        yield f"{titles[1]} against {titles[0]}", claim.figures, "; ".join(measured), claim.not_shown, sources
-
-
-def _share(second: Row, first: Row, costs: Mapping[str, Mapping[str, Any]]) -> str:
-    """CPU and memory of a loader ÷ those of another."""
-    cpu, memory = (
-        of(second, costs[second["cell_id"]]) / of(first, costs[first["cell_id"]])
-        for of in (_cpu_s, lambda _, cost: float(cost["pss_peak_mib"]))
-    )
-    return f"{words.number(cpu, 2)}× the CPU, {words.number(memory, 2)}× the memory"
+    if not others:
+        return {}
+    ids = [row["cell_id"] for row in others]
+    to = [default[row["workers"]]["cell_id"] for row in others]
+    table = blocks_of(trials).ratios([row["run_id"] for row in others], to, ids)
+    return {name: Estimate.of_row(ratio, RATIO, "ratio") for name, ratio in zip(ids, rows_of(table), strict=True)}
 
 
 def _cpu_s(row: Row, cost: Mapping[str, Any]) -> float:
@@ -141,6 +90,8 @@ def _cpu_s(row: Row, cost: Mapping[str, Any]) -> float:
 
 def _answer(rows: Sequence[Row], ratios: Mapping[str, Estimate]) -> str:
     """Which loaders are clearly faster or slower than PyTorch's with as many workers, and how many are neither."""
+    if not ratios:
+        return f"{_DEFAULT} was not measured with as many workers."
     pairs = ((row, ratios.get(row["cell_id"])) for row in rows)
     compared_rows = [(row, ratio) for row, ratio in pairs if ratio and ratio.known]
     if not compared_rows:
@@ -152,7 +103,7 @@ def _answer(rows: Sequence[Row], ratios: Mapping[str, Estimate]) -> str:
     named = [f"{word}: {words.listed(group)}." for word, group in (("Faster", faster), ("Slower", slower)) if group]
     rest = len(busiest) - len(faster) - len(slower)
     tied = f"{rest} of {len(busiest)} others {'ties' if rest == 1 else 'tie'} with {_DEFAULT}."
-    return " ".join([*named, tied] if rest else named)
+    return " ".join([*named, *([tied] if rest else []), f"All with {words.plural(most, 'worker')}."])
 
 
 def _line(row: Row, ratio: Estimate | None, cost: Mapping[str, Any]) -> Sequence[object]:

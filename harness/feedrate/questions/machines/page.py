@@ -144,7 +144,7 @@ def _row(path: str, views: Sequence[RunView], best: Best | None) -> tuple[object
     return (
         markup.link(path, (best.view if best else views[0]).page, descriptions.name_of(machine)),
         devices(views),
-        machine.cores_logical,
+        f"{views[0].cores:g}",
         memory(machine),
         storage([view.manifest.machine for view in views]),
         len(views),

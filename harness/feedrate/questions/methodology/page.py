@@ -23,8 +23,6 @@ from feedrate.analysis import (
     noise,
     pipeline,
     pooling,
-    prediction,
-    variance,
     verdicts,
 )
 from feedrate.analysis.estimators import ESTIMATORS
@@ -38,7 +36,6 @@ from feedrate.plan import claim_selection, evidence, schedule
 from feedrate.plan.matrix import DEFAULT_PROTOCOL
 from feedrate.questions.methodology import simulations
 from feedrate.questions.runs import telemetry
-from feedrate.questions.runs.page import PARTS
 from feedrate.schema import metrics, plugins, window, words
 from feedrate.schema.axes import AXES
 from feedrate.schema.columns import PROTOCOL_VERSION
@@ -51,16 +48,10 @@ from feedrate.sweep import blocks, launcher
 PATH, SHORT_PATH = "methodology.md", "method.md"
 _MODULES = (
     *(ceilings, claim_selection, claims, crossfit, diagnosis, estimate, evidence, gpu, loader, metrics, noise),
-    *(blocks, causes, launcher, loop, pipeline, plugins, pooling, prediction, predictions, profiler, schedule),
+    *(blocks, causes, launcher, loop, pipeline, plugins, pooling, predictions, profiler, schedule),
     *(simulations, telemetry, tune, verdicts, window),
 )
 """Those whose constants the prose names."""
-_CAUSES = {
-    "within": "A window is short: another stretch of the same measurement would give another number.",
-    "between": "The rest: one start of the process, or one minute, differs from the next.",
-    "drift": "The machine gets slower or faster as the run goes on.",
-}
-"""Why each part of the spread between trials is there."""
 
 
 def page() -> Page:
@@ -98,7 +89,6 @@ def tables() -> dict[str, Any]:
             for estimator in ESTIMATORS
         ],
         "formats": list(_formats()),
-        "parts": [(PARTS[name].capitalize(), _CAUSES[name], variance.ADVICE[name]) for name in variance.PARTS],
         "letters": list(letters),
         "worst_letter": noise.LETTERS[len(letters)],
         "criteria": list(_criteria()),

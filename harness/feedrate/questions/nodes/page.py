@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
-from markupsafe import Markup
 
 from feedrate.analysis.estimates import rows_of
 from feedrate.charts.figure import ENDS, Figure, Panel, Row, Sheet, listed
 from feedrate.charts.plot import Plot, Side, band, keys, names
 from feedrate.charts.theme import colour
-from feedrate.pages import markup
 from feedrate.pages.markup import Page
 from feedrate.pages.runs import RunView, place
 from feedrate.pages.template import render
 from feedrate.questions.nodes import sentences
 from feedrate.questions.nodes.analysis import ALL, NodeFindings, find
-from feedrate.questions.nodes.sweep import origin, sweeps
+from feedrate.questions.nodes.sweep import newest, origin, shared
 from feedrate.schema import words
 from feedrate.schema.metrics import CONFIRMED_OVER, REFUTED_UNDER
 
@@ -29,45 +26,21 @@ TITLE = "Are my nodes alike?"
 
 def page(every: Sequence[RunView]) -> Page | None:
     """Write the page from the newest sweep among all runs; None where no cluster swept."""
-    apart = [sweep for sweep in sweeps(view.run for view in every) if not sweep.together]
-    if not apart:
+    if not (found := newest(every, together=False)):
         return None
-    sweep, views = apart[0], {view.run.folder: view for view in every}
-    node_views = {node: views[run.folder] for node, run in sorted(sweep.runs.items())}
+    sweep, node_views = found
     judged = find(sweep.trials())
     figure = place(draw(judged), "nodes", PATH, origin(list(node_views.values()), len(judged.nodes)))
-    stages = list(dict.fromkeys(judged.judged["part"]))
     body = render(
         "nodes/page.md",
-        page=PATH,
         title=TITLE,
-        sweep=sweep,
-        began=node_views[min(node_views)].manifest.started_at,
         answer=sentences.answer(judged),
         variation=sentences.variation(judged),
         absent=sentences.absent(judged, sweep.nodes),
         reasons=list(sentences.reasons(judged)),
-        columns=["Node", *(sentences.titled(stage) for stage in stages), "Repetitions"],
-        rows=list(_rows(judged, stages, node_views)),
+        **shared(sweep, node_views, PATH),
     )
     return Page(PATH, TITLE, body, {figure.name: figure})
-
-
-def _rows(findings: NodeFindings, stages: Sequence[str], node_views: Mapping[int, RunView]) -> Iterator[list[object]]:
-    """A row a node, the slowest in all cells first: how far it is off in each part."""
-    every = {(row["part"], row["node"]): row for row in rows_of(findings.judged)}
-    for node in sorted(findings.nodes if every else (), key=lambda node: every[ALL, node]["ratio"]):
-        deviations = [_off(every[stage, node]) for stage in stages]
-        link = markup.link(PATH, node_views[node].page, sentences.numbered(node))
-        yield [link, *deviations, f"{every[ALL, node]['n']}"]
-
-
-def _off(row: Mapping[str, Any]) -> Markup:
-    """How far a node is off in a part, its interval below; bold where it is outlying."""
-    size, write = sentences.off(row), partial(words.signed, places=1)
-    value = write(size.value)
-    bold = Markup("<strong>{}</strong>").format(value) if row["outlying"] else value
-    return markup.two_lines(bold, words.interval(size.low, size.high, write=write))
 
 
 MOST = 32

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -13,6 +14,7 @@ from feedrate.analysis.estimates import AXIS_NAMES
 from feedrate.analysis.machines import CELL, SAME_IN_BOTH
 from feedrate.analysis.storage import PROVING, believable
 from feedrate.charts.citation import Origin, together
+from feedrate.pages import markup
 from feedrate.pages.runs import RunView
 from feedrate.questions.compare.analysis import STAGES
 from feedrate.schema import words
@@ -83,6 +85,19 @@ def sweeps(stored: Iterable[StoredRun]) -> list[Sweep]:
             begun[member.sweep], members[member.sweep] = run.manifest.started_at, member
     newest = sorted(by_sweep, key=begun.__getitem__, reverse=True)
     return [Sweep(name, by_sweep[name], members[name].nodes, members[name].together) for name in newest]
+
+
+def newest(every: Iterable[RunView], *, together: bool) -> tuple[Sweep, dict[int, RunView]] | None:
+    """Find the newest sweep of some runs, of nodes together or each by itself, and its run by node; None: no sweep."""
+    views = {view.run.folder: view for view in every}
+    sweep = next((one for one in sweeps(view.run for view in views.values()) if one.together == together), None)
+    return (sweep, {node: views[run.folder] for node, run in sorted(sweep.runs.items())}) if sweep else None
+
+
+def shared(sweep: Sweep, node_views: Mapping[int, RunView], page: str) -> dict[str, Any]:
+    """Give the values that every page of a sweep shows: its name, its day and links to the runs of its nodes."""
+    links = [markup.link(page, view.page, f"node {node}") for node, view in node_views.items()]
+    return {"sweep": sweep, "began": node_views[min(node_views)].manifest.started_at, "links": links}
 
 
 def named(name: str, results: Path) -> Sweep:

@@ -1,4 +1,4 @@
-"""One page a run: what it says of itself, how far to trust it, what failed and why, the order of trials, the raw files.
+"""One page a run: what it says of itself, how far to trust it, what failed and why, the raw files.
 
 A run that was withdrawn keeps its page and its files, so that links and citations lead to the reason; no chart, table
 or verdict of this site draws on it.
@@ -12,55 +12,30 @@ from typing import Any
 
 from markupsafe import Markup
 
-from feedrate.analysis import noise, variance
+from feedrate.analysis import noise
 from feedrate.analysis.blocks import successful
-from feedrate.analysis.ceilings import STAGES, ceiling_ids
 from feedrate.analysis.diagnosis import diagnose
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.steps import cross_check, hidden_share
-from feedrate.analysis.summary import EMULATED
 from feedrate.charts.figure import Figure
-from feedrate.machine.probes import noise as rules
 from feedrate.pages import descriptions, markup
 from feedrate.pages.headlines import RULE, headline_table
 from feedrate.pages.markup import Page, Placed
 from feedrate.pages.runs import RunView, draw, place
-from feedrate.pages.tasks import task_words
-from feedrate.pages.template import render, table
+from feedrate.pages.template import render
 from feedrate.plan import suite
 from feedrate.questions.runs import facts, script
 from feedrate.questions.runs import search_charts as search
 from feedrate.schema import words
-from feedrate.schema.axes import AXES
 from feedrate.schema.window import STEADY
 from feedrate.store.manifest import Dataset, Protocol, Stopped
 
-PARTS = {"within": "within windows", "between": "between measurements", "drift": "drift"}
-"""Parts of the spread between trials, in words."""
 _MOST_LISTED = 2_000
-"""Trials of a list: with more a page would weigh megabytes."""
+"""Failures of a list: with more a page would weigh megabytes."""
 _MOST_OPEN = 12
 """Failures that are shown without being asked for."""
-_ORDERED = ["block", "position", "role", "outcome", "samples_per_s", "flags", *(axis.name for axis in AXES)]
-"""What the list of all trials tells of each."""
 _PICTURES = {"drift": "trials.parquet", "telemetry": "telemetry.parquet"}
 """Charts of a run as a whole, and the file that each needs."""
-_STAGE_COLUMNS = ("Task, best setting", "All together", "Loader alone", "Copy alone", "Step alone", "Held back by")
-_IDLE = {"main_cpu_pct": 0.0, "workers_cpu_pct": 0.0, "read_bytes": 0}
-"""A look at the machine is judged as a trial in which nothing of ours ran."""
-_LOOKS = {
-    "cpu_util_pct": ("CPU in use, all cores", " %"),
-    "foreign_cpu_pct": ("CPU of others", " % of one core"),
-    "steal_pct": ("CPU taken by the hypervisor", " %"),
-    "throttled_ns": ("Stopped by a CPU quota", " ms"),
-    "cpu_pressure_pct": ("Tasks waited for a CPU", " %"),
-    "io_pressure_pct": ("Tasks waited for storage", " %"),
-    "memory_pressure_pct": ("Tasks waited for memory", " %"),
-    "load_1m": ("Load average over a minute", ""),
-    "gpu_foreign_processes": ("Processes of others on the GPU", ""),
-    "gpu_util_pct": ("GPU in use", " %"),
-}
-"""What a look tells, in words with its unit; the mask of throttle reasons is left to the rules."""
 _LABELS = {"ci_target_pct": "interval wanted", "control_every": "control setting", "blocks": "repetitions"}
 """What the manifest's names are called, where they do not say it themselves."""
 
@@ -71,7 +46,6 @@ def page(view: RunView) -> Page:
     pictures, of_script = list(_pictures(view)), list(_of_script(view))
     predicted = _placed(script.predicted(view), "predictions", view)
     account = _placed(script.account(view), "account", view)
-    order = _order(view)
     failed = view.trials[view.trials["outcome"].ne("ok")]
     narrow, wide, without = _split(run.contrasts)
     body = render(
@@ -89,20 +63,14 @@ def page(view: RunView) -> Page:
         account=account,
         stretches=script.stretches(view) if facts.script_name(view) else (),
         headlines=headline_table(view.headlines),
-        stages=_stages_alone(view),
         rule=RULE,
         notes=[*map(descriptions.note, run.substitutions), *_cautions(view)],
         pictures=pictures,
         disturbed=list(_disturbed(view)),
-        looks=list(_looks(view)),
         narrow=narrow,
         wide=wide,
         failed_contrasts=without,
-        by_axis=list(_by_axis(run.contrasts)),
         blocks_of=_blocks,
-        spread=view.spread if view.spread and words.is_number(view.spread["total_sd"]) else None,
-        parts=PARTS,
-        spread_rows=list(_spread(view.spread)) if view.spread else [],
         **_clocks(view),
         failures=[_failure(row) for row in rows_of(failed.sort_values(["block", "position"]).head(_MOST_LISTED))],
         failed=len(failed),
@@ -115,8 +83,6 @@ def page(view: RunView) -> Page:
             for became, parts in (("merged", run.merged), ("left out", () if run.search else run.excluded))
             for entry in parts
         ],
-        order=order,
-        trials=len(view.trials),
         downloads=facts.downloads(view),
         citation=facts.run_forms(view) if f"runs/{view.slug}/trials.parquet" in files else "",
     )
@@ -124,46 +90,6 @@ def page(view: RunView) -> Page:
         placed.name: placed for placed in (account, predicted, *(p for _, p in (*of_script, *pictures))) if placed
     }
     return Page(view.page, f"Run {run.run_id}", body, figures, files, listed=False, hide=("navigation",))
-
-
-def _stages_alone(view: RunView) -> Markup:
-    """Write a row a training task: its best setting, and each of its stages alone; nothing without any.
-
-    Columns that would be empty are left out.
-    """
-    rows = []
-    for best in rows_of(view.headlines):
-        stages = list(_alone(view, best)) if best["mode"] == "train" else ["–"]
-        if set(stages) != {"–"}:
-            task = task_words(best)
-            name = markup.two_lines(task[:1].upper() + task[1:], descriptions.knobs(best))
-            rows.append([name, _rate_and_spread(best), *stages, str(best["bound"])])
-    kept = [at for at in range(len(_STAGE_COLUMNS)) if any(row[at] != "–" for row in rows)]
-    columns = [_STAGE_COLUMNS[at] for at in kept]
-    if not rows:
-        return Markup()
-    return table(
-        "Stages alone and together", columns, [[row[at] for at in kept] for row in rows], columns[1:-1], stack=True
-    )
-
-
-def _alone(view: RunView, best: Mapping[Any, Any]) -> Iterator[str]:
-    """Each stage's throughput with its interval; an emulated step's is declared."""
-    ids = ceiling_ids(best)
-    cells = view.cells
-    for stage in STAGES:
-        of_stage = rows_of(cells[cells["cell_id"].eq(ids.get(stage, "")) & cells["samples_per_s"].notna()])
-        if of_stage:
-            yield _rate_and_spread(of_stage[0])
-        elif stage == "compute" and best["kind"] == EMULATED:
-            rate = 1000 * int(best["batch_size"]) / float(best["step_ms"])
-            yield markup.two_lines(words.number(rate), "declared")
-        else:
-            yield "–"
-
-
-def _rate_and_spread(cell: Mapping[Any, Any]) -> str:
-    return markup.two_lines(words.number(cell["samples_per_s"]), words.interval(cell["lo"], cell["hi"], cell["n"]))
 
 
 def _clocks(view: RunView) -> dict[str, list[Any]]:
@@ -271,7 +197,7 @@ def _cautions(view: RunView) -> Iterator[str]:
     if view.manifest.search:
         yield "The search repeats batches and changes their order: the model it trained is not to be kept."
         return
-    if view.manifest.blocks < 2:
+    if not view.cells["n"].gt(1).any():
         yield "One repetition only: no number of this run has an interval."
     if reason := diagnose(trials).reason:
         yield f"Intervals are too narrow, and claims get no verdicts: {reason}."
@@ -301,21 +227,6 @@ def _disturbed(view: RunView) -> Iterator[tuple[str, ...]]:
             yield link, f"{row['trials']:,}", words.percent(row["share"]), worst
 
 
-def _looks(view: RunView) -> Iterator[tuple[str, ...]]:
-    """What a look at the machine saw before and after the run."""
-    sides = (view.manifest.noise_before, view.manifest.noise_after)
-    if not any(sides):
-        return
-    for name, (spoken, unit) in _LOOKS.items():
-        seen = [side.get(name) for side in sides]
-        if seen != [None, None]:
-            scale = 1e-6 if name.endswith("_ns") else 1.0
-            texts = ("not told" if value is None else f"{words.number(scale * value, 2)}{unit}" for value in seen)
-            yield spoken, *texts
-    judged = (rules.flags({**side, **_IDLE}) or "quiet" if side else "no look" for side in sides)
-    yield Markup("<strong>By the rules for measurements</strong>"), *judged
-
-
 def _split(contrasts: Sequence[Stopped]) -> tuple[list[Stopped], list[Stopped], list[Stopped]]:
     """Narrow enough, still wide, failed."""
     narrow = [one for one in contrasts if one.reason == "target"]
@@ -332,41 +243,8 @@ def _blocks(contrasts: Sequence[Stopped]) -> str:
     )
 
 
-def _by_axis(contrasts: Sequence[Stopped]) -> Iterator[tuple[str, ...]]:
-    """How far the contrasts in each axis had come."""
-    for axis in dict.fromkeys(one.axis for one in contrasts):
-        of_axis = [one for one in contrasts if one.axis == axis]
-        counts = (f"{len(group):,}" for group in (of_axis, *_split(of_axis)))
-        yield markup.code(axis), *counts, _blocks(of_axis)
-
-
-def _spread(shares: Mapping[str, float]) -> Iterator[tuple[str, ...]]:
-    """Each part of the spread between trials, and its share of the variance."""
-    whole = sum(shares[f"{component}_sd"] ** 2 for component in variance.PARTS)
-    for component in variance.PARTS:
-        share = words.percent(shares[f"{component}_sd"] ** 2 / whole) if whole else "–"
-        yield PARTS[component].capitalize(), words.per_cent(100 * shares[f"{component}_sd"], 1), share
-    yield Markup("<strong>All</strong>"), words.per_cent(100 * shares["total_sd"], 1), ""
-
-
 def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
-
-
-def _order(view: RunView) -> list[tuple[object, ...]]:
-    """Every trial in its order."""
-    return [
-        (
-            row["block"],
-            row["position"],
-            descriptions.setting(row),
-            _text(row["role"]),
-            row["outcome"],
-            words.number(float(row["samples_per_s"])) if words.is_number(row["samples_per_s"]) else "–",
-            _text(row["flags"]).replace(",", ", "),
-        )
-        for row in rows_of(view.trials[_ORDERED].sort_values(["block", "position"]).head(_MOST_LISTED))
-    ]
 
 
 def _details(view: RunView) -> dict[str, dict[str, str]]:

@@ -72,7 +72,7 @@ def section(view: RunView) -> dict[str, Any] | None:
     grid = f"A grid of {search.settings:,} settings × {GRID_BLOCKS} repetitions takes {search.settings * GRID_BLOCKS:,}"
     return {
         "answer": Markup(" ").join((_answer(best, view.manifest.script, search.known), _gain(search, settings))),
-        "snippet": snippet(best),
+        "snippet": snippet(best, settings.get(search.present or "")),
         "facts": [
             ("Bound", " ".join(map(words.sentence, tuning.sentences(search)))),
             ("Measurements", f"{search.trials:,} of {words.plural(view.manifest.cells, 'setting')}. {grid}."),

@@ -19,7 +19,6 @@ BINS = 120
 LEAST_BIN_S = 0.5
 """In which five samples lie."""
 GIB = 2**30
-PER_TRIAL = ("block", "position", "role", "outcome", "flags", "cached_before_pct", "cached_after_pct")
 DIRECT = {
     "load": ("load_1m", 1.0),
     "steal": ("steal_pct", 1.0),
@@ -27,8 +26,10 @@ DIRECT = {
     "gpu_util": ("gpu_util_pct", 1.0),
     "gpu_power": ("gpu_power_w", 1.0),
     "gpu_memory": ("gpu_mem_bytes", 1.0 / GIB),
+    "cached_before": ("cached_before_pct", 1.0),
+    "cached_after": ("cached_after_pct", 1.0),
 }
-"""Quantity to its column of ``columns.TELEMETRY`` and what that is multiplied by."""
+"""Quantity to its column of ``columns.TELEMETRY``, or of the trial that ran, and what that is multiplied by."""
 CPU = ("main", "workers", "others")
 """Who uses the cores: the training process, its workers, everything else; in cores."""
 QUANTITIES = (*CPU, *DIRECT)
@@ -75,10 +76,3 @@ def binned(samples: pd.DataFrame, cores: float | None = None) -> pd.DataFrame:
     bins = pd.concat([groups.mean(), *ends, groups.size().rename("n")], axis=1).reindex(every)
     bins["n"] = bins["n"].fillna(0).astype("int64")
     return bins.assign(from_s=width * every.to_numpy(), to_s=width * (every.to_numpy() + 1))
-
-
-def trials(samples: pd.DataFrame) -> pd.DataFrame:
-    """Say when each trial ran, as far as the probes saw it."""
-    groups = samples.groupby("trial_id", sort=False)
-    ends = groups["t_s"].agg(["min", "max"]).set_axis(["from_s", "to_s"], axis=1)
-    return ends.join(groups[list(PER_TRIAL)].first()).sort_values("from_s", kind="stable").reset_index()

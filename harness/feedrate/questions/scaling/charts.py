@@ -8,7 +8,20 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from feedrate.charts.figure import ENDS, MOST_PANELS, Figure, Key, Panel, Row, Sheet, chart, listed, plain, table
+from feedrate.charts.figure import (
+    ENDS,
+    MOST_PANELS,
+    Figure,
+    Key,
+    Panel,
+    Row,
+    Sheet,
+    chart,
+    listed,
+    plain,
+    table,
+    with_ends,
+)
 from feedrate.charts.plot import Plot, Side, band, keys, log_of, rule
 from feedrate.charts.theme import colour
 from feedrate.questions.scaling import sentences
@@ -21,7 +34,8 @@ LOOKS = {
 }
 """Series to colour and shape."""
 IDEAL = "as if nothing were shared"
-_COLUMNS = {"what": "what", "series": "series", "nodes": "nodes", "processes": "processes", "samples per s": "value"}
+_COLUMNS = {name: name for name in ("what", "series", "nodes", "processes")} | {"samples per s": "value", **ENDS}
+_SHARES = with_ends("efficiency", "efficiency") | with_ends("exchange of gradients", "exchange")
 
 
 @chart("Many nodes at once", "What becomes of each node's pace when many load at once?")
@@ -45,7 +59,7 @@ def nodes_at_once(sheet: Sheet, trials: pd.DataFrame) -> Figure:
 
 def _add(sheet: Sheet, series: Loading | Training, rows: Sequence[Row], message: str) -> None:
     """Add a panel, or where there are enough of them the rows alone."""
-    table_rows = listed(rows, {}, _COLUMNS | ENDS)
+    table_rows = listed(rows, {}, _COLUMNS | _SHARES if isinstance(series, Training) else _COLUMNS)
     if len(sheet.panels) >= MOST_PANELS:
         sheet.list(table_rows)
         sheet.note("The table has more settings than the panels.")
@@ -61,10 +75,15 @@ def _row(level: Level, series: str, scaled: Loading | Training) -> dict[str, Any
 
 def _trained(level: Level, training: Training) -> list[dict[str, Any]]:
     """The whole training, and what it would be without exchanging gradients."""
-    rows = [_row(level, "gradients exchanged", training)]
+    none: dict[str, Any] = dict.fromkeys(_SHARES.values())
+    rows = [_row(level, "gradients exchanged", training) | none]
+    for name, share in (("efficiency", level.efficiency), ("exchange", level.exchange)):
+        if share:
+            ends = share.row((name, f"{name}_lo", f"{name}_hi", "n"))
+            rows[0] |= {key: plain(ends[key]) for key in none if key in ends}
     if level.exchange:
         rate_without = level.rate.value / (1 - level.exchange.value)
-        rows.append({**rows[0], "series": "not exchanged", "value": rate_without, "lo": None, "hi": None})
+        rows.append({**rows[0], "series": "not exchanged", "value": rate_without, "lo": None, "hi": None, **none})
     return rows
 
 

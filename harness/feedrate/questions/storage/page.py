@@ -1,4 +1,4 @@
-"""Storage on a suite's page: which effect is larger, which format to use, what each takes on disk, what is missing.
+"""Storage on a suite's page: which effect is larger, which format to use, what each takes on disk.
 
 "If your images are X and your disk is Y, use Z" comes from the run's own numbers. A suite with another question, and a
 run that compares fewer than two formats, show nothing of it.
@@ -13,9 +13,8 @@ import pandas as pd
 from markupsafe import Markup
 
 from feedrate.analysis.contrasts import contrasts
-from feedrate.analysis.estimate import RATIO, Estimate, columns_of
 from feedrate.analysis.estimates import rows_of
-from feedrate.analysis.storage import BUSY_PCT, OWN, WAITING_PCT, count_doubtful, credible, format_costs
+from feedrate.analysis.storage import BUSY_PCT, OWN, WAITING_PCT, credible, format_costs
 from feedrate.analysis.summary import LOAD
 from feedrate.machine.identity import Storage
 from feedrate.pages import descriptions
@@ -24,16 +23,14 @@ from feedrate.pages.markup import code, two_lines
 from feedrate.pages.runs import RunView
 from feedrate.pages.template import render
 from feedrate.questions.storage.analysis import CONTAINER, LOSSY, NEITHER, PIXELS, SPACE, SPEED, choices, larger
-from feedrate.questions.storage.charts import NOT_SO, STORES
+from feedrate.questions.storage.charts import STORES
 from feedrate.schema import words
 from feedrate.schema.axes import BY_NAME, EMULATED_STEPS, PHOTOGRAPHS
-from feedrate.schema.plugins import names, traits
+from feedrate.schema.plugins import traits
 
 SUITE = "storage"
 """The suite that asks about storage formats; others choose theirs for another question."""
 _KNOBS = (*OWN, "access")
-_UNAVAILABLE = ("storage_format", "page_cache", "decoder", "shards", "access")
-"""Words of a reason why a format, or a state of the page cache, is left out."""
 _DISKS = {
     "nvme": "an NVMe disk",
     "ssd": "a solid-state disk",
@@ -71,7 +68,6 @@ def sections(view: RunView, suite: str, path: str) -> tuple[str, str]:
         answer=compare_effects(effects) if effects else "",
         busy=BUSY_PCT,
         waiting=WAITING_PCT,
-        effects=[_effect(row) for row in effects],
         usual=_measured_columns([cells for is_usual, cells in uses if is_usual]),
         other=_measured_columns([cells for is_usual, cells in uses if not is_usual]),
     )
@@ -83,7 +79,6 @@ def sections(view: RunView, suite: str, path: str) -> tuple[str, str]:
         mark=view.mark,
         sizes=[(words.sized(key[1], key[2] or None), _size_rows(rows)) for key, rows in sorted(sizes.items())],
         knobs=list(knob_effects(credible(trials))),
-        missing=list(_missing(view, trials, costs)),
     )
     return answers, details
 
@@ -135,28 +130,6 @@ def _range(ratios: Iterable[float]) -> str:
     values = list(ratios)
     low, high = words.number(min(values), 2), words.number(max(values), 2)
     return f"{high} times" if low == high else f"{low} to {high} times"
-
-
-def _effect(row: Row) -> str:
-    """Both effects in one setting."""
-    ordered = "" if row["access"] == "random" else ", in the order of the disk"
-    step = f", {_step(row)}" if row["mode"] != LOAD else ""
-    pixels, container = (
-        Estimate.of_row(row, [f"{name}_{end}" for end in RATIO], "ratio") for name in (PIXELS, CONTAINER)
-    )
-    what = words.sized(row["workload"], row["patch_size"], " at ")
-    text = (
-        f"{what}, {row['page_cache']}{ordered}{step}: decoded pixels {pixels.with_n()}, "
-        f"{row['pixels_pairs']}; another container at most {container.with_n()}, "
-        f"{row['container_a']} → {row['container_b']}."
-    )
-    times = Estimate.of_row(row, columns_of("times"), "ratio")
-    if row["larger"] == NEITHER:
-        return f"{text} The two effects are too close to call ({words.interval(times.low, times.high, times.n)})."
-    what = "The encoding"
-    if row["larger"] == CONTAINER:
-        what, times = "The container", times.through(lambda ratio: 1 / ratio, "ratio")
-    return f"{text} {what} is the larger effect, {times.with_n()} the other."
 
 
 def _step(row: Row) -> str:
@@ -339,18 +312,3 @@ def start_at_default(row: Mapping[Any, Any]) -> dict[str, Any]:
 
 def _value(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _missing(view: RunView, trials: pd.DataFrame, costs: pd.DataFrame) -> Iterator[str]:
-    """What was left out, what failed, and which formats the run did not measure."""
-    for entry in view.manifest.excluded:
-        if any(word in entry.reason for word in _UNAVAILABLE):
-            yield f"{words.plural(entry.count, 'combination')}: {entry.reason}"
-    for (name, state), rows in costs[costs["n"].eq(0)].groupby(["storage_format", "page_cache"], sort=True):
-        sizes = words.listed(f"{size} px" for size in sorted({int(size) for size in rows["patch_size"].dropna()}))
-        which = f"{name}, {state}, {sizes}" if sizes else f"{name}, {state}"
-        yield f"{which}: every measurement of {words.plural(len(rows), 'setting')} failed"
-    for state, count in sorted(count_doubtful(trials).items()):
-        yield f"{words.plural(count, f'{state} measurement')} dropped: {NOT_SO}"
-    if absent := sorted(set(names("feedrate.formats")) - set(costs["storage_format"])):
-        yield f"not in this run: {words.listed(absent)}"

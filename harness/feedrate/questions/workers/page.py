@@ -1,4 +1,4 @@
-"""What workers cost, on a page: what is left of them at the end, start-up, respawn, memory, shared memory, switches."""
+"""What workers cost, on a page: what is left of them at the end, respawn, memory, shared memory."""
 
 from __future__ import annotations
 
@@ -57,11 +57,9 @@ def section(view: RunView, suite: str, mark: str = "", machine: str = "") -> str
     limit = view.manifest.machine.shared_memory_bytes
     costs = (
         _termination(rows_of(loader.terminations(trials))),
-        _startup(rows_of(loader.startup(trials))),
         _respawn(rows_of(loader.respawn(trials))),
         _growth(rows_of(loader.growth(trials))),
         _shared(rows_of(loader.shared_memory(trials, limit)), limit),
-        _switches(rows_of(loader.switches(trials))),
     )
     shown = [cost for cost in costs if cost.rows]
     if not shown:
@@ -123,11 +121,6 @@ def _termination(rows: Sequence[Row]) -> Cost:
         sentences.append(words.sentence(f"with {name}, {text if left else none}"))
     columns = ("Ended by", "Guard", "Checks that saw workers left", "Last worker gone after", "Seen")
     return Cost("When the training process ends", columns, len(columns), lines, " ".join(sentences), _GUARD)
-
-
-def _startup(rows: Sequence[Row]) -> Cost:
-    lines = [(what(row), who(row), _number(row, "startup_ms"), str(row["n"])) for row in rows]
-    return Cost("Starting workers", ("What was loaded", "Workers", "First batch after, ms", "n"), 2, lines)
 
 
 def _respawn(rows: Sequence[Row]) -> Cost:
@@ -207,23 +200,3 @@ def _shared(rows: Sequence[Row], limit: int | None) -> Cost:
         most = size(int(rows[0]["shm_most_bytes"]))
         sentence = f"All processes used at most {most} of /dev/shm when a window ended{of}."
     return Cost("Shared memory (/dev/shm): the settings that take most", columns, 2, lines, sentence)
-
-
-def _switches(rows: Sequence[Row]) -> Cost:
-    """How often a core is taken away, and given up."""
-
-    def thousandfold(value: float) -> str:
-        return words.number(1000 * max(0.0, value))  # counts do not fall under none, though their interval may
-
-    lines = [
-        (
-            what(row),
-            who(row),
-            _number(row, "involuntary_per_sample", thousandfold),
-            _number(row, "voluntary_per_sample", thousandfold),
-            str(row["n"]),
-        )
-        for row in rows
-    ]
-    columns = ("What was loaded", "Workers", "Taken away, per 1,000 samples", "Given up, per 1,000 samples", "n")
-    return Cost("Context switches: how often a core is taken away", columns, 2, lines)
