@@ -8,23 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import altair as alt
 import pandas as pd
 
 from feedrate.analysis.estimates import rows_of
 from feedrate.charts.figure import Figure, Key, Panel, Row, Sheet, chart, data, listed, plain
-from feedrate.charts.plot import Fields, Looks, Plot, Side, keys, mark, unit_of
+from feedrate.charts.plot import Fields, Looks, Plot, Side, hover, keys, mark, tone, unit_of
 from feedrate.charts.theme import colour
 from feedrate.questions.runs import telemetry as probes
 from feedrate.schema import words
 from feedrate.schema.axes import SCRIPT
 
 _MEAN = "mean, from least to most"
+_CPU = "CPU in use (cores)"
 _CACHE = "A measurement’s data in the page cache (%)"
 TRACKS: Mapping[str, Mapping[str, str]] = {
-    "CPU in use (cores)": {"main": "training process", "workers": "workers", "others": "everything else"},
+    _CPU: {"main": "training process", "workers": "workers", "others": "everything else"},
     "GPU utilization (%)": {"gpu_util": _MEAN},
     "GPU power (W)": {"gpu_power": _MEAN},
     "GPU memory in use (GiB)": {"gpu_memory": _MEAN},
@@ -50,8 +50,9 @@ MARKED = {
     "outcome": ("measurement that failed", colour("name-1")),
 }
 """Columns of samples that mark a bin, with what is said of it and its colour."""
-HEIGHT = 104
+HEIGHT = 100
 """Of a panel, in CSS pixels."""
+_NUMBER = ",.3~g"
 _TITLE = "The machine over the run"
 _MISSING = "The probes saw nothing of this run."
 
@@ -75,18 +76,22 @@ def telemetry(
         "at", f"{unit} since the run’s first sample", {"domain": [0, whole / scale], "nice": False}, {"grid": False}
     )
     marked = {column: _marked(samples, column, bins) for column in MARKED}
-    behind = [_shade(rows, x, MARKED[column][1], scale) for column, rows in marked.items() if rows]
     mean = probes.quantities(samples, cores_logical).mean()
     step = words.number(float(bins["to_s"].iloc[0]), 2)
     counts = (
         words.plural(samples["block"].nunique(), "repetition"),
         words.plural(samples["trial_id"].nunique(), "measurement"),
     )
+    *_, last = seen
     for title, names in seen.items():
-        rows = [row for name in names for row in _rows(bins, name, TRACKS[title][name], scale)]
-        last = title == list(seen)[-1]
-        message = _used(mean, cores, samples) if names[0] == "main" else _message(title, names, mean, bins)
-        panel = _panel(title, rows, x if last else replace(x, title=None), behind, message)
+        own = x if title == last else replace(x, title=None, axis={**x.axis, "labels": False, "ticks": False})
+        y = _side(title, names, bins, cores)
+        draw = _stacked if title == _CPU else _curves
+        layers = [*draw(title, names, bins, own, y, scale)]
+        if title == next(iter(seen)):
+            layers += [_strip(rows, own, MARKED[column][1], scale) for column, rows in marked.items() if rows]
+        message = _used(mean, cores, samples) if title == _CPU else _message(title, names, mean, bins)
+        panel = Panel.draw(title, [], message, layers, HEIGHT + 34 * (title == last))
         sheet.add(replace(panel, wide=True), ())
     sheet.list(_listed(bins, seen, unit, scale))
     for note in _notes(step, counts, script=bool(samples["suite"].eq(SCRIPT).all())):
@@ -95,24 +100,50 @@ def telemetry(
     return sheet.figure([*keys(LOOKS, used), *(Key(*MARKED[column]) for column in MARKED if marked[column])], _MISSING)
 
 
-def _rows(bins: pd.DataFrame, name: str, label: str, scale: float) -> Iterator[dict[str, Any]]:
-    """A row a bin: when, what, and its mean, least and most; nulls where nothing was seen."""
+def _side(title: str, names: Sequence[str], bins: pd.DataFrame, cores: float | None) -> Side:
+    """The left side of a panel: that of the cores ends at those of the machine, where these are not far more."""
+    top = max(_TOPS.get(title, 0.0), float(bins[[f"{name}_most" for name in names]].max().max()))
+    if title == _CPU:
+        top = float(bins[names].sum(axis=1).max())
+        top = cores if cores and top <= cores < 4 * top else top
+    scale = {"domain": [0, top or 1.0], "nice": 3}
+    return Side("value", None, scale, {"format": ",.3~g", "tickCount": 3, "domain": False})
+
+
+def _curves(
+    title: str, names: Sequence[str], bins: pd.DataFrame, x: Side, y: Side, scale: float
+) -> Iterator[alt.Chart]:
+    """A line of means in a band from least to most; none where nothing was seen."""
+    rows = [
+        {
+            "at": (row["from_s"] + row["to_s"]) / 2 / scale,
+            "what": TRACKS[title][name],
+            **{key: plain(row[f"{name}{end}"]) for key, end in (("value", ""), ("lo", "_least"), ("hi", "_most"))},
+        }
+        for name in names
+        for row in rows_of(bins)
+    ]
+    tooltip: Fields = {"at:Q": ("at", ".3~g"), "what:N": "", "value:Q": ("mean", _NUMBER)}
+    tooltip = {**tooltip, "lo:Q": ("least", _NUMBER), "hi:Q": ("most", _NUMBER)}
+    yield from Plot(rows, x, y, "what", LOOKS, curve=True, tooltip=tooltip).layers()
+
+
+def _stacked(
+    title: str, names: Sequence[str], bins: pd.DataFrame, x: Side, y: Side, scale: float
+) -> Iterator[alt.Chart]:
+    """Means on top of one another, a bar a bin; none where nothing was seen."""
+    rows = []
     for row in rows_of(bins):
-        ends = {"value": name, "lo": f"{name}_least", "hi": f"{name}_most"}
-        values = {key: plain(row[column]) for key, column in ends.items()}
-        yield {"at": (row["from_s"] + row["to_s"]) / 2 / scale, "what": label, **values}
-
-
-def _panel(title: str, rows: Sequence[Row], x: Side, behind: Sequence[alt.Chart], message: str) -> Panel:
-    top = max(_TOPS.get(title, 0.0), *(row["hi"] or 0.0 for row in rows))
-    y = Side(
-        "value", None, {"domain": [0, top or 1.0], "nice": 3}, {"format": ",.3~g", "tickCount": 3, "domain": False}
-    )
-    number = ",.3~g"
-    tooltip: Fields = {"at:Q": ("at", ".3~g"), "what:N": "", "value:Q": ("mean", number)}
-    tooltip = {**tooltip, "lo:Q": ("least", number), "hi:Q": ("most", number)}
-    plot = Plot(rows, x, y, "what", LOOKS, curve=True, tooltip=tooltip, behind=behind)
-    return Panel.draw(title, [], message, plot.layers(), HEIGHT + (18 if x.title else 0))
+        below = 0.0
+        for name in names:
+            if (used := plain(row[name])) is not None:
+                ends = {"from": row["from_s"] / scale, "to": row["to_s"] / scale, "below": below, "above": below + used}
+                rows.append({"what": TRACKS[title][name], "cores": used, **ends})
+                below += used
+    looks = {TRACKS[title][name]: LOOKS[TRACKS[title][name]] for name in names}
+    tooltip = hover({"from:Q": ("from", ".3~g"), "what:N": "", "cores:Q": ("cores", _NUMBER)})
+    places = {**x.along("x", "from"), "x2": "to:Q", **y.along("y", "below"), "y2": "above:Q"}
+    yield mark("rect", data(rows, *rows[0]), {}, **places, color=tone("what", looks), tooltip=tooltip)
 
 
 def _marked(samples: pd.DataFrame, column: str, bins: pd.DataFrame) -> list[dict[str, float]]:
@@ -122,9 +153,11 @@ def _marked(samples: pd.DataFrame, column: str, bins: pd.DataFrame) -> list[dict
     return [{"from": float(bins["from_s"].iloc[at]), "to": float(bins["to_s"].iloc[at])} for at in sorted(places)]
 
 
-def _shade(rows: Sequence[Mapping[str, float]], x: Side, tint: str, scale: float) -> alt.Chart:
+def _strip(rows: Sequence[Mapping[str, float]], x: Side, tint: str, scale: float) -> alt.Chart:
+    """Mark stretches at the upper edge."""
     scaled = [{end: row[end] / scale for end in ("from", "to")} for row in rows]
-    return mark("rect", data(scaled, "from", "to"), {"color": tint, "opacity": 0.3}, **x.along("x", "from"), x2="to:Q")
+    edge = {"y": alt.value(0), "y2": alt.value(5)}
+    return mark("rect", data(scaled, "from", "to"), {"color": tint}, **x.along("x", "from"), x2="to:Q", **edge)
 
 
 def _listed(bins: pd.DataFrame, seen: Mapping[str, Sequence[str]], unit: str, scale: float) -> list[Row]:
@@ -166,4 +199,5 @@ def _notes(step: str, counts: tuple[str, str], *, script: bool) -> Iterator[str]
     if script:
         runs = "script runs. Measurements and repetitions are stretches of the script’s loop."
     yield f"{', '.join(counts)}. Ten samples a second while a {runs}"
-    yield f"A point is the mean of {step} s, the band its least and most. These are observations, without intervals."
+    yield f"A point is the mean of {step} s, the band its least and most; CPU shows means."
+    yield "These are observations, so they have no intervals."
