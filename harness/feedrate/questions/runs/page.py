@@ -94,6 +94,8 @@ def page(view: RunView) -> Page:
 
 def _clocks(view: RunView) -> dict[str, list[Any]]:
     """Cells in which a host that waits after every phase is held against the device's clock, and what was hidden."""
+    if view.manifest.device != "cuda":
+        return {"clocks": [], "hidden": []}
     settings = {row["cell_id"]: descriptions.setting(row) for row in rows_of(view.cells)}
     clocks = [
         (
@@ -197,7 +199,7 @@ def _cautions(view: RunView) -> Iterator[str]:
     if view.manifest.search:
         yield "The search repeats batches and changes their order: the model it trained is not to be kept."
         return
-    if not view.cells["n"].gt(1).any():
+    if not successful(trials)["cell_id"].duplicated().any():
         yield "One repetition only: no number of this run has an interval."
     if reason := diagnose(trials).reason:
         yield f"Intervals are too narrow, and claims get no verdicts: {reason}."
