@@ -42,9 +42,9 @@ HEADERS = "_headers"
 """The file from which some hosts take the headers that they send; for others it holds the policy to be copied."""
 _SEARCH = 'data-md-component="search" role="dialog"'
 """An element to which the theme gives no name."""
-_NUMBER = re.compile(r"(?<= )\d[^\s<>\"\\]*")
-"""A number in the index of the search: lunr.js takes some for others, and fails over every word that begins like one of
-those. Nobody looks for them."""
+_NUMBER = re.compile(r"(?<![\w.&#])\d[^\s<>]*")
+"""A word of the search's index that begins with a digit: lunr.js takes some for others, and fails over every word that
+begins like one of those. Nobody looks for them."""
 _CHARSET = '<meta charset="utf-8">'
 _SWITCHING = re.compile(r"\[data-md-color-switching\][^{}]*\{[^{}]*\}")
 """A rule of the theme that keeps elements from fading when the palette is chosen. It holds for every element, and the
@@ -102,8 +102,7 @@ def publish(source: Path, docs: Path, target: Path, nav: list[dict[str, Any]], p
         for theirs, ours in _THEMES_SCRIPT:
             script = script.replace(theirs, ours)
         bundle.write_text(script, encoding="utf-8")
-    index = target / "search" / "search_index.json"
-    index.write_text(_NUMBER.sub("", index.read_text(encoding="utf-8")), encoding="utf-8")
+    _without_numbers(target / "search" / "search_index.json")
     for page in listed:
         _finish(target, page, (target / page.path).with_suffix(".html").read_text(encoding="utf-8"))
     policy = _secure(sorted(target.rglob("*.html")))
@@ -113,6 +112,14 @@ def publish(source: Path, docs: Path, target: Path, nav: list[dict[str, Any]], p
     for page in others:
         html, tokens = shell.convert(page.body)
         _fill(target, frames[_kind(page)], page, html, tokens[0]["id"], shell.contents(tokens))
+
+
+def _without_numbers(path: Path) -> None:
+    """Take numbers out of the texts that the search looks in; titles and places stay."""
+    index = json.loads(path.read_text(encoding="utf-8"))
+    for entry in index["docs"]:
+        entry["text"] = _NUMBER.sub("", entry["text"])
+    path.write_text(json.dumps(index, sort_keys=True, separators=(",", ":")), encoding="utf-8")
 
 
 def _kind(page: Page) -> Kind:

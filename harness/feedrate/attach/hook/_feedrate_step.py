@@ -30,7 +30,7 @@ class Shared:
 
     def __init__(self) -> None:
         self.steps = 0
-        """Batches that were taken."""
+        """Batches that were taken in detailed steps."""
         self.kept: Any = None
         """The batch of the last real step, where it is used again."""
         self.reused = 0

@@ -35,11 +35,7 @@ REFERENCE = "files"
 """Other containers are compared with a folder of files, where the same is stored in one."""
 GIVEN = tuple(axis.name for axis in AXES if axis.name not in ("storage_format", *OWN))
 EFFECT_COLUMNS = ("run_id", *GIVEN, "effect", "a_format", "b_format", "same", "lossy", *RATIO, "verdict")
-LARGER_COLUMNS = (
-    *("run_id", *GIVEN, *(f"pixels_{name}" for name in RATIO), "pixels_pairs"),
-    *(*(f"container_{name}" for name in RATIO), "container_a", "container_b", "container_same"),
-    *("times", "times_lo", "times_hi", "n", "larger"),
-)
+LARGER_COLUMNS = ("run_id", *GIVEN, "pixels_ratio", "pixels_pairs", "container_ratio", "times", "n", "larger")
 SPEED, SPACE, LOSSY = "speed", "space", "lossy"
 """The fastest without loss; of those that compress, without loss; and of those with loss."""
 CHOICE_COLUMNS = (
@@ -136,13 +132,12 @@ def _larger(group: list[Row], blocks: Blocks) -> Row | None:
     container, times = cross_fitted(containers), cross_fitted(containers, of=sign * pixels - containers).ratio
     if np.isnan(times.value):
         return None
-    slow, fast = ends[container.chosen]
     values = (
         *(group[0][name] for name in ("run_id", *GIVEN)),
-        *Estimate.of_logs(pixels).row().values(),
+        Estimate.of_logs(pixels).value,
         ", ".join(f"{pair.a['storage_format']} → {pair.b['storage_format']}" for pair in exact),
-        *(*container.ratio.row().values(), slow["storage_format"], fast["storage_format"], slow["stores"]),
-        *(*times.row().values(), PIXELS if times.low > 1 else CONTAINER if times.high < 1 else NEITHER),
+        *(container.ratio.value, times.value, times.n),
+        PIXELS if times.low > 1 else CONTAINER if times.high < 1 else NEITHER,
     )
     return dict(zip(LARGER_COLUMNS, values, strict=True))
 
