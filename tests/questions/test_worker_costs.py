@@ -50,16 +50,13 @@ def run(show: Show) -> RunView:
     made = show(suites=("workers",), claims=("workers",), blocks=3, fails="none")
     trials = made.trials
     steps, epochs = trials["steps"].astype("Float64"), trials["epoch_steps"].astype("Float64")
-    slow = 1.0 + has(trials, "start_method", "spawn") + trials["block"].astype(float) / 50
     checked = has(trials, "check", "termination")
     killed = checked & has(trials, "ends_by", "sigkill") & has(trials, "guarded", False)
     more = trials.assign(
-        startup_ns=(2e7 * slow).round(),
         epochs=(steps / epochs.where(epochs > 0)).clip(lower=1).round().astype("Int64"),
         pss_peak_bytes=400 * MIB + 100 * MIB * has(trials, "index_kind", "list"),
         shm_bytes=(trials["num_workers"].astype("Int64") * MIB),
         batch_bytes=6144 * trials["batch_size"],
-        voluntary_switches=trials["samples"],
         fact=trials["fact"].astype(object).mask(checked, False).mask(killed, True),
         fact_value=trials["fact_value"].astype(float).mask(checked, 0.001).mask(killed, 6.25),
     )

@@ -37,11 +37,6 @@ def percent(share: float) -> str:
     return words.per_cent(100 * share, 1)
 
 
-def off(row: Mapping[str, Any]) -> Estimate:
-    """How far a node is off, in per cent."""
-    return Estimate.of_row(row, RATIO).through(lambda ratio: 100 * (ratio - 1), "change")
-
-
 def numbered(node: int) -> str:
     """Call a node by its number, as all that is published does."""
     return f"node {node}"
@@ -49,7 +44,7 @@ def numbered(node: int) -> str:
 
 def distance(row: Mapping[str, Any]) -> str:
     """Write how far a node is off: ``5.1 % slower (3.9–6.2 %)``."""
-    size, word = off(row), " faster"
+    size, word = Estimate.of_row(row, RATIO).through(lambda ratio: 100 * (ratio - 1), "change"), " faster"
     if size.value < 0:
         size, word = size.through(lambda pct: -pct, "change"), " slower"
     return size.text(word, write=partial(words.per_cent, places=1))
