@@ -246,7 +246,7 @@ def row_lines(shares: Mapping[str, float], lines: Mapping[str, Sequence[HotLine]
         text = f"{percent(shares[name]):>6}  {ROWS[name].words}"
         hot = next((line for line in lines.get(name, ()) if line.share >= SMALLEST), None)
         where = f"{percent(hot.share)} of it  {short(hot.file)}:{hot.line}  {hot.code}" if hot else ""
-        yield f"{text:<46}{where}".rstrip()
+        yield f"{text:<45} {where}".rstrip()
     if (left := 1 - sum(shares[name] for name in shown)) >= LEAST:
         yield f"{percent(left):>6}  all else"
 
