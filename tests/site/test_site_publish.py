@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import sys
@@ -73,7 +74,7 @@ def test_two_builds_do_not_meet(sites: dict[str, Site], tmp_path: Path) -> None:
 def test_what_did_not_change_is_not_made_again(
     fake_run: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A second build makes nothing anew; runs that are withdrawn or damaged, and other code, are noticed.
+    """A second build makes nothing anew, and one of a run less nothing of the others; damage and other code are noticed.
 
     One process makes the same bytes as several.
     """
@@ -81,6 +82,7 @@ def test_what_did_not_change_is_not_made_again(
     committed = min(store_runs.folders(ROOT / "results"), key=lambda run: (run / "trials.parquet").stat().st_size)
     two = results / committed.parent.name / committed.name
     shutil.copytree(committed, two, copy_function=shutil.copyfile)
+    two_suites = json.loads((two / "run.json").read_text(encoding="utf-8"))["suites"]
     one: Path = fake_run.write(results, fake_run.Fake(batches=(8,), blocks=3, fails="none"))
 
     def built() -> tuple[dict[str, bytes], dict[str, int]]:
@@ -93,7 +95,9 @@ def test_what_did_not_change_is_not_made_again(
     first, kept = built()
     marks.withdraw(one, "the disk was failing")
     withdrawn, kept_then = built()
-    assert kept.items() & kept_then.items()
+    names = ("validated", "a run's page", "observed", *(f"suites/{name}.md True" for name in two_suites))
+    of_two = {kept_pages.Kept(out / "kept")._path(name, [two]).name for name in names}
+    assert of_two <= dict(kept.items() & kept_then.items()).keys()
     assert set(kept) != set(kept_then)
     assert b"the disk was failing" in withdrawn[f"runs/{markup.slug(one.name)}.html"]
     assert withdrawn["index.html"] != first["index.html"]

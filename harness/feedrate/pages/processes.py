@@ -10,8 +10,8 @@ import gc
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from multiprocessing import forkserver, get_context, parent_process
@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from feedrate.machine.identity import usable_cores
 from feedrate.pages.kept import Kept
-from feedrate.pages.markup import Page
 
 if TYPE_CHECKING:  # a process that only draws pictures loads no runs
     from feedrate.pages.runs import RunView
@@ -97,7 +96,6 @@ class Ahead:
     def __init__(self, pool: ProcessPoolExecutor | None, kept: Kept) -> None:
         self._pool = pool
         self._kept = kept
-        self._begun: list[Future[Any]] = []
 
     def begin(self, name: str, runs: Sequence[Path], make: Callable[..., Made], *values: Any) -> Callable[[], Made]:
         """Begin to call a function of a module, unless what it makes of these runs is kept under the name.
@@ -105,23 +103,9 @@ class Ahead:
         What is returned waits for its result and gives it.
         """
         result: Callable[[], Made] = partial(make, *values)
-        if self._pool and not self._kept.holds(name, runs):
-            self._begun.append(self._pool.submit(make, *values))
-            result = self._begun[-1].result
+        if not self._kept.holds(name, runs) and self._pool:
+            result = self._pool.submit(make, *values).result
         return partial(self._kept.made, result, name, runs)
-
-    def finished(self) -> Iterator[Page]:
-        """Give every page that was begun, each as soon as it is made; without processes nothing is made yet."""
-        for begun in as_completed(self._begun):
-            made = begun.result()
-            page = made[0] if type(made) is tuple else made
-            if isinstance(page, Page):
-                yield page
-
-    def map_runs(self, name: str, make: Callable[[RunView], Made], runs: Iterable[RunView]) -> Iterator[Made]:
-        """Do what ``map`` does of runs, several at a time where there are processes; ``name`` as of :meth:`begin`."""
-        begun = [self.begin(name, [view.run.folder], make, view) for view in runs]
-        return (result() for result in begun)
 
 
 @contextmanager

@@ -5,10 +5,8 @@ A run counts by its records, whatever it was made for and whatever it found.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -23,7 +21,6 @@ from feedrate.plan import suite
 from feedrate.plan.claim import Claim, Claims
 
 Row = Mapping[str, Any]
-RunMap = Callable[[Callable[[RunView], RunValues], Iterable[RunView]], Iterable[RunValues]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +91,6 @@ class Verdicts:
         tested = [dict(result.row) for results in self.results.values() for result in results if result.tested]
         return pd.DataFrame(tested, columns=list(CLAIM_COLUMNS))
 
-    def digest(self, suite: str) -> str:
-        """Tell what is known of a suite's claims from anything else that could be known of them."""
-        names = [name for name, (of, _) in self.claims.items() if of == suite]
-        results = [result for name in names for result in self.results[name] if result.tested]
-        ids = [[view.manifest.run_id for view in result.views] for result in results]
-        evidence = [(result.row, result.cases, result.asides) for result in results]
-        return hashlib.sha256(repr((names, ids, evidence)).encode()).hexdigest()
-
     def tally(self, index: int) -> dict[str, int]:
         """Count the verdicts of a platform, in the order of ``VERDICTS``."""
         words = [results[index].verdict for results in self.results.values()]
@@ -112,18 +101,24 @@ class Verdicts:
         return [self.claims[name][1] for name, results in self.results.items() if results[index].verdict == "confirmed"]
 
 
-def load_verdicts(
-    runs: Sequence[RunView], asked: Claims | None = None, run_map: RunMap = map, withdrawn: Sequence[RunView] = ()
-) -> Verdicts:
-    """Judge the claims of all suites, or those that are asked, by all runs, newest first.
+def observed(view: RunView) -> RunValues:
+    """What a run has to say of the claims of all suites."""
+    return observe(view.trials, suite.claims(), view.manifest.untestable)
 
-    ``run_map`` observes one run after another, as ``map`` does; processes may share them. Runs that were withdrawn are
-    counted, not read.
+
+def load_verdicts(
+    runs: Sequence[RunView],
+    observed: Callable[[RunView], RunValues] = observed,
+    withdrawn: Sequence[RunView] = (),
+) -> Verdicts:
+    """Judge the claims of all suites by all runs, newest first.
+
+    ``observed`` gives what a run has to say of them. Runs that were withdrawn are counted, not read.
     """
-    asked = suite.claims() if asked is None else asked
+    asked = suite.claims()
     by_id = {view.manifest.run_id: view for view in runs if view.manifest.outcomes}
     gone = [view.manifest for view in withdrawn]
-    findings = judge_claims(run_map(partial(_observed, asked), by_id.values()), asked, gone)
+    findings = judge_claims(map(observed, by_id.values()), asked, gone)
     rows, cases, asides = (_by_claim(getattr(findings, table)) for table in ("claims", "cases", "asides"))
     keys = dict.fromkeys(key[1:] for key, (row,) in rows.items() if row["verdict"] != NOT_TESTABLE)
     newest = {view.where: view for view in reversed(by_id.values())}
@@ -146,7 +141,3 @@ def _by_claim(frame: pd.DataFrame) -> dict[tuple[str, str, str], list[Row]]:
     for row in rows_of(frame):
         rows_of_claim.setdefault((row["claim"], row["machine_id"], row["device"]), []).append(row)
     return rows_of_claim
-
-
-def _observed(asked: Claims, view: RunView) -> RunValues:
-    return observe(view.trials, asked, view.manifest.untestable)

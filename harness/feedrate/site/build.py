@@ -25,7 +25,8 @@ from feedrate.pages.kept import Kept
 from feedrate.pages.markup import FOLDER, Page, Placed, entities, link
 from feedrate.pages.runs import ON_LISTS, RunView, adopt, load_runs
 from feedrate.pages.selection import CHARTED, MACHINES, Selection, select
-from feedrate.pages.verdicts import Verdicts, load_verdicts
+from feedrate.pages.verdicts import Verdicts, load_verdicts, observed
+from feedrate.plan.suite import Suite
 from feedrate.questions.accuracy import page as accuracy_page
 from feedrate.questions.claims import page as claims_page
 from feedrate.questions.compare import page as compare_page
@@ -54,9 +55,8 @@ from feedrate.store.runs import RESULTS, benches, folders
 SOURCE = RESOURCES / "site"
 _TEXTS = tuple(RESOURCES / name for name in ("CHANGELOG.md", "CITATION.cff"))
 """Files outside of ``SOURCE`` that pages are made from."""
+Question = tuple[str, str, Suite]
 Admit = Callable[[Sequence[Path]], validator.Admitted]
-_FEW = 3
-"""Runs whose pages are made before other processes have begun."""
 SHOWN = 100
 """Of more runs than these the newest have pages, and as many reference runs at most; one table has all others."""
 RUN, VALID = "a run's page", "validated"
@@ -83,7 +83,7 @@ def build(results: Path = RESULTS, out: Path = Path("build"), admit: Admit = val
         run_folders, data = _shown(results, out, admit)
         kept = Kept(out / "kept")
         stale = [folder for folder in run_folders if not kept.holds(RUN, [folder])]
-        if len(stale) > _FEW and len(usable_cores()) > 1:
+        if stale and len(usable_cores()) > 1:
             processes.prepare()
         let_in = _admitted(run_folders, kept) if admit is validator.admit else admit(run_folders)
         everyone = select(load_runs(results, set(let_in.folders)))
@@ -154,7 +154,7 @@ def _pages(
 ) -> Iterator[Page]:
     """Make all pages, one by one; the last lists all runs, and the figures of the others."""
     cited: list[Placed] = []
-    for page in _content(everyone, measured, kept, data, early):
+    for page in _content(everyone, measured, kept, data):
         early(page)
         cited += figures.placed([page])
         yield _noted(page, everyone, data)
@@ -191,53 +191,59 @@ def _content(
     measured: Sequence[BenchRecord],
     kept: Kept,
     data: Path | None = None,
-    early: Callable[[Page], None] = lambda _: None,
 ) -> Iterator[Page]:
-    """Make pages in the order in which lists have them; ``early`` sees those that wait for their place before that."""
+    """Make pages in the order in which lists have them."""
     questions = suites_page.found(everyone.featured)
     adopt([*everyone.every, *everyone.withdrawn])
     every = [view.run.folder for view in (*everyone.every, *everyone.withdrawn)]
     stale = not kept.holds(home_page.PATH, every)
     with processes.started(everyone.every if stale else (), kept) as ahead:
-        long = sorted(everyone.every, key=lambda view: -processes.trials([view]))
-        of_runs = {view.page: ahead.begin(RUN, [view.run.folder], _of_run, view) for view in long}
-
-        def judge() -> Verdicts:
-            run_map = partial(ahead.map_runs, "observed")
-            return load_verdicts(everyone.of_claims(), run_map=run_map, withdrawn=everyone.withdrawn)
-
-        judged = [view.run.folder for view in (*everyone.of_claims(), *everyone.withdrawn)]
-        verdicts = kept.made(judge, "verdicts", judged)
-        for folder in judged:
-            kept.holds("observed", [folder])  # the next build may judge anew
         # What takes longest is begun first, so that none is waited for at the end.
-        of_suites = {}
-        for name, path, suite in sorted(questions, key=lambda entry: -processes.trials(everyone.of_suite(entry[0]))):
-            views = everyone.of_suite(name)
-            asked = [view.run.folder for view in views if name in view.manifest.suites]
-            made_from = f"{path} {verdicts.digest(name)}", asked
-            of_suites[path] = ahead.begin(*made_from, suites_page.page, name, path, suite, views, verdicts)
-        of_claims = ahead.begin(claims_page.PATH, every, _claims, everyone.every, verdicts)
-        yield kept.made(partial(accuracy_page.page, measured), f"{accuracy_page.PATH} {_digest(measured)}", ())
+        long = sorted(everyone.every, key=lambda view: -processes.trials([view]))
+        of_runs = [ahead.begin(RUN, [view.run.folder], _of_run, view) for view in long]
+        judged = everyone.of_claims()
+        seen = {view.page: ahead.begin("observed", [view.run.folder], observed, view) for view in judged}
+        of_accuracy = ahead.begin(f"{accuracy_page.PATH} {_digest(measured)}", (), accuracy_page.page, measured)
         yield kept.made(methodology_page.page, methodology_page.PATH, ())
         yield from _of_texts()
         yield from map(runs_page.withdrawn_page, everyone.withdrawn)
-        for made in ahead.finished():
-            early(made)
         files: dict[str, str] = {}
-        for view in long:
-            page, lists = of_runs[view.page]()
+        for view, begun in zip(long, of_runs, strict=True):
+            page, lists = begun()
             vars(view).update(lists)
             files |= {path: str(text) for path, text in page.files.items() if path == path_of(view)}
             yield page
+        sections = dict(_sections(questions, everyone, ahead))
+
+        def judge() -> Verdicts:
+            return load_verdicts(judged, lambda view: seen[view.page](), everyone.withdrawn)
+
+        folders_judged = [view.run.folder for view in (*judged, *everyone.withdrawn)]
+        verdicts = kept.made(judge, "verdicts", folders_judged)
+        of_claims = ahead.begin(claims_page.PATH, every, _claims, everyone.every, verdicts)
+        of_home = ahead.begin(home_page.PATH, every, home_page.page, everyone.at_home(), questions, verdicts)
+        for name, path, suite in questions:
+            made = {view.page: begun() for (of, view), begun in sections.items() if of == path}
+            yield suites_page.page(name, path, suite, everyone.of_suite(name), verdicts, made)
+        yield of_accuracy()
         yield explore_page.page(everyone, files)
         yield compare_page.page(everyone, verdicts, files, data)
-        yield kept.made(partial(home_page.page, everyone.at_home(), questions, verdicts), home_page.PATH, every)
         for of_cluster in (nodes_page, scaling_page):
             if page_of_nodes := of_cluster.page(everyone.every):
                 yield page_of_nodes
-        for begun in (*(of_suites[path] for _, path, _ in questions), of_claims):
-            yield begun()
+        yield of_home()
+        yield of_claims()
+
+
+def _sections(
+    questions: Sequence[Question], everyone: Selection, ahead: processes.Ahead
+) -> Iterator[tuple[tuple[str, RunView], Callable[[], suites_page.Section]]]:
+    """Begin what each suite's page shows of each run that speaks there: one of a run more leaves the others."""
+    for name, path, suite in questions:
+        for at, view in enumerate(suites_page.measured(name, everyone.of_suite(name))):
+            make = partial(suites_page.section, charted=at < suites_page.CHARTED)
+            made_from = f"{path} {at < suites_page.CHARTED}", [view.run.folder]
+            yield (path, view), ahead.begin(*made_from, make, name, path, suite, view)
 
 
 def _claims(runs: Sequence[RunView], verdicts: Verdicts) -> Page:

@@ -7,7 +7,6 @@ an estimate, so that nothing has an interval, and a bin of a long run holds seve
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 
 import altair as alt
 import pandas as pd
@@ -50,7 +49,7 @@ MARKED = {
     "outcome": ("measurement that failed", colour("name-1")),
 }
 """Columns of samples that mark a bin, with what is said of it and its colour."""
-HEIGHT = 100
+HEIGHT = 160
 """Of a panel, in CSS pixels."""
 _NUMBER = ",.3~g"
 _TITLE = "The machine over the run"
@@ -72,9 +71,7 @@ def telemetry(
         return sheet.figure((), _MISSING)
     whole = float(bins["to_s"].max())
     scale, unit = unit_of(whole)
-    x = Side(
-        "at", f"{unit} since the run’s first sample", {"domain": [0, whole / scale], "nice": False}, {"grid": False}
-    )
+    x = Side("at", f"{unit} since the first sample", {"domain": [0, whole / scale], "nice": False}, {"grid": False})
     marked = {column: _marked(samples, column, bins) for column in MARKED}
     mean = probes.quantities(samples, cores_logical).mean()
     step = words.number(float(bins["to_s"].iloc[0]), 2)
@@ -82,17 +79,14 @@ def telemetry(
         words.plural(samples["block"].nunique(), "repetition"),
         words.plural(samples["trial_id"].nunique(), "measurement"),
     )
-    *_, last = seen
     for title, names in seen.items():
-        own = x if title == last else replace(x, title=None, axis={**x.axis, "labels": False, "ticks": False})
         y = _side(title, names, bins, cores)
         draw = _stacked if title == _CPU else _curves
-        layers = [*draw(title, names, bins, own, y, scale)]
+        layers = [*draw(title, names, bins, x, y, scale)]
         if title == next(iter(seen)):
-            layers += [_strip(rows, own, MARKED[column][1], scale) for column, rows in marked.items() if rows]
+            layers += [_strip(rows, x, MARKED[column][1], scale) for column, rows in marked.items() if rows]
         message = _used(mean, cores, samples) if title == _CPU else _message(title, names, mean, bins)
-        panel = Panel.draw(title, [], message, layers, HEIGHT + 34 * (title == last))
-        sheet.add(replace(panel, wide=True), ())
+        sheet.add(Panel.draw(title, [], message, layers, HEIGHT), ())
     sheet.list(_listed(bins, seen, unit, scale))
     for note in _notes(step, counts, script=bool(samples["suite"].eq(SCRIPT).all())):
         sheet.note(note)

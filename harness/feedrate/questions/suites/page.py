@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
 
 from markupsafe import Markup
 
@@ -54,37 +54,85 @@ def found(runs: Sequence[RunView]) -> list[tuple[str, str, Suite]]:
     ]
 
 
-def page(name: str, path: str, content: Suite, runs: Sequence[RunView], verdicts: Verdicts | None = None) -> Page:
-    """Write the page of the suite of a name from all runs, newest first, and from what they say of claims, if given."""
+@dataclass(frozen=True, slots=True)
+class Section:
+    """What a suite's page shows of one run."""
+
+    before: Markup
+    """The answer, which stands before the charts."""
+    charts: Sequence[tuple[str, str, str]] | None
+    """Title, id and place of each chart; None where the page has no room for them."""
+    after: Markup
+    figures: Mapping[str, Placed]
+    files: Mapping[str, str]
+
+
+def measured(name: str, runs: Sequence[RunView]) -> list[RunView]:
+    """Keep the run that speaks for each machine and device on the page of a suite."""
+    return leading([view for view in runs if name in view.suites])
+
+
+def section(name: str, path: str, content: Suite, view: RunView, *, charted: bool) -> Section:
+    """Write what the page of a suite shows of a run, with its charts or without."""
+    planted, storage = calibration_page.section(view, name), storage_page.sections(view, name, path)
+    loaders = loaders_page.sections(view, name) if name == loaders_page.SUITE else ("", "")
+    before: str = planted or storage[0] or loaders[0]
+    if name == cores_page.SUITE:
+        before = cores_page.section(view, name)
+    elif not before:
+        text = answer(view.headlines_of(name))
+        before = markup.paragraph(text, "fr-answer") if text else ""
+    after = [storage[1], loaders[1]]
+    after += [workers_page.section(view, name)] if name == workers_page.SUITE else []
+    why, files = ("", dict[str, str]()) if planted else loader_page.section(view, name, path)
     figures: dict[str, Placed] = {}
-    files: dict[str, str] = {}
-    parts: list[dict[str, Any]] = []
-    measured = leading([view for view in runs if name in view.suites])
-    for view in measured:
-        before, after, more = _around_charts(name, path, view, verdicts)
-        files |= more
-        charts = None
-        if len(parts) < CHARTED:
-            charts = []
-            for chart in content.charts:
-                figure = draw(chart, view, name)
-                placed = place(figure, f"{markup.slug(name)}-{chart}-{view.mark}", path, view.origin)
-                figures[placed.name] = placed
-                charts.append((figure.title, f"{chart}-{view.mark}", placed.name))
+    charts = []
+    for chart in content.charts if charted else ():
+        figure = draw(chart, view, name)
+        placed = place(figure, f"{markup.slug(name)}-{chart}-{view.mark}", path, view.origin)
+        figures[placed.name] = placed
+        charts.append((figure.title, f"{chart}-{view.mark}", placed.name))
+    return Section(_joined([before]), charts if charted else None, _joined([*after, why]), figures, files)
+
+
+def page(
+    name: str,
+    path: str,
+    content: Suite,
+    runs: Sequence[RunView],
+    verdicts: Verdicts | None = None,
+    made: Mapping[str, Section] | None = None,
+) -> Page:
+    """Write the page of the suite of a name from all runs, newest first, and from what they say of claims, if given.
+
+    ``made`` has the :func:`section` of each run by its page; without, they are made here.
+    """
+    first = measured(name, runs)
+    made = made or {
+        view.page: section(name, path, content, view, charted=at < CHARTED) for at, view in enumerate(first)
+    }
+    sections = [made[view.page] for view in first]
+    parts = []
+    for view, of_run in zip(first, sections, strict=True):
+        before = of_run.before
+        if not before and verdicts and (text := claims_page.answer(verdicts, name, view)):
+            before = _joined([markup.paragraph(text, "fr-answer")])
         notes = [*map(descriptions.note, view.manifest.substitutions)]
-        section = {"view": view, "badge": runs_facts.badge(path, view), "notes": notes, "charts": charts}
-        parts.append({**section, "before": before, "after": after})
+        shown = {"before": before, "charts": of_run.charts, "after": of_run.after}
+        parts.append({"view": view, "badge": runs_facts.badge(path, view), "notes": notes, **shown})
     body = render(
         "suites/page.md",
         name=name,
         path=path,
         question=content.question,
         about=_about(name),
-        places=[Markup('<a href="#{}">{}</a>').format(view.mark, view.name) for view in measured],
+        places=[Markup('<a href="#{}">{}</a>').format(view.mark, view.name) for view in first],
         runs=parts,
         explore="explore.md",
         claims=_joined(claims_page.suite_section(verdicts, name, path)) if verdicts else "",
     )
+    figures = {place: placed for of_run in sections for place, placed in of_run.figures.items()}
+    files = {place: text for of_run in sections for place, text in of_run.files.items()}
     return Page(path, name.capitalize(), body, figures, files)
 
 
@@ -94,24 +142,6 @@ def _about(name: str) -> list[Markup] | None:
         return None
     text = inspect.getdoc(plugins.load("feedrate.suites", name)) or ""
     return [descriptions.prose(" ".join(paragraph.split())) for paragraph in text.split("\n\n")[1:]]
-
-
-def _around_charts(
-    name: str, path: str, view: RunView, verdicts: Verdicts | None
-) -> tuple[Markup, Markup, Mapping[str, str]]:
-    """What stands before the charts of a run (the answer), what after them, and the files of that."""
-    planted, storage = calibration_page.section(view, name), storage_page.sections(view, name, path)
-    loaders = loaders_page.sections(view, name) if name == loaders_page.SUITE else ("", "")
-    before: str = planted or storage[0] or loaders[0]
-    if name == cores_page.SUITE:
-        before = cores_page.section(view, name)
-    elif not before:
-        text = answer(view.headlines_of(name)) or (claims_page.answer(verdicts, name, view) if verdicts else "")
-        before = markup.paragraph(text, "fr-answer") if text else ""
-    after = [storage[1], loaders[1]]
-    after += [workers_page.section(view, name)] if name == workers_page.SUITE else []
-    why, files = ("", dict[str, str]()) if planted else loader_page.section(view, name, path)
-    return _joined([before]), _joined([*after, why]), files
 
 
 def _joined(parts: Iterable[str]) -> Markup:
