@@ -74,7 +74,7 @@ def test_two_builds_do_not_meet(sites: dict[str, Site], tmp_path: Path) -> None:
 def test_what_did_not_change_is_not_made_again(
     fake_run: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A second build makes nothing anew, and one of a run less nothing of the others; damage and other code are noticed.
+    """A second build makes nothing anew, one of a run less nothing of the others; damage and new code are noticed.
 
     One process makes the same bytes as several.
     """
