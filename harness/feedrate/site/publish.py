@@ -1,9 +1,6 @@
 """Pages → finished site: assets, mkdocs, figures in their places, and one strict content security policy.
 
-mkdocs builds what navigation and search know. It takes tens of milliseconds for a page and reads all pages before it
-writes one, so every other page (of runs and machines there may be thousands) goes into an empty page that it built, a
-frame. What is made so is byte for byte what mkdocs would have made (a test holds that). Files that pages offer never
-pass through mkdocs.
+Figures, folded parts and files that pages offer never pass through mkdocs.
 
 The policy names the hashes of the theme's inline scripts, so it is made after the build, from all pages, and is the
 same on every page. As a ``<meta>`` element it binds pages, and workers that a page makes from text of its own, as the
@@ -33,7 +30,7 @@ import vl_convert
 
 from feedrate.charts.embed import FOLDED
 from feedrate.charts.theme import css, on_page
-from feedrate.pages.markup import Page, Placed, addressed, entities, slot
+from feedrate.pages.markup import Page, Placed, addressed, slot
 from feedrate.schema.errors import FeedrateError
 from feedrate.site import scripts
 
@@ -71,30 +68,16 @@ _LOST = "<h1>404 - Not found</h1>"
 _LOST_HERE = "<h1>There is no such page</h1><p>The search above, or one of the tabs, leads on.</p>"
 
 
-_TITLE, _FIRST, _ITEM = "feedrateframetitle", "feedrateframefirst", "feedrateframeitem"
-_PATH, _BODY, _CONTENTS = "feedrateframepath", "feedrateframebody", "feedrateframetoc"
-"""Letters alone, so that nothing escapes them."""
-_PLACES = {
-    _BODY: re.compile(rf'<h1 id="{_FIRST}">.*</h2>', re.DOTALL),
-    _CONTENTS: re.compile(r'<nav class="md-nav md-nav--secondary".*?</nav>', re.DOTALL),
-}
-_TOKENS = re.compile(f"({'|'.join((_TITLE, _FIRST, _PATH, _BODY, _CONTENTS))})")
-Kind = tuple[int, tuple[str, ...]]
-"""How deep a page lies below the site, and what it hides."""
-
-
 def publish(source: Path, docs: Path, target: Path, nav: list[dict[str, Any]], pages: Sequence[Page]) -> None:
     """Turn pages into the site below ``target``."""
     apart = [*map(_folded_apart, pages)]
-    listed, others = [page for page in apart if page.listed], [page for page in apart if not page.listed]
-    empty = _empty_pages(others)
-    for page in (*listed, *empty):
+    for page in apart:
         put(docs / page.path, page.markdown())
     shutil.copytree(source / "assets", docs / "assets")
     (docs / "assets" / "palette.css").write_text(css(), encoding="utf-8")
     (docs / "assets" / "vega.js").write_text(_vega(), encoding="utf-8")
     scripts.bundle(docs / "assets" / "scripts")
-    configuration = _mkdocs(source / "mkdocs.yml", docs, target, nav)
+    _mkdocs(source / "mkdocs.yml", docs, target, nav)
     for sheet in (target / "assets" / "stylesheets").glob("*.css"):
         sheet.write_text(_SWITCHING.sub("", sheet.read_text(encoding="utf-8")), encoding="utf-8")
     for bundle in (target / "assets" / "javascripts").glob("bundle.*.js"):
@@ -103,15 +86,10 @@ def publish(source: Path, docs: Path, target: Path, nav: list[dict[str, Any]], p
             script = script.replace(theirs, ours)
         bundle.write_text(script, encoding="utf-8")
     _without_numbers(target / "search" / "search_index.json")
-    for page in listed:
-        _finish(target, page, (target / page.path).with_suffix(".html").read_text(encoding="utf-8"))
+    for page in apart:
+        _finish(target, page)
     policy = _secure(sorted(target.rglob("*.html")))
     put(target / HEADERS, f"/*\n  Content-Security-Policy: {policy}; frame-ancestors 'none'\n")
-    shell = _Shell(configuration)
-    frames = {_kind(page): _frame(target, page) for page in empty}
-    for page in others:
-        html, tokens = shell.convert(page.body)
-        _fill(target, frames[_kind(page)], page, html, tokens[0]["id"], shell.contents(tokens))
 
 
 def _without_numbers(path: Path) -> None:
@@ -122,89 +100,22 @@ def _without_numbers(path: Path) -> None:
     path.write_text(json.dumps(index, sort_keys=True, separators=(",", ":")), encoding="utf-8")
 
 
-def _kind(page: Page) -> Kind:
-    return len(PurePosixPath(page.path).parts) - 1, tuple(page.hide)
-
-
-def _empty_pages(pages: Iterable[Page]) -> list[Page]:
-    """The pages that mkdocs must build, so that some other pages can be put into them."""
-    body = f"# {_FIRST} {{ #{_FIRST} }}\n\n## {_ITEM} {{ #{_ITEM} }}\n"
-    empty = []
-    for depth, hide in sorted(set(map(_kind, pages))):
-        path = f"{'feedrate-frame/' * depth}{'-'.join(('feedrate-frame', *hide))}.md"
-        empty.append(Page(path, _TITLE, body, listed=False, hide=hide))
-    return empty
-
-
-def _frame(site: Path, page: Page) -> list[str]:
-    """Cut what has become of an empty page, and remove it from the site."""
-    path = (site / page.path).with_suffix(".html")
-    html = path.read_text(encoding="utf-8").replace(path.relative_to(site).as_posix(), _PATH)
-    for token, pattern in _PLACES.items():
-        html, count = pattern.subn(token, html)
-        if count != 1:
-            raise FeedrateError(f"{__file__}: the theme has {count} places for {token}; expected one")
-    path.unlink()
-    while path.parent != site and not any(path.parent.iterdir()):
-        path = path.parent
-        path.rmdir()
-    return _TOKENS.split(html)
-
-
-def _fill(site: Path, frame: Sequence[str], page: Page, html: str, first: str, contents: str) -> None:
-    """Write a page that mkdocs has not seen: its body, the id of its first heading, its table of contents."""
-    values = {
-        _TITLE: entities(page.title),
-        _PATH: PurePosixPath(page.path).with_suffix(".html").as_posix(),
-        _FIRST: first,
-        _BODY: html,
-        _CONTENTS: contents,
-    }
-    _finish(site, page, "".join(values[piece] if at % 2 else piece for at, piece in enumerate(frame)))
-
-
-class _Shell:
-    """Turns bodies in Markdown into HTML as one mkdocs configuration does."""
-
-    def __init__(self, configuration: Any) -> None:
-        import markdown
-
-        self._markdown: Any = markdown.Markdown(
-            extensions=configuration["markdown_extensions"], extension_configs=configuration["mdx_configs"] or {}
-        )
-        self._configuration = configuration
-        self._contents = configuration.theme.get_env().from_string(
-            '{% import "partials/language.html" as lang with context %}{% include "partials/toc.html" %}'
-        )
-
-    def convert(self, body: str) -> tuple[str, list[Any]]:
-        """A body as HTML, and its headings."""
-        self._markdown.reset()
-        return self._markdown.convert(body), self._markdown.toc_tokens
-
-    def contents(self, headings: list[Any]) -> str:
-        """The table of contents."""
-        from mkdocs.structure.toc import get_toc
-
-        html: str = self._contents.render(page={"toc": get_toc(headings)}, config=self._configuration)
-        return html[html.index("<nav") : html.rindex("</nav>") + len("</nav>")]
-
-
-def _finish(site: Path, page: Page, html: str) -> None:
-    """Write a built page with its figures in their places, and the files that it offers."""
-    files = page.all_files()
+def _finish(site: Path, page: Page) -> None:
+    """Put figures in their places on a built page, and the files that it offers beside it."""
+    files, built = page.all_files(), (site / page.path).with_suffix(".html")
+    html = built.read_text(encoding="utf-8")
     for name, placed in page.figures.items():
         html = html.replace(slot(name), placed.html, 1)
     if page.charts:
         address = addressed(PurePosixPath(page.charts).name, str(files[page.charts]))
         html = html.replace("</head>", f'<meta name="fr-charts" content="{address}"></head>', 1)
-    put((site / page.path).with_suffix(".html"), html)
+    put(built, html)
     for path, content in files.items():
         put(site / path, content)
 
 
 def sitemap(site: Path, address: str) -> None:
-    """List every page of a finished site for search engines; mkdocs' own list knows but those that it built."""
+    """List every page of a finished site for search engines; mkdocs' own list has the day of the build in it."""
     for name in ("sitemap.xml", "sitemap.xml.gz"):
         (site / name).unlink(missing_ok=True)
     if address:
@@ -237,8 +148,7 @@ def _vega() -> str:
     return f"{script}\nwindow.feedrateTheme={json.dumps(on_page(), separators=(',', ':'), sort_keys=True)};\n"
 
 
-def _mkdocs(configuration: Path, docs: Path, target: Path, nav: list[dict[str, Any]]) -> Any:
-    """Build, and return the configuration that was built with."""
+def _mkdocs(configuration: Path, docs: Path, target: Path, nav: list[dict[str, Any]]) -> None:
     os.environ.setdefault("NO_MKDOCS_2_WARNING", "1")
     from mkdocs.commands.build import build
     from mkdocs.config import load_config
@@ -250,7 +160,6 @@ def _mkdocs(configuration: Path, docs: Path, target: Path, nav: list[dict[str, A
         build(loaded)
     except (MkDocsException, SystemExit) as error:
         raise FeedrateError(f"{configuration}: mkdocs could not build the site: {error}") from error
-    return loaded
 
 
 def _folded_apart(page: Page) -> Page:
