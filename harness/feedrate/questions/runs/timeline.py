@@ -22,12 +22,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
+from feedrate.analysis.estimate import Floats
 from feedrate.schema.columns import PHASES, WORKER_STAGES
-
-Floats = npt.NDArray[np.float64]
 
 STEPS_SHOWN = 6
 """Of the slowest trial of a comparison."""
@@ -219,43 +217,16 @@ def _on_device(trial: Recorded) -> Iterator[Bar]:
             yield Bar(COPIES, "h2d", batch, fetched[row], fetched[row] + trial.copies[row])
 
 
-class Account(NamedTuple):
-    """What the whole steps of a stretch add up to."""
+def sums(trial: Recorded, stretch: Stretch) -> tuple[float, float, float | None]:
+    """Sum up the whole steps of a stretch.
 
-    step_ns: float
-    """Mean wall clock of a step."""
-    waiting: float
-    """Share of it that the training process spent in fetching."""
-    lead_ns: float | None
-    """Median over its batches, from being ready to being asked for; negative: asked for first. None: not known."""
-    taking: bool
-    """Whether most of the fetching was of batches that were ready: taking them over, and no wait for them."""
-    hidden: float | None
-    """Share of the workers' work in the stretch while the training process did not fetch; None: not known."""
-    idle: float | None
-    """Share in which the device had nothing to do; None without a timed device."""
-
-
-def account(trial: Recorded, stretch: Stretch) -> Account:
-    """Add up a stretch."""
-    rows = slice(stretch.first, stretch.first + stretch.count)
-    wall = float(trial.borders[stretch.first + stretch.count] - trial.borders[stretch.first])
-    leads, fetching = (trial.borders[:-1] - trial.ended)[rows], trial.phases["fetch"][rows]
-    shown, span = bars(trial, stretch), stretch.span_ns
-    work = [bar for bar in shown if bar.lane.startswith(WORKER)]
-    waits = [bar for bar in shown if bar.lane == MAIN and bar.part == "fetch"]
-    idle = [bar for bar in shown if bar.lane == DEVICE and bar.part == IDLE]
-    total = _within(work, span)
-    seen = sum(max(0.0, min(a.end, b.end, span) - max(a.begin, b.begin, 0.0)) for a in work for b in waits)
-    return Account(
-        step_ns=wall / stretch.count,
-        waiting=float(fetching.sum()) / wall,
-        lead_ns=float(np.nanmedian(leads)) if trial.workers and np.isfinite(leads).any() else None,
-        taking=bool(trial.workers and fetching[leads > 0].sum() > fetching.sum() / 2),
-        hidden=1 - seen / total if total else None,
-        idle=_within(idle, span) / span if trial.compute else None,
-    )
-
-
-def _within(shown: Sequence[Bar], span: float) -> float:
-    return sum(min(bar.end, span) - max(bar.begin, 0.0) for bar in shown)
+    Returns:
+        Mean wall clock of a step in ns, the share of it that the training process spent in fetching, and the share in
+        which the device had nothing to do, None without a timed device.
+    """
+    rows, span = slice(stretch.first, stretch.first + stretch.count), stretch.span_ns
+    wall = float(trial.borders[rows.stop] - trial.borders[rows.start])
+    idle = [bar for bar in bars(trial, stretch) if bar.lane == DEVICE and bar.part == IDLE]
+    idled = sum(min(bar.end, span) - max(bar.begin, 0.0) for bar in idle)
+    fetched = float(trial.phases["fetch"][rows].sum())
+    return wall / stretch.count, fetched / wall, idled / span if trial.compute else None

@@ -34,26 +34,12 @@ from feedrate.charts.figure import (
     slices,
     table,
 )
-from feedrate.charts.plot import Fields, dashed, hover, mark, tone
+from feedrate.charts.plot import Fields, Side, dashed, hover, mark, tone
 from feedrate.charts.theme import PHASE_COLOURS, STAGE_COLOURS, colour
+from feedrate.pages import descriptions
 from feedrate.questions.loader.charts import LABELS
-from feedrate.questions.runs.timeline import (
-    COPIES,
-    DEVICE,
-    GETITEM,
-    IDLE,
-    MAIN,
-    OWN,
-    WORKER,
-    Account,
-    Bar,
-    Recorded,
-    Stretch,
-    account,
-    bars,
-    recorded,
-    stretches,
-)
+from feedrate.questions.runs import timeline as steps_of
+from feedrate.questions.runs.timeline import COPIES, DEVICE, GETITEM, IDLE, MAIN, OWN, WORKER, Bar, Recorded, Stretch
 from feedrate.questions.workers.charts import what, who
 from feedrate.schema import words
 from feedrate.schema.axes import BY_NAME, KNOBS, SCRIPT
@@ -76,21 +62,11 @@ _LOWER = 4
 """Pixels by which bars lie below the middle of their lanes, to leave room for numbers."""
 _LANE, _HEAD = 21, 87
 """Pixels of a lane, and of titles and axis."""
-_PAIR = (
-    "Two settings that differ in workers only: the pair in which more workers gain most. Both over the same stretch of "
-    "time."
-)
 _IN_WHO = ("num_workers", "loader", "start_method")
 """Axes that the name of a cell's workers says."""
-_SEARCHED = "Before: the script’s own setting. After: the one that was found. Both over the same stretch of time."
-_SINGLE = (
-    "One measurement each, so no interval: the one of median throughput, and the steps most like its mean. Numbers "
-    "above the bars count batches as they are fetched."
-)
-_STRETCH = (
-    "One stretch of the loop, so no interval: the one of median throughput, and the steps most like its mean. Numbers "
-    "above the bars count its batches."
-)
+_PAIR = "Two settings that differ in workers only: the pair in which more workers gain most. Both over the same time."
+_SEARCHED = "Before: the script’s own setting. After: the one that was found. Both over the same time."
+_CHOSEN = "so no interval: the one of median throughput, and the steps most like its mean. Numbers count its batches."
 _STAGES = "Loading stages are sums over a batch, drawn one after another; really they alternate sample by sample."
 _CLOCKS = (
     "The device’s spans follow its own clock, end to end. They start as early as they can: no step starts before the "
@@ -114,7 +90,6 @@ class Trial:
     recorded: Recorded
     stretch: Stretch
     bars: list[Bar]
-    sums: Account
 
     @property
     def lanes(self) -> list[str]:
@@ -146,31 +121,22 @@ def timeline(sheet: Sheet, steps: pd.DataFrame, tuned: Tuned | None = None) -> F
 def _trials(subset: Slice, when: Sequence[str]) -> list[Trial]:
     frames = [frame for _, frame in subset.frame.groupby("trial_id", sort=False)]
     cells = [dict(frame.iloc[0]) for frame in frames]
-    steps = [recorded(frame) for frame in frames]
+    steps = [steps_of.recorded(frame) for frame in frames]
     names = [_name(cell, cells) for cell in cells]
     if len(when) == len(names):
         names = [f"{word}: {name}" for word, name in zip(when, names, strict=True)]
     return [
-        Trial(name, cell, recording, stretch, bars(recording, stretch), account(recording, stretch))
-        for name, cell, recording, stretch in zip(names, cells, steps, stretches(steps), strict=True)
+        Trial(name, cell, recording, stretch, steps_of.bars(recording, stretch))
+        for name, cell, recording, stretch in zip(names, cells, steps, steps_of.stretches(steps), strict=True)
     ]
 
 
-def _name(cell: Any, cells: Sequence[Any]) -> str:
-    """Name a cell's workers and what else the cells differ in; an axis that does not apply is at its default."""
-    values, *others = (
-        {
-            axis: BY_NAME[axis].default if pd.isna(setting[axis]) else setting[axis]
-            for axis in ("batch_size", *WORKER_AXES, *KNOBS)
-        }
-        for setting in (cell, *cells)
-    )
-    shown = [
-        f"{name} {value}".lower()
-        for name, value in values.items()
-        if name not in _IN_WHO and any(other[name] != value for other in others)
-    ]
-    return ", ".join([who(values), *shown])
+def _name(cell: Mapping[str, Any], cells: Sequence[Mapping[str, Any]]) -> str:
+    """Name a cell's workers, and what else of it the others do not have."""
+    workers = {name: BY_NAME[name].default if pd.isna(cell[name]) else cell[name] for name in _IN_WHO}
+    free = [name for name in ("batch_size", *WORKER_AXES, *KNOBS) if name not in _IN_WHO]
+    unlike = {name: cell[name] for name in free if len({plain(other[name]) for other in cells}) > 1}
+    return ", ".join(filter(None, (who(workers), descriptions.changed(unlike))))
 
 
 def _rows(trials: Sequence[Trial], kind: str) -> Iterator[Row]:
@@ -197,26 +163,19 @@ def _panel(subset: Slice, trials: Sequence[Trial], rows: Sequence[Row]) -> Panel
     subtitle = [subset.subtitle, ", ".join(name for name in loaded if not name.endswith(" px"))]
     lanes = [f"{index}:{lane}" for index, one in enumerate(trials) for lane in ("", *one.lanes)]
     span = trials[0].stretch.span_ns / 1e6
-    y = alt.Y(
-        "y:N",
-        title=None,
-        scale=alt.Scale(domain=lanes, paddingInner=0, paddingOuter=0),
-        axis=alt.Axis(labelExpr="split(datum.label, ':')[1]", ticks=False, domain=False, labelOffset=_LOWER),
-    )
-    x: dict[str, Any] = {
-        "title": "milliseconds since the first of these steps began",
-        "scale": alt.Scale(domain=[0, span], nice=False),
-        "axis": alt.Axis(tickCount=6, labelOverlap=True, domain=False),
-    }
+    scale, ticks = {"domain": [0, span], "nice": False}, {"tickCount": 6, "labelOverlap": True, "domain": False}
+    x = Side("from", "milliseconds since the first of these steps began", scale, ticks)
+    label = {"labelExpr": "split(datum.label, ':')[1]", "ticks": False, "domain": False, "labelOffset": _LOWER}
+    y = Side("y", None, {"paddingInner": 0, "paddingOuter": 0}, label, tuple(lanes))
     rates = [words.number(float(one.cell["trial_samples_per_s"])) for one in trials]
     heads = [
         {"y": f"{index}:", "at": 0, "text": f"{one.name}: {rate} samples/s"}
         for index, (one, rate) in enumerate(zip(trials, rates, strict=True))
     ]
     layers = [
-        _bars(rows).encode(y=y, x=alt.X("from:Q", **x), x2=alt.X2("to:Q")),
-        _text(_numbers(rows, span), "center", -6, "muted", 9).encode(y=y, x=alt.X("at:Q", **x)),
-        _text(heads, "left", 3, "ink", 11).encode(y=y, x=alt.X("at:Q", **x)),
+        _bars(rows).encode(**x.along("x"), x2="to:Q", **y.along("y")),
+        _text(_numbers(rows, span), "center", -6, "muted", 9).encode(**x.along("x", "at"), **y.along("y")),
+        _text(heads, "left", 3, "ink", 11).encode(**x.along("x", "at"), **y.along("y")),
     ]
     message = " ".join(words.sentence(_message(subset, one)) for one in trials)
     return replace(Panel.draw(subset.title, subtitle, message, layers, _HEAD + _LANE * len(lanes)), wide=True)
@@ -227,10 +186,10 @@ def _bars(rows: Sequence[Row]) -> alt.Chart:
     parts = {PARTS[name]: (_TONES[name], "") for name in PARTS if any(row["part"] == name for row in rows)}
     named = [{**row, "what": PARTS[row["part"]]} for row in rows]
     times: Fields = {"begin:Q": ("begins, ms", ",.4~g"), "lasts:Q": ("lasts, ms", ",.3~g")}
-    tooltip = {"what:N": "doing", "batch:Q": "", **times}
+    tooltip = hover({"what:N": "doing", "batch:Q": "", **times})
     bars = data(named, "y", "what", "batch", "from", "to", "begin", "lasts")
-    style, edge = {"height": 11, "yOffset": _LOWER, "strokeWidth": 0.5}, dashed("what", PARTS[EMULATED])
-    return mark("bar", bars, style, color=tone("what", parts), tooltip=hover(tooltip), **edge)
+    style = {"height": 11, "yOffset": _LOWER, "strokeWidth": 0.5}
+    return mark("bar", bars, style, color=tone("what", parts), tooltip=tooltip, **dashed("what", PARTS[EMULATED]))
 
 
 def _text(rows: Sequence[Row], align: Any, shift: int, ink: str, size: int) -> alt.Chart:
@@ -255,40 +214,28 @@ def _numbers(rows: Sequence[Row], span: float) -> list[dict[str, Any]]:
 
 def _message(subset: Slice, one: Trial) -> str:
     """Say what one trial's steps add up to."""
-    sums, training = one.sums, subset.kind != LOAD
-    text = f"{one.name}: {words.plural(one.stretch.count, 'step')} of {words.number(sums.step_ns / 1e6)} ms"
-    if training:
-        waits = "fetching" if sums.taking else "waiting for data"
-        does = waits if one.recorded.workers else "loading its batches itself"
-        text += f", of which the main process spends {words.percent(sums.waiting)} {does}"
-    if sums.lead_ns is not None:
-        side = "before" if sums.lead_ns > 0 else "after"
-        text += f"; a batch is ready {words.number(abs(sums.lead_ns) / 1e6)} ms {side} it is asked for (median)"
-        text += ", so that fetching is taking it over" if sums.taking and training else ""
-    if sums.hidden is not None and training:
-        text += f", and {words.percent(sums.hidden)} of the workers’ work is done while nothing waits for it"
-    if sums.idle is not None:
-        text += f"; the device is idle for {words.percent(sums.idle)} of the time"
-    return text
+    step_ns, fetching, idle = steps_of.sums(one.recorded, one.stretch)
+    text = f"{one.name}: {words.plural(one.stretch.count, 'step')} of {words.number(step_ns / 1e6)} ms"
+    if subset.kind != LOAD:
+        does = "fetching batches" if one.recorded.workers else "loading its batches itself"
+        text += f", of which the main process spends {words.percent(fetching)} {does}"
+    return text if idle is None else f"{text}; the device is idle for {words.percent(idle)} of the time"
 
 
 def _notes(subset: Slice, trials: Sequence[Trial], *, searched: bool) -> Iterator[str]:
     """What a reader must know: how the steps were chosen, what is laid out, what is left out or not known."""
+    script = trials[0].cell["workload"] == SCRIPT
     if len(trials) > 1:
         yield _SEARCHED if searched else _PAIR
-    script = trials[0].cell["workload"] == SCRIPT
-    yield _STRETCH if script else _SINGLE
-    estimates = []
-    for one in trials:
-        rate = Estimate.of_row({name: plain(one.cell[name]) for name in RATE})
-        estimates.append(f"{one.name}, {rate.with_n(' samples/s')}")
-    yield f"All {'stretches' if script else 'trials'} of {subset.title}, {subset.subtitle}: {'; '.join(estimates)}."
+    yield f"{'One stretch of the loop' if script else 'One measurement each'}, {_CHOSEN}"
+    rates = [Estimate.of_row({name: plain(one.cell[name]) for name in RATE}) for one in trials]
+    named = (f"{one.name}, {rate.with_n(' samples/s')}" for one, rate in zip(trials, rates, strict=True))
+    yield f"All {'stretches' if script else 'measurements'} of {subset.title}, {subset.subtitle}: {'; '.join(named)}."
     drawn = [bar for one in trials for bar in one.bars]
     if any(bar.part in (*STAGE_COLOURS, GETITEM) for bar in drawn):
         yield _STAGES
-    for one in trials:
-        if (more := one.recorded.workers - MOST_WORKERS) > 0:
-            yield f"{one.name}: the lanes of {words.plural(more, 'more worker')} are left out."
+    if any(one.recorded.workers > MOST_WORKERS for one in trials):
+        yield f"Workers beyond the first {MOST_WORKERS} have no lane."
     if any(bar.lane == DEVICE for bar in drawn):
         yield _STARVED if script else _CLOCKS
     if any(plain(one.cell["prefetcher"]) not in (None, "none") for one in trials):
