@@ -66,7 +66,7 @@ def both(show: Show) -> tuple[RunView, RunView]:
 def test_lists_name_the_device(both: tuple[RunView, RunView]) -> None:
     """Of a machine with a GPU the list of runs says which were made on its CPU."""
     cpu, gpu = both
-    listed = {row[0]: unescape(row[3]) for row in table_rows(data_page.page(both, [], [], [], []).body) if len(row) > 3}
+    listed = {row[0]: unescape(row[3]) for row in table_rows(data_page.page(both, [], [], []).body) if len(row) > 3}
     assert listed[cpu.manifest.run_id] == f"{listed[gpu.manifest.run_id]}, on CPU"
 
 

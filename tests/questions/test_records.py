@@ -25,7 +25,7 @@ def test_the_command_that_checks_a_hash_prints_it(show: Callable[..., RunView], 
     for path, content in placed.files.items():
         (tmp_path / Path(path).name).write_text(content, encoding="utf-8")
     (tmp_path / "trials.parquet").write_bytes((view.run.folder / "trials.parquet").read_bytes())
-    body = unescape(data_page.page([view], [], [], [], [placed]).body)
+    body = unescape(data_page.page([view], [], [], [placed]).body)
     commands = re.findall(r"<code>(sha256sum .*?)</code></div></td> <td[^>]*>(?:<div>)?(?:<code>)?([\w ]+)", body)
     assert len(commands) == 2
     assert placed.citation
@@ -39,7 +39,7 @@ def test_the_command_that_checks_a_hash_prints_it(show: Callable[..., RunView], 
 
 def test_without_figures_the_page_is_still_of_use() -> None:
     """Without runs it cites the project, offers no file, and says what to type."""
-    page = data_page.page([], [], [], [], [])
+    page = data_page.page([], [], [], [])
     assert "The feedrate developers" in page.body
     assert "make sweep" in page.body
     assert page.all_files() == {}
@@ -50,7 +50,7 @@ def test_every_run_is_named_with_what_it_asks(show: Callable[..., RunView]) -> N
     """Newest first, beside what it asks; below them stands what changed in feedrate."""
     few: dict[str, Any] = {"batches": (8,), "workers": (0,), "blocks": 1}
     first, second = show(**few), show(device="cuda", run_id="20260103T030405Z-gpu", **few)
-    text = data_page.page([second, first], [], [], [], []).body
+    text = data_page.page([second, first], [], [], []).body
     assert text.index(second.manifest.run_id) < text.index(first.manifest.run_id)
     for view in (first, second):
         assert f'href="{view.page.replace(".md", ".html")}"' in text

@@ -48,7 +48,7 @@ def test_a_withdrawn_run_is_shown_nowhere_else(results: Path) -> None:
     assert [view.manifest.run_id for view in everyone.every] == [STAYS]
     explored = explore_page.page(everyone, {path_of(view): run_file(view) for view in everyone.every})
     assert GONE not in explored.body + "".join(map(str, explored.files.values()))
-    listed = data_page.page(everyone.every, everyone.withdrawn, [], [], []).body
+    listed = data_page.page(everyone.every, everyone.withdrawn, [], []).body
     assert listed.count(GONE) == 2  # the link and its text
     assert f"runs/{GONE}.html" in listed
 
@@ -70,7 +70,7 @@ def test_every_table_names_the_tier(results: Path) -> None:
     """Runs, their pages and machines say who vouches, or how many of each; what a submitter wrote is text there."""
     view = shown_of(results, STAYS)
     everyone = select(load_runs(results))
-    listed, its_own = data_page.page([view], [], [], [], []).body, run_page.page(view).body
+    listed, its_own = data_page.page([view], [], [], []).body, run_page.page(view).body
     for body in (listed, its_own, machines_page.listing("compare.md", everyone.machines)):
         assert "run.html#tiers" in body
         assert ">reference</a>" in body

@@ -158,9 +158,7 @@ def _pages(
         early(page)
         cited += figures.placed([page])
         yield _noted(page, everyone, data)
-    yield _noted(
-        data_page.page(everyone.every, everyone.withdrawn, refused, measured, cited, _address()), everyone, data
-    )
+    yield _noted(data_page.page(everyone.every, everyone.withdrawn, refused, cited, _address()), everyone, data)
 
 
 def _admitted(run_folders: Sequence[Path], kept: Kept) -> validator.Admitted:

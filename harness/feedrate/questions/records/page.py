@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from operator import attrgetter
 from pathlib import Path
 
 import markdown
@@ -15,36 +15,24 @@ from feedrate.pages import descriptions, markup
 from feedrate.pages.markup import FOLDER, Page, Placed
 from feedrate.pages.runs import RunView
 from feedrate.pages.template import render
-from feedrate.questions.accuracy import page as accuracy_page
 from feedrate.questions.methodology import page as methodology_page
 from feedrate.questions.runs.facts import run_forms, runs_table
 from feedrate.schema.plugins import RESOURCES
 from feedrate.share.findings import Validated
-from feedrate.store.bench_record import BenchRecord
 
 PATH, TITLE = "data.md", "Data"
-CHANGES = RESOURCES / "CHANGELOG.md"
-_DEMOTED = {f"h{level}": f"h{level + 1}" for level in (4, 3, 2)}
-"""The changelog's headings stand a level lower here."""
 
 
 def page(
     runs: Sequence[RunView],
     withdrawn: Sequence[RunView],
     refused: Sequence[Validated],
-    benches: Sequence[BenchRecord],
     placed: Sequence[Placed],
     address: str = "",
 ) -> Page:
-    """Write the page.
+    """Write the page of runs that are shown, newest first, of those that are not, and of all other pages' figures.
 
-    Args:
-        runs: those that are shown, newest first.
-        withdrawn: those that are not, as their makers say why.
-        refused: those that break a rule.
-        benches: records of ``make bench``.
-        placed: figures of all other pages.
-        address: where the site will be published; may be empty.
+    ``refused`` break a rule; ``address`` is where the site will be published, and may be empty.
     """
     citations = [figure.citation for figure in placed if figure.citation]
     path = f"{FOLDER}/{BIBLIOGRAPHY}"
@@ -54,10 +42,13 @@ def page(
         title=TITLE,
         listing=runs_table(runs, PATH) if runs else "",
         left_out=methodology_page.left_out(refused),
-        withdrawn=[_withdrawn(view) for view in withdrawn],
-        benches=[_bench(bench) for bench in sorted(benches, key=attrgetter("started_at"), reverse=True)],
+        withdrawn=[
+            (markup.link(PATH, view.page, view.manifest.run_id), view.name, descriptions.day(mark.on), mark.why)
+            for view in withdrawn
+            if (mark := view.beside.withdrawn)
+        ],
         bibliography=path,
-        changes=_changes(CHANGES),
+        changes=_changes(),
         software=forms_html(software(), "feedrate"),
         newest=run_forms(runs[0]) if runs else "",
         digits=HASH_DIGITS,
@@ -74,26 +65,9 @@ def _figure(cited: Citation) -> tuple[Markup, Markup, Markup]:
     return title, Markup("{}<br>{}").format("; ".join(cited.origin.machines), runs), markup.code(cited.data_hash)
 
 
-def _withdrawn(view: RunView) -> tuple[object, ...]:
-    mark = view.beside.withdrawn
-    on, why = (descriptions.day(mark.on), mark.why) if mark else ("", "")
-    return markup.link(PATH, view.page, view.manifest.run_id), view.name, on, why
-
-
-def _bench(bench: BenchRecord) -> tuple[object, ...]:
-    """A record of ``make bench``."""
-    return (
-        Markup('<span class="fr-whole">{}</span>').format(markup.link(PATH, accuracy_page.PATH, bench.name)),
-        descriptions.name_of(bench.machine),
-        ", ".join(bench.sections),
-        f"{len(bench.witnessed):,}" if bench.witnessed else "–",
-        bench.feedrate_version,
-    )
-
-
-def _changes(path: Path) -> Markup:
-    """Turn the changelog into HTML without its title."""
-    html = markdown.markdown(path.read_text(encoding="utf-8").partition("\n")[2])
-    for tag, lower in _DEMOTED.items():
-        html = html.replace(f"<{tag}>", f"<{lower}>").replace(f"</{tag}>", f"</{lower}>")
+def _changes() -> Markup:
+    """Turn the changelog into HTML without its title, its headings a level lower."""
+    html = markdown.markdown((RESOURCES / "CHANGELOG.md").read_text(encoding="utf-8").partition("\n")[2])
+    for level in (4, 3, 2):
+        html = re.sub(rf"(</?)h{level}>", rf"\g<1>h{level + 1}>", html)
     return Markup(html)  # noqa: S704 - the project's own text
