@@ -85,11 +85,10 @@ def test_noise_that_intervals_do_not_hold_for_is_said(show: Show, page: Page) ->
 
 
 def test_both_clocks_are_compared(show: Show) -> None:
-    """The ratio is the device's span ÷ the waiting host's phase, and what overlap hides is told."""
+    """The ratio is the device's span ÷ the waiting host's phase."""
     text = part(runs_page.page(twice(show(device="cuda", fails="none"))), "Two clocks")
     assert ">forward<" in text
     assert ">0.50<" in text
-    assert "50" in text.partition("What overlap hides of a step in which nothing overlaps: ")[2][:200]
 
 
 def test_the_letter_comes_with_its_reasons(busy: RunView, page: Page, show: Show) -> None:

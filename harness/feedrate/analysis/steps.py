@@ -8,8 +8,8 @@ alone is looked at. It does *not* show a typical format or batch: where workers 
 ``timing: events`` leaves the device's queue alone and reads spans after the window; a span contains launch gaps.
 ``timing: serialized`` synchronises after every phase: the host's phase is then the device's work, its launch and the
 synchronisation, and nothing overlaps. So a phase's two times should agree (a ratio near 1; under 1 by what launching
-costs), and the step's wall clock may only be shorter with events, by what overlap hides. A phase whose span is *longer*
-than its serialized time (a copy that waits for a busy stream, say) is not what it seems.
+costs). A phase whose span is *longer* than its serialized time (a copy that waits for a busy stream, say) is not what
+it seems.
 """
 
 from __future__ import annotations
@@ -146,15 +146,3 @@ def cross_check(trials: pd.DataFrame) -> pd.DataFrame:
         rows.append(pairs.assign(phase=phase, **{name: ratios[name] for name in ("ratio", "lo", "hi", "n")}))
     result = pd.concat(rows).sort_index(kind="stable")
     return result[result["n"] > 0].reset_index(drop=True)
-
-
-def hidden_share(trials: pd.DataFrame) -> pd.DataFrame:
-    """Say how much of a serialized step overlap hides: 1 - its wall clock with events ÷ serialized.
-
-    Returns:
-        A row per pair of cells as :func:`cross_check` has them: ``hidden`` with its interval ``lo``, ``hi`` and ``n``.
-        A share below 0 says that the clocks disturb more than overlap hides.
-    """
-    pairs = _clocked(trials)
-    ratios = _ratios(trials, pairs, trials["wall_ns"])
-    return pairs.assign(hidden=1 - ratios["ratio"], lo=1 - ratios["hi"], hi=1 - ratios["lo"], n=ratios["n"])

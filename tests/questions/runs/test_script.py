@@ -63,7 +63,6 @@ def test_what_holds_the_script_back_comes_first(view: RunView, page: Page) -> No
     assert {f"{name}-{view.slug}" for name in ("account", "predictions", "timeline", "phases", "telemetry")} == set(
         page.figures
     )
-    assert "2 (now)" in page.body
     assert "__getitem__ (loading)" in page.figures[f"timeline-{view.slug}"].html
     assert "worker 1" in page.figures[f"timeline-{view.slug}"].html
 

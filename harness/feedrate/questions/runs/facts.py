@@ -65,27 +65,25 @@ def beside(view: RunView) -> dict[str, str]:
 
 def short(view: RunView) -> dict[str, str]:
     """Name what was measured, when and with what, from the manifest alone."""
-    run = view.manifest
-    began = {
+    run, loop = view.manifest, script_name(view)
+    settings = words.plural(run.cells, "setting")
+    settings += "" if run.script else f", from {words.plural(run.combinations, 'combination')}"
+    of_sweeps = {
+        "Measurements": ", ".join(f"{count:,} {name}" for name, count in run.outcomes.items()),
+        "Suites": words.listed(run.suites) or "none",
+        "Seed": f"{run.seed}",
+    }
+    repeated = f"{settings}, in up to {words.plural(run.blocks, 'repetition')}"
+    return {
         "Device": run.device,
         "Repeat it": markup.code(run.command),
         "Began": f"{descriptions.day(run.started_at)} ({run.started_at})",
         "Took": descriptions.minutes(run.started_at, run.ended_at),
-    }
-    stopped = {"Stopped": (SEARCH_STOPPED if run.search else STOPPED).get(run.stop_reason, run.stop_reason)}
-    cells = words.plural(run.cells, "setting")
-    version = f"feedrate {run.feedrate_version}, protocol {run.protocol_version}"
-    if script_name(view):
-        measured = {"Measured": f"its loop, in {run.blocks:,} stretches"}
-        return {**began, **measured, **stopped, "PyTorch": run.software.torch or "unknown", "Version": version}
-    return {
-        **began,
-        "Measured": f"{cells}, in up to {words.plural(run.blocks, 'repetition')}",
-        "Measurements": ", ".join(f"{count:,} {name}" for name, count in run.outcomes.items()),
-        **stopped,
-        "Suites": words.listed(run.suites) or "none",
+        "Measured": f"its loop, in {run.blocks:,} stretches" if loop else repeated,
+        "Stopped": (SEARCH_STOPPED if run.search else STOPPED).get(run.stop_reason, run.stop_reason),
         "PyTorch": run.software.torch or "unknown",
-        "Version": f"{version}, seed {run.seed}",
+        "Version": f"feedrate {run.feedrate_version}, protocol {run.protocol_version}",
+        **({} if loop else of_sweeps),
     }
 
 

@@ -50,25 +50,17 @@ def section(view: RunView) -> dict[str, Any] | None:
     if not name:
         return None
     cells = {str(row["mode"]): row for row in rows_of(view.judged)}
-    content = {
+    said = report["said"] if report else []
+    own = [(about.capitalize() or "Script", text) for about, text in said if about not in _ELSEWHERE]
+    return {
         "name": name,
+        "report": report,
+        "said": dict(said),
+        "waits": words.percent(float(cells["train"]["fetch_share"])),
         "alone": list(_alone(cells)),
         "bound": cells["train"]["bottleneck"],
-        "facts": _facts(cells),
-    }
-    if not report:
-        waits = words.percent(float(cells["train"]["fetch_share"]))
-        answer = f"{name} waits for data {waits} of its time: {content['bound']}."
-        return content | {"answer": answer, "rows": (), "predictions": (), "basis": ""}
-    statements = dict(report["said"])
-    answer = f"{name} is held back by {statements['held back by']}."
-    helps = statements.get("next", "")
-    return content | {
-        "answer": f"{answer} What would help: {helps}." if helps else answer,
-        "facts": [(about.capitalize() or "Script", text) for about, text in report["said"] if about not in _ELSEWHERE],
-        "rows": list(_rows(report)),
-        "predictions": [_prediction(row) for row in _settings(report)],
-        "basis": _basis(report),
+        "facts": own if report else _facts(cells["train"]),
+        "rows": list(_rows(report)) if report else [],
     }
 
 
@@ -78,13 +70,11 @@ def _report(view: RunView) -> dict[str, Any] | None:
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
-def _facts(cells: Mapping[str, Mapping[Any, Any]]) -> list[tuple[str, str]]:
+def _facts(loop: Mapping[Any, Any]) -> list[tuple[str, str]]:
     """What the records alone say of a loop."""
-    cell = cells["train"]
-    pace = Estimate.of_row(cell).with_n(" samples/s")
     named = [axis.name for axis in AXES if axis.of_scripts and axis.name not in ("workload", "script")]
-    loader = descriptions.changed({name: cell[name] for name in named})
-    return [("Pace", pace), ("Loader", loader or "all at their defaults")]
+    loader = descriptions.setting({name: loop[name] for name in named})
+    return [("Pace", Estimate.of_row(loop).with_n(" samples/s")), ("Loader", loader)]
 
 
 def _rows(report: Mapping[str, Any]) -> Iterator[tuple[object, ...]]:
@@ -143,27 +133,6 @@ def _settings(report: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [row | {"times": row["value"] / now["value"]} for row in sorted(texts, key=lambda row: row["num_workers"])]
 
 
-def _prediction(row: Mapping[str, Any]) -> tuple[object, ...]:
-    measured = row["kind"] == "measured"
-    count = f"{row['num_workers']} (now)" if measured else str(row["num_workers"])
-    return (
-        count,
-        words.number(row["value"]),
-        words.interval(row["lo"], row["hi"]),
-        "–" if measured else words.number(row["times"], 2),
-    )
-
-
-def _basis(report: Mapping[str, Any]) -> str:
-    if not report["predictions"]:
-        return ""
-    present, measured = report["predictions"]["present"], report["pacing"]["steps_per_s"]["value"]
-    return (
-        f"We fitted the model to this one run. It gives {words.number(present)} steps/s for the present setting, which "
-        f"ran at {words.number(measured)}. Ranges this wide hold nine in ten predictions for planted scripts."
-    )
-
-
 def predicted(view: RunView) -> Figure | None:
     """Draw what other numbers of workers would give; None where nothing could be predicted."""
     rows = _settings(report) if script_name(view) and (report := _report(view)) else []
@@ -172,8 +141,9 @@ def predicted(view: RunView) -> Figure | None:
     sheet = Sheet("What other numbers of workers would give", "How many steps a second would the same loop do?")
     drawn = [{**row, "label": f"num_workers={row['num_workers']}"} for row in rows]
     x, y = amount("value", "steps per second"), names("label", (row["label"] for row in drawn))
-    plot = Plot(drawn, x, y, "kind", _LOOKS)
+    plot = Plot(drawn, x, y, "kind", _LOOKS, also={"times:Q": ("times now", ".2f")})
     columns = {"num_workers": "num_workers", "known": "kind", "steps per s": "value", "low": "lo", "high": "hi"}
+    columns |= {"times now": "times"}
     panel = plot.panel(script_name(view), "the same loop with other numbers of workers", _message(rows))
     sheet.add(panel, listed(rows, {}, columns))
     return sheet.figure(keys(_LOOKS), "")
@@ -202,16 +172,5 @@ def _alone(cells: Mapping[str, Mapping[Any, Any]]) -> Iterator[tuple[object, ...
             yield what, words.number(cell["samples_per_s"]), words.interval(cell["lo"], cell["hi"]), cell["n"]
 
 
-def stretches(view: RunView) -> list[tuple[object, ...]]:
-    """Every stretch of the loop, and of its stages alone, in the order of time."""
-    return [
-        (
-            ALONE[str(row["mode"])],
-            row["block"],
-            f"{row['steps']:,}",
-            words.number(float(row["samples_per_s"])),
-            words.percent(row["host_fetch_ns"] / row["wall_ns"]) if words.is_number(row["host_fetch_ns"]) else "–",
-            str(row["flags"]).replace(",", ", ") if isinstance(row["flags"], str) else "",
-        )
-        for row in rows_of(view.trials.sort_values("block"))
-    ]
+FIGURES = {"account": account, "predictions": predicted}
+"""Pictures of a report, by name."""
