@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
-import altair as alt
 import numpy as np
 import pandas as pd
 
@@ -21,7 +19,7 @@ from feedrate.analysis.estimate import Estimate, Floats
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.noise import Trend, pooled_ratio, self_ratios
 from feedrate.charts.figure import Figure, Key, Row, Sheet, chart, listed, plain, table
-from feedrate.charts.plot import Fields, Plot, Side, band, rule, unit_of
+from feedrate.charts.plot import Fields, Plot, Side, band, mark, rule, unit_of
 from feedrate.charts.theme import colour
 from feedrate.questions.workers.charts import what, who
 from feedrate.schema import words
@@ -34,10 +32,7 @@ _KEYS = (
     Key("a measurement, or a repetition’s ratio", *_KINDS["plain"]),
     Key("a measurement with a flag", *_KINDS["flagged"]),
     Key("mean and its 95 % interval", colour("accent")),
-    Key("trend", colour("muted"), "rule"),
 )
-_LONG_S = 1200.0
-"""From here on a trend is told by the hour in words; of a shorter run that would be guessed too far ahead."""
 
 
 @chart(
@@ -65,7 +60,7 @@ def drift(sheet: Sheet, trials: pd.DataFrame) -> Figure:
 
 
 def _add_trend(sheet: Sheet, control: pd.DataFrame, at: Floats, run_s: float) -> None:
-    """Add the panel of throughput over time."""
+    """Add the panel of throughput over time; its table has a line a trial, then the mean, then the trend."""
     rates = control["samples_per_s"].to_numpy(dtype=np.float64)
     estimate, trend = Estimate.of_row(rows_of(estimates.cells(control))[0]), noise.drift_trend(at, rates)
     scale, unit = unit_of(run_s)
@@ -81,64 +76,31 @@ def _add_trend(sheet: Sheet, control: pd.DataFrame, at: Floats, run_s: float) ->
         for second, rate, block, flags in zip(at, rates, control["block"], control["flags"], strict=True)
         if np.isfinite(second)
     ]
-    title = "The control setting over the run"
-    subtitle = f"{words.plural(len(control), 'measurement')}, % from their mean"
     tooltip: Fields = {"at:Q": (unit, ".3~g"), "block:Q": "repetition", "rate:Q": ("samples per second", ",.4~g")}
     tooltip = {**tooltip, "value:Q": ("from the mean, %", "+.3~g"), "flags:N": ""}
-    mean = [_percent_off(end / estimate.value) for end in (estimate.value, estimate.low, estimate.high)]
     spread = {"domain": [0, run_s / scale], "nice": False, "padding": 6}
     x = Side("at", f"{unit} since the run’s first measurement", spread, {"grid": False, "tickCount": 5})
-    lines = [_slope(trend, at, rates, estimate.value, scale)] if trend else []
-    plot = _around_mean(rows, x, "throughput, % from the mean", mean, tooltip, lines)
-    message = _trend_message(len(control), estimate, trend, run_s)
-    sheet.add(plot.panel(title, subtitle, message), _listed(rows, estimate, trend, unit))
-
-
-def _slope(trend: Trend, at: Floats, rates: Floats, mean: float, scale: float) -> alt.Chart:
-    """The fitted line, from the first trial to the last."""
-    finite = np.isfinite(at)
-    middle, start = float(at[finite].mean()), float(at[finite].min())
-    offset = float(np.log(rates[finite]).mean() - np.log(mean))
-    rows = [
-        {"at": second / scale, "value": float(100 * np.expm1(offset + trend.slope.value * (second - middle)))}
-        for second in (start, start + trend.seconds)
-    ]
-    line = alt.Chart(table(rows)).mark_line(color=colour("muted"), strokeDash=[4, 3], strokeWidth=1.5)
-    drawn: alt.Chart = line.encode(x=alt.X("at:Q"), y=alt.Y("value:Q"))
-    return drawn
-
-
-def _listed(rows: Sequence[Row], estimate: Estimate, trend: Trend | None, unit: str) -> list[Row]:
-    """A line a trial, then the mean, then the trend."""
+    plot = _around_mean(rows, x, "throughput, % from the mean", estimate, estimate.value, tooltip)
+    subtitle = f"{words.plural(len(control), 'measurement')}, % from their mean"
     columns = {"repetition": "block", unit: "at", "samples per s": "rate", "%": "value", "flags": "flags"}
     lines = listed(rows, {"what": "measurement"}, columns)
     lines.append({"what": "mean over repetitions", "samples per s": estimate.value, **_ends(estimate), "n": estimate.n})
     if trend:
-        hour = trend.over(3600.0)
-        shares = {name: None if end is None else _percent_off(end) for name, end in _ends(hour).items()}
-        lines.append({"what": "trend, % an hour", "%": _percent_off(hour.value), **shares, "n": hour.n})
-    return lines
+        hour = trend.over(3600.0).through(_percent_off, "change")
+        lines.append({"what": "trend, % an hour", "%": hour.value, **_ends(hour), "n": hour.n})
+    message = _trend_message(len(control), estimate, trend, run_s)
+    sheet.add(plot.panel("The control setting over the run", subtitle, message), lines)
 
 
 def _trend_message(count: int, estimate: Estimate, trend: Trend | None, run_s: float) -> str:
-    summary = words.sentence(
-        f"The control setting ran {count} times in {words.plural(estimate.n, 'repetition')}: "
-        f"{estimate.with_n(' samples/s')}"
-    )
+    ran = f"The control setting ran {count} times in {words.plural(estimate.n, 'repetition')}"
+    summary = words.sentence(f"{ran}: {estimate.with_n(' samples/s')}")
     if trend is None:
         return f"{summary} {count} measurements are too few for a trend."
     whole, (scale, unit) = trend.over(run_s), unit_of(run_s)
-    change = f"over the run’s {words.number(run_s / scale, 2)} {unit} it changed by {_changed(whole)}"
-    holds_none = whole.low <= 1 <= whole.high
-    change += ". That may be no change" if holds_none else ". That is a drift"
-    if run_s >= _LONG_S:
-        change += f". In an hour: {_changed(trend.over(3600.0))}"
-    return f"{summary} {words.sentence(change)}"
-
-
-def _changed(ratio: Estimate) -> str:
-    trials = words.plural(ratio.n, "measurement")
-    return ratio.through(_percent_off, "change").text(n=trials, write=words.signed)
+    change = whole.through(_percent_off, "change").text(n=words.plural(whole.n, "measurement"), write=words.signed)
+    verdict = "may be no change" if whole.low <= 1 <= whole.high else "is a drift"
+    return f"{summary} Over the run’s {words.number(run_s / scale, 2)} {unit} it changed by {change}. That {verdict}."
 
 
 def _add_self_comparison(sheet: Sheet, control: pd.DataFrame) -> None:
@@ -148,18 +110,16 @@ def _add_self_comparison(sheet: Sheet, control: pd.DataFrame) -> None:
         sheet.note("The control setting ran once a repetition: too few to compare it with itself.")
         return
     estimate = pooled_ratio(compared)
-    rows: list[dict[str, Any]] = []
-    lines: list[Row] = []
-    for row in rows_of(compared):
-        ratio, block, pairs = float(row["ratio"]), int(row["block"]), int(row["pairs"])
-        rows.append({"at": block, "value": _percent_off(ratio), "ratio": ratio, "pairs": pairs, "kind": "plain"})
-        lines.append({"what": "A/A, a repetition", "repetition": block, "B ÷ A": ratio, "n": pairs})
+    rows = [
+        {"at": int(row["block"]), "value": _percent_off(row["ratio"]), "kind": "plain", **row}
+        for row in rows_of(compared)
+    ]
+    lines = listed(rows, {"what": "A/A, a repetition"}, {"repetition": "at", "B ÷ A": "ratio", "n": "pairs"})
     lines.append({"what": "A/A, all repetitions", "B ÷ A": estimate.value, **_ends(estimate), "n": estimate.n})
     axis = {"grid": False, "tickMinStep": 1, "format": "d", "tickCount": 6}
     x = Side("at", "repetition", {"nice": False, "zero": False, "padding": 10}, axis)
-    mean = [_percent_off(end) for end in (estimate.value, estimate.low, estimate.high)]
     tooltip: Fields = {"at:Q": "repetition", "ratio:Q": ("B ÷ A", ".4~g"), "pairs:Q": ""}
-    plot = _around_mean(rows, x, "B ÷ A − 1, %", mean, tooltip)
+    plot = _around_mean(rows, x, "B ÷ A − 1, %", estimate, 1.0, tooltip)
     plot = replace(plot, before=[rule(plot.y, "y", 0.0, "ink")])
     subtitle = f"A/A: {words.plural(int(compared['pairs'].sum()), 'pair')} of its own measurements"
     sheet.add(plot.panel("The control setting against itself", subtitle, _self_message(estimate)), lines)
@@ -171,19 +131,16 @@ def _add_self_comparison(sheet: Sheet, control: pd.DataFrame) -> None:
 
 def _self_message(estimate: Estimate) -> str:
     """Say whether the interval holds 1, as it should, and whether it is narrow enough to rule out a difference."""
-    ratio = estimate.with_n(write="{:.3f}".format)
-    text = f"Compared with itself, the control setting comes out {ratio} as fast"
+    ratio, margin = estimate.with_n(write="{:.3f}".format), words.per_cent(100 * (SAME[1] - 1), 0)
+    text = f"Compared with itself, the control setting comes out {ratio} as fast."
     if not estimate.known:
-        return words.sentence(text)
-    margin = words.per_cent(100 * (SAME[1] - 1), 0)
+        return text
     if not estimate.low <= 1 <= estimate.high:
-        return words.sentence(
-            f"{text}. The interval leaves out 1: one run in twenty does so by chance. If others of this machine do, "
-            "too, do not trust its small differences"
-        )
-    if verdicts(estimate.value, estimate.low, estimate.high) == "no difference":
-        return words.sentence(f"{text}. The interval holds 1, as it should, and stays within {margin}")
-    return words.sentence(f"{text}. The interval holds 1, as it should, but is too wide to rule out {margin}")
+        chance = "The interval leaves out 1: one run in twenty does so by chance."
+        return f"{text} {chance} If others of this machine do, too, do not trust its small differences."
+    same = verdicts(estimate.value, estimate.low, estimate.high) == "no difference"
+    width = f"and stays within {margin}" if same else f"but is too wide to rule out {margin}"
+    return f"{text} The interval holds 1, as it should, {width}."
 
 
 def _percent_off(ratio: float) -> float:
@@ -191,14 +148,14 @@ def _percent_off(ratio: float) -> float:
     return 100 * (ratio - 1)
 
 
-def _around_mean(
-    rows: Sequence[Row], x: Side, title: str, mean: Sequence[float], tooltip: Fields, lines: Sequence[alt.Chart] = ()
-) -> Plot:
-    """Declare band, line of the mean, lines, marks; ``mean`` has the ends of its interval, too, NaN where not known."""
+def _around_mean(rows: Sequence[Row], x: Side, title: str, mean: Estimate, of: float, tooltip: Fields) -> Plot:
+    """Declare the band and the line of a mean, and marks around it, in per cent of a value."""
     y = Side("value", title, {"zero": False, "nice": 5}, {"format": "+.3~g", "tickCount": 5})
-    value, low, high = mean
-    at = alt.Chart(table([{"mean": plain(value)}])).mark_rule(color=colour("accent"), strokeWidth=1.75)
-    behind = [*([band(y, "y", (low, high))] if words.is_number(low) else []), at.encode(**y.along("y", "mean")), *lines]
+    value, low, high = (_percent_off(end / of) for end in (mean.value, mean.low, mean.high))
+    line = mark(
+        "rule", table([{"mean": value}]), {"color": colour("accent"), "strokeWidth": 1.75}, **y.along("y", "mean")
+    )
+    behind = [*([band(y, "y", (low, high))] if words.is_number(low) else []), line]
     rows = [{**row, "lo": None, "hi": None} for row in rows]
     return Plot(rows, x, y, "kind", _KINDS, tooltip=tooltip, behind=behind, size=50)
 
