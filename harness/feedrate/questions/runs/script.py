@@ -16,7 +16,7 @@ from markupsafe import Markup
 from feedrate.analysis.estimate import Estimate
 from feedrate.analysis.estimates import rows_of
 from feedrate.attach.account import ROWS
-from feedrate.attach.predictions import ABOUT, MODELLED
+from feedrate.attach.predictions import MODELLED
 from feedrate.attach.report import SMALLEST
 from feedrate.charts.figure import Figure, Key, Sheet, listed
 from feedrate.charts.plot import Bars, Fields, Plot, Side, amount, keys, names
@@ -28,12 +28,9 @@ from feedrate.schema import words
 from feedrate.schema.axes import AXES
 from feedrate.store.runs import report_of
 
-ALONE = {"train": "The training loop", "compute": "The step alone, without its loader", "load": "The loader alone"}
-"""What a cell of a script ran."""
+_ALONE = {"train": "The training loop", "compute": "The step alone, without its loader", "load": "The loader alone"}
 _ELSEWHERE = ("time", "held back by", "next", "by the model", "alone")
 """What the answer says, or a table of its own."""
-_LONGEST = 90
-"""Characters of a line of code."""
 _KINDS = {
     "wait": ("feeds the step", colour("phase-fetch")),
     "step": ("the step", colour("phase-forward")),
@@ -46,18 +43,17 @@ _LOOKS = {"measured": (colour("accent"), "diamond"), "by the model": (colour("na
 
 def section(view: RunView) -> dict[str, Any] | None:
     """What the page of a script's run begins with; None of other runs."""
-    name, report = script_name(view), _report(view)
-    if not name:
+    if not script_name(view):
         return None
-    cells = {str(row["mode"]): row for row in rows_of(view.judged)}
+    cells, report = {str(row["mode"]): row for row in rows_of(view.judged)}, _report(view)
     said = report["said"] if report else []
     own = [(about.capitalize() or "Script", text) for about, text in said if about not in _ELSEWHERE]
     return {
-        "name": name,
+        "name": script_name(view),
         "report": report,
         "said": dict(said),
         "waits": words.percent(float(cells["train"]["fetch_share"])),
-        "alone": list(_alone(cells)),
+        "alone": list(_alone(cells)) if len(cells) > 1 else [],
         "bound": cells["train"]["bottleneck"],
         "facts": own if report else _facts(cells["train"]),
         "rows": list(_rows(report)) if report else [],
@@ -65,9 +61,10 @@ def section(view: RunView) -> dict[str, Any] | None:
 
 
 def _report(view: RunView) -> dict[str, Any] | None:
-    """What ``feedrate run`` said; None of runs that came from elsewhere."""
+    """What ``feedrate run`` said of where time went; None of runs that came from elsewhere."""
     path = report_of(view.run.folder)
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    report = json.loads(path.read_text(encoding="utf-8")) if script_name(view) and path.is_file() else {}
+    return report if report.get("account") and report.get("cause") else None
 
 
 def _facts(loop: Mapping[Any, Any]) -> list[tuple[str, str]]:
@@ -89,35 +86,31 @@ def _rows(report: Mapping[str, Any]) -> Iterator[tuple[object, ...]]:
 
 def account(view: RunView) -> Figure | None:
     """Draw the account as one bar; None of runs whose report is not here."""
-    report = _report(view) if script_name(view) else None
-    if not report or not report["account"]:
+    if (report := _report(view)) is None:
         return None
-    totals = report["account"]
+    spent, whole = report["account"]["rows"], report["account"]["wall_ns"]
     rows = [
-        {"bar": "time", "order": at, "row": ROWS[name].words, "kind": _KINDS[ROWS[name].kind][0], "s": ns / 1e9}
-        for at, name in enumerate(ROWS)
-        if (ns := totals["rows"].get(name, 0)) > 0
+        {"bar": "time", "order": at, "row": row.words, "kind": _KINDS[row.kind][0], "s": ns / 1e9, "share": ns / whole}
+        for at, (name, row) in enumerate(ROWS.items())
+        if (ns := spent.get(name, 0)) > 0
     ]
-    rows = [row | {"share": row["s"] * 1e9 / totals["wall_ns"]} for row in rows]
     kinds = {kind: tint for kind, tint in _KINDS.values() if any(row["kind"] == kind for row in rows)}
     sheet = Sheet("Where the time went", "What did the training process do, from its start to its end?")
-    x = Side("s", "seconds", {"domain": [0, totals["wall_ns"] / 1e9]}, {"tickCount": 5, "labelOverlap": True})
+    x = Side("s", "seconds", {"domain": [0, whole / 1e9]}, {"tickCount": 5, "labelOverlap": True})
     also: Fields = {"row:N": "", "share:Q": ("share", ".1%")}
     bar = Bars(rows, x, names("bar", ["time"], labels=False), "kind", kinds, also=also)
     largest = sorted(rows, key=lambda row: -row["s"])[:3]
     shares = ", ".join(f"{row['row']} {words.percent(row['share'])}" for row in largest)
-    message = words.sentence(f"{shares} of {words.number(totals['wall_ns'] / 1e9)} s")
-    columns = {"row": "row", "kind": "kind", "seconds": "s", "share": "share"}
+    message = words.sentence(f"{shares} of {words.number(whole / 1e9)} s")
     panel = bar.panel(script_name(view), "wall clock of the training process", message)
-    sheet.add(panel, listed(rows, {}, columns))
+    sheet.add(panel, listed(rows, {}, {"row": "row", "kind": "kind", "seconds": "s", "share": "share"}))
     return sheet.figure([Key(kind, tint) for kind, tint in kinds.items()], "")
 
 
 def _line(line: Mapping[str, Any]) -> Markup:
     """A line of code, its share of its row, and where it stands."""
     location = f"{words.percent(line['share'])} of it, {Path(line['file']).name}:{line['line']}, {line['name']}"
-    code = line["code"] if len(line["code"]) <= _LONGEST else f"{line['code'][:_LONGEST]}…"
-    return markup.two_lines(markup.code(code), location) if code else Markup("{}").format(location)
+    return markup.two_lines(markup.code(line["code"]), location) if line["code"] else Markup("{}").format(location)
 
 
 def _settings(report: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -135,7 +128,7 @@ def _settings(report: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def predicted(view: RunView) -> Figure | None:
     """Draw what other numbers of workers would give; None where nothing could be predicted."""
-    rows = _settings(report) if script_name(view) and (report := _report(view)) else []
+    rows = _settings(report) if (report := _report(view)) else []
     if not rows:
         return None
     sheet = Sheet("What other numbers of workers would give", "How many steps a second would the same loop do?")
@@ -150,25 +143,15 @@ def predicted(view: RunView) -> Figure | None:
 
 
 def _message(rows: Sequence[Mapping[str, Any]]) -> str:
-    now = next(row for row in rows if row["kind"] == "measured")
-    others = [row for row in rows if row is not now]
-    most = max(row["value"] for row in others)
-    best = next(row for row in others if row["value"] >= ABOUT * most)
-    measured = f"the {words.number(now['value'])} steps/s that were measured with {now['num_workers']}"
-    if best["lo"] <= now["value"]:
-        return f"By the model no other number of workers is clearly faster than {measured}."
-    return (
-        f"By the model the loop does {words.number(best['value'])} steps/s "
-        f"({words.interval(best['lo'], best['hi'])}) with num_workers={best['num_workers']}, "
-        f"{words.times(best['times'])} {measured}; more workers give no more."
-    )
+    known = {"measured": " (measured)", "by the model": ""}
+    paces = (f"{words.number(row['value'])} with {row['num_workers']}{known[row['kind']]}" for row in rows)
+    return f"Steps a second by the model, with other numbers of workers: {', '.join(paces)}."
 
 
 def _alone(cells: Mapping[str, Mapping[Any, Any]]) -> Iterator[tuple[object, ...]]:
-    """What loop, step and loader do; nothing where the stages were not measured alone."""
-    for mode, what in ALONE.items():
-        if mode in cells and len(cells) > 1:
-            cell = cells[mode]
+    """What loop, step and loader do."""
+    for mode, what in _ALONE.items():
+        if cell := cells.get(mode):
             yield what, words.number(cell["samples_per_s"]), words.interval(cell["lo"], cell["hi"]), cell["n"]
 
 
