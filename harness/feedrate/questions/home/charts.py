@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 
@@ -42,23 +42,15 @@ _WORKERS |= {"over workers": "base", "run": "run_id"}
 _GAINS = {"machine": "machine", "task": "task", "settings": "settings", "times": "value", **ENDS, "run": "run_id"}
 _NO_MACHINE = "Every machine was measured with one number of workers only."
 _NO_GAIN = "No run compares PyTorch's default with other settings."
-Where = tuple[str, str]
-"""Machine id and device."""
+Machines = Mapping[tuple[str, str], tuple[str, float | None]]
+"""Machine id and device to the machine's name and its cores."""
 
 
-class Named(NamedTuple):
-    """What a picture says of a machine."""
-
-    name: str
-    cores: float | None
-
-
-Machines = Mapping[Where, Named]
-
-
-def _named(row: Mapping[Any, Any], machines: Machines) -> Named:
+def _named(row: Row, machines: Machines | None) -> dict[str, Any]:
+    """What a picture says of the machine of a row."""
     where = str(row["machine_id"]), str(row["device"])
-    return machines.get(where, Named(where[0], None))
+    name, cores = (machines or {}).get(where, (where[0], None))
+    return {"machine": name, "cores": cores}
 
 
 @chart("Speed by workers", "When do more workers stop helping?")
@@ -69,7 +61,7 @@ def machine_workers(
     if not len(trials):
         return sheet.figure((), _NO_MACHINE)
     scaled = scaled_cells(trials)
-    tasks = [_task(subset, machines or {}) for subset in slices(scaled[scaled["num_workers"].notna()], _KINDS)]
+    tasks = [_task(subset, machines) for subset in slices(scaled[scaled["num_workers"].notna()], _KINDS)]
     tasks = sorted((task for task in tasks if task[1]), key=lambda task: -len(task[1]))[:most]
     looks = unlike(row["machine"] for _, rows, _ in tasks for row in rows)
     for subset, rows, still in tasks:
@@ -80,19 +72,16 @@ def machine_workers(
     return sheet.figure(keys(looks), _NO_MACHINE)
 
 
-def _task(subset: Slice, machines: Machines) -> tuple[Slice, list[dict[str, Any]], dict[str, Any]]:
+def _task(subset: Slice, machines: Machines | None) -> tuple[Slice, list[dict[str, Any]], dict[str, Any]]:
     """A mark a number of workers of each machine's run; none of machines with one number."""
     frame, still = held(subset.frame, ("num_workers",), ("machine_id", "device"))
     rows = []
     for _, of_machine in frame.groupby(["machine_id", "device"], sort=False):
         cells = rows_of(of_machine.sort_values("num_workers").drop_duplicates("num_workers"))
-        rows += [_mark(cell, _named(cell, machines)) for cell in cells if len(cells) > 1]
+        for cell in cells if len(cells) > 1 else ():
+            of_run = {"run_id": str(cell["run_id"]), "workers": int(cell["num_workers"])}
+            rows.append({**_named(cell, machines), **of_run, **estimate(cell), **speed_up(cell)})
     return subset, rows, still
-
-
-def _mark(cell: Row, machine: Named) -> dict[str, Any]:
-    of_cell = {"run_id": str(cell["run_id"]), "workers": int(cell["num_workers"]), **estimate(cell), **speed_up(cell)}
-    return {"machine": machine.name, "cores": machine.cores, **of_cell}
 
 
 def _lines(rows: Sequence[Row], looks: Looks) -> Plot:
@@ -118,7 +107,8 @@ def _workers_message(rows: Sequence[Row]) -> str:
 @chart("From the default to the best", "What do better loader settings gain?", reads="headlines")
 def machine_gains(sheet: Sheet, headlines: pd.DataFrame, machines: Machines | None = None) -> Figure:
     """Draw a row a task and machine: its best loader settings' speed over that of PyTorch's defaults."""
-    rows = [_gain(row, _named(row, machines or {})) for row in rows_of(headlines) if _gained(row)]
+    gained = [row for row in rows_of(headlines) if row["gain"] is not None and words.is_number(row["gain"]["lo"])]
+    rows = [{**_named(row, machines), **_gain(row)} for row in gained]
     if not rows:
         return sheet.figure((), _NO_GAIN)
     looks = unlike(row["machine"] for row in rows)
@@ -141,22 +131,16 @@ def machine_gains(sheet: Sheet, headlines: pd.DataFrame, machines: Machines | No
     return sheet.figure(keys(looks), _NO_GAIN)
 
 
-def _gained(row: Mapping[Any, Any]) -> bool:
-    return row["gain"] is not None and words.is_number(row["gain"]["lo"])
-
-
-def _gain(row: Mapping[Any, Any], machine: Named) -> dict[str, Any]:
-    gain = row["gain"]
-    ran = (
-        f"{row['step_ms']:g} ms step" if row["kind"] == EMULATED else {TRAIN: "training", LOAD: "loading"}[row["kind"]]
-    )
-    task = ", ".join([ran, words.sized(row["workload"], row["patch_size"], " "), *descriptions.reading(row)])
-    ratio = {"value": float(gain["ratio"]), "lo": float(gain["lo"]), "hi": float(gain["hi"]), "n": int(gain["n"])}
+def _gain(row: Mapping[Any, Any]) -> dict[str, Any]:
+    gain, kind = row["gain"], row["kind"]
+    ran = f"{row['step_ms']:g} ms step" if kind == EMULATED else {TRAIN: "training", LOAD: "loading"}[kind]
     return {
         "run_id": str(row["run_id"]),
-        "machine": machine.name,
-        "task": task,
+        "task": ", ".join([ran, words.sized(row["workload"], row["patch_size"], " "), *descriptions.reading(row)]),
         "settings": gain_settings(gain),
         "verdict": gain["verdict"],
-        **ratio,
+        "value": float(gain["ratio"]),
+        "lo": float(gain["lo"]),
+        "hi": float(gain["hi"]),
+        "n": int(gain["n"]),
     }

@@ -20,7 +20,7 @@ from feedrate.pages.tasks import gain_settings, what_ran
 from feedrate.pages.template import render
 from feedrate.pages.verdicts import Verdicts
 from feedrate.plan.suite import Suite
-from feedrate.questions.home.charts import Machines, Named, machine_gains, machine_workers
+from feedrate.questions.home.charts import Machines, machine_gains, machine_workers
 from feedrate.questions.runs import facts as runs_facts
 from feedrate.schema import words
 from feedrate.schema.axes import BY_NAME, SETTINGS
@@ -84,7 +84,7 @@ def drawn(chart: Chart, runs: Sequence[RunView], **more: int) -> tuple[Figure, l
         ids.setdefault(view.name, set()).add(view.machine_id)
     # Machines of one name may differ in memory or limits: then their ids tell them apart.
     alike = {view.where: f" ({view.machine_id[-4:]})" for view in first if len(ids[view.name]) > 1}
-    machines: Machines = {view.where: Named(view.name + alike.get(view.where, ""), view.cores) for view in first}
+    machines: Machines = {view.where: (view.name + alike.get(view.where, ""), view.cores) for view in first}
     frames = [getattr(view, chart.reads) for view in first]
     figure = chart.draw(pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(), machines=machines, **more)
     shown = {row["run"] for row in figure.rows}

@@ -74,11 +74,6 @@ def telemetry(
     x = Side("at", f"{unit} since the first sample", {"domain": [0, whole / scale], "nice": False}, {"grid": False})
     marked = {column: _marked(samples, column, bins) for column in MARKED}
     mean = probes.quantities(samples, cores_logical).mean()
-    step = words.number(float(bins["to_s"].iloc[0]), 2)
-    counts = (
-        words.plural(samples["block"].nunique(), "repetition"),
-        words.plural(samples["trial_id"].nunique(), "measurement"),
-    )
     for title, names in seen.items():
         y = _side(title, names, bins, cores)
         draw = _stacked if title == _CPU else _curves
@@ -88,8 +83,14 @@ def telemetry(
         message = _used(mean, cores, samples) if title == _CPU else _message(title, names, mean, bins)
         sheet.add(Panel.draw(title, [], message, layers, HEIGHT), ())
     sheet.list(_listed(bins, seen, unit, scale))
-    for note in _notes(step, counts, script=bool(samples["suite"].eq(SCRIPT).all())):
-        sheet.note(note)
+    runs = "measurement runs. Gaps: no sampling between measurements."
+    if samples["suite"].eq(SCRIPT).all():
+        runs = "script runs. Measurements and repetitions are stretches of the script’s loop."
+    sheet.note(f"{words.plural(samples['block'].nunique(), 'repetition')}. Ten samples a second while a {runs}")
+    sheet.note(
+        f"A point is the mean of {words.number(float(bins['to_s'].iloc[0]), 2)} s, the band its least and most; CPU "
+        "shows means. These are observations, so they have no intervals."
+    )
     used = {TRACKS[title][name] for title, names in seen.items() for name in names}
     return sheet.figure([*keys(LOOKS, used), *(Key(*MARKED[column]) for column in MARKED if marked[column])], _MISSING)
 
@@ -186,12 +187,3 @@ def _message(title: str, names: Sequence[str], mean: pd.Series[float], bins: pd.
         text = f"{words.number(mean[name])} on average, from {least} to {most}"
         texts.append(text if label == _MEAN else f"{label} {text}")
     return words.sentence(f"{title}: {'; '.join(texts)}")
-
-
-def _notes(step: str, counts: tuple[str, str], *, script: bool) -> Iterator[str]:
-    runs = "measurement runs. Gaps: no sampling between measurements."
-    if script:
-        runs = "script runs. Measurements and repetitions are stretches of the script’s loop."
-    yield f"{', '.join(counts)}. Ten samples a second while a {runs}"
-    yield f"A point is the mean of {step} s, the band its least and most; CPU shows means."
-    yield "These are observations, so they have no intervals."

@@ -66,7 +66,9 @@ _IN_WHO = ("num_workers", "loader", "start_method")
 """Axes that the name of a cell's workers says."""
 _PAIR = "Two settings that differ in workers only: the pair in which more workers gain most. Both over the same time."
 _SEARCHED = "Before: the script’s own setting. After: the one that was found. Both over the same time."
-_CHOSEN = "so no interval: the one of median throughput, and the steps most like its mean. Numbers count its batches."
+_CHOSEN = (
+    "so no interval: the one of median throughput, and the steps most like its mean. Numbers above bars count batches."
+)
 _STAGES = "Loading stages are sums over a batch, drawn one after another; really they alternate sample by sample."
 _CLOCKS = (
     "The device’s spans follow its own clock, end to end. They start as early as they can: no step starts before the "
@@ -105,8 +107,8 @@ def timeline(sheet: Sheet, steps: pd.DataFrame, tuned: Tuned | None = None) -> F
     used = set[str]()
     if tuned:
         sheet.title = "A few steps, before and after"
-    columns = {name: name for name in ("setting", "lane")}
-    columns |= {"doing": "part", "batch": "batch", "begins (ms)": "begin", "lasts (ms)": "lasts"}
+    columns = {"setting": "setting", "lane": "lane", "doing": "part", "batch": "batch"}
+    columns |= {"begins (ms)": "begin", "lasts (ms)": "lasts"}
     for subset in slices(steps, (TRAIN, EMULATED, LOAD)):
         trials = _trials(subset, ("before", "after") if tuned and tuned.present != tuned.recommended else ())
         rows = list(_rows(trials, subset.kind))
