@@ -123,13 +123,6 @@ def _clocked(trials: pd.DataFrame) -> pd.DataFrame:
     return pairs[["run_id", "cell_events", "cell_serialized"]]
 
 
-def _ratios(trials: pd.DataFrame, pairs: pd.DataFrame, nanoseconds: pd.Series) -> pd.DataFrame:
-    """Time with events ÷ time serialized, a step, paired by block (``Blocks`` compares rates: steps a second)."""
-    rates = trials.assign(samples_per_s=trials["steps"].astype("float64") * 1e9 / nanoseconds.astype("float64"))
-    sides: list[list[Any]] = [list(pairs[name]) for name in ("run_id", "cell_events", "cell_serialized")]
-    return Blocks(rates).ratios(*sides)
-
-
 def cross_check(trials: pd.DataFrame) -> pd.DataFrame:
     """Compare what CUDA events say of each phase with what a synchronising host says.
 
@@ -139,10 +132,13 @@ def cross_check(trials: pd.DataFrame) -> pd.DataFrame:
         paired by block) with its interval ``lo``, ``hi`` and ``n``. Empty without CUDA.
     """
     pairs = _clocked(trials)
-    events = trials["timing"].isin(["events"])
+    sides: list[list[Any]] = [list(pairs[name]) for name in ("run_id", "cell_events", "cell_serialized")]
+    events, steps = trials["timing"].isin(["events"]), trials["steps"].astype("float64")
     rows = []
     for phase in PHASES:
-        ratios = _ratios(trials, pairs, trials[f"device_{phase}_ns"].where(events, trials[f"host_{phase}_ns"]))
+        nanoseconds = trials[f"device_{phase}_ns"].where(events, trials[f"host_{phase}_ns"]).astype("float64")
+        # Blocks compare rates: here steps a second.
+        ratios = Blocks(trials.assign(samples_per_s=steps * 1e9 / nanoseconds)).ratios(*sides)
         rows.append(pairs.assign(phase=phase, **{name: ratios[name] for name in ("ratio", "lo", "hi", "n")}))
     result = pd.concat(rows).sort_index(kind="stable")
     return result[result["n"] > 0].reset_index(drop=True)

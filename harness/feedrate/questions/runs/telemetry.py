@@ -43,12 +43,8 @@ def in_order(samples: pd.DataFrame) -> pd.DataFrame:
     """
     timed = samples.assign(t_s=samples["t_ns"].to_numpy(dtype=np.float64) / 1e9)
     ends = timed.groupby(["block", "position", "trial_id"], sort=True)["t_s"].agg(["min", "max"])
-    shift, last, shifts = 0.0, -np.inf, []
-    for low, high in zip(ends["min"], ends["max"], strict=True):
-        shift += max(0.0, last - (low + shift))
-        last = high + shift
-        shifts.append(shift)
-    moved = pd.Series(shifts, ends.index, dtype="float64").droplevel(["block", "position"])
+    overlaps = (ends["max"].shift(1) - ends["min"]).clip(lower=0.0).fillna(0.0)
+    moved = overlaps.cumsum().droplevel(["block", "position"])
     timed["t_s"] += timed["trial_id"].map(moved).astype("float64")
     return timed.assign(t_s=timed["t_s"] - timed["t_s"].min()).sort_values("t_s", kind="stable").reset_index(drop=True)
 

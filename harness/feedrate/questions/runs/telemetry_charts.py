@@ -35,15 +35,14 @@ TRACKS: Mapping[str, Mapping[str, str]] = {
 """Panels from above, and what each draws: quantities (``telemetry.QUANTITIES``) with their names."""
 _TOPS = {"GPU utilization (%)": 100.0, "Taken by the hypervisor (% of all cores)": 5.0, _CACHE: 100.0}
 """Where scales end at the least, as a hundredth of a per cent must not look like a storm."""
-_TINTS = {
-    "training process": "name-0",
-    "workers": "name-2",
-    "everything else": "name-6",
-    _MEAN: "accent",
-    "before it": "name-3",
-    "after it ended": "name-4",
+LOOKS: Looks = {
+    "training process": (colour("name-0"), "bar"),
+    "workers": (colour("name-2"), "bar"),
+    "everything else": (colour("name-6"), "bar"),
+    _MEAN: (colour("accent"), "bar"),
+    "before it": (colour("name-3"), "bar"),
+    "after it ended": (colour("name-4"), "bar"),
 }
-LOOKS: Looks = {name: (colour(tint), "bar") for name, tint in _TINTS.items()}
 MARKED = {
     "flags": ("measurement with a flag", colour("source")),
     "outcome": ("measurement that failed", colour("name-1")),
@@ -72,14 +71,14 @@ def telemetry(
     whole = float(bins["to_s"].max())
     scale, unit = unit_of(whole)
     x = Side("at", f"{unit} since the first sample", {"domain": [0, whole / scale], "nice": False}, {"grid": False})
-    marked = {column: _marked(samples, column, bins) for column in MARKED}
+    marked = {column: _marked(samples, column, bins, scale) for column in MARKED}
     mean = probes.quantities(samples, cores_logical).mean()
     for title, names in seen.items():
         y = _side(title, names, bins, cores)
         draw = _stacked if title == _CPU else _curves
         layers = [*draw(title, names, bins, x, y, scale)]
         if title == next(iter(seen)):
-            layers += [_strip(rows, x, MARKED[column][1], scale) for column, rows in marked.items() if rows]
+            layers += [_strip(rows, x, MARKED[column][1]) for column, rows in marked.items() if rows]
         message = _used(mean, cores, samples) if title == _CPU else _message(title, names, mean, bins)
         sheet.add(Panel.draw(title, [], message, layers, HEIGHT), ())
     sheet.list(_listed(bins, seen, unit, scale))
@@ -141,18 +140,17 @@ def _stacked(
     yield mark("rect", data(rows, *rows[0]), {}, **places, color=tone("what", looks), tooltip=tooltip)
 
 
-def _marked(samples: pd.DataFrame, column: str, bins: pd.DataFrame) -> list[dict[str, float]]:
+def _marked(samples: pd.DataFrame, column: str, bins: pd.DataFrame, scale: float) -> list[Row]:
     """The bins in which a measurement with a flag ran, or one that failed."""
     marks = samples["flags"].notna() if column == "flags" else samples["outcome"].ne("ok").fillna(False)
     places = set(bins["from_s"].to_numpy().searchsorted(samples.loc[marks, "t_s"], side="right") - 1)
-    return [{"from": float(bins["from_s"].iloc[at]), "to": float(bins["to_s"].iloc[at])} for at in sorted(places)]
+    return [{"from": row["from_s"] / scale, "to": row["to_s"] / scale} for row in rows_of(bins.iloc[sorted(places)])]
 
 
-def _strip(rows: Sequence[Mapping[str, float]], x: Side, tint: str, scale: float) -> alt.Chart:
+def _strip(rows: Sequence[Row], x: Side, tint: str) -> alt.Chart:
     """Mark stretches at the upper edge."""
-    scaled = [{end: row[end] / scale for end in ("from", "to")} for row in rows]
     edge = {"y": alt.value(0), "y2": alt.value(5)}
-    return mark("rect", data(scaled, "from", "to"), {"color": tint}, **x.along("x", "from"), x2="to:Q", **edge)
+    return mark("rect", data(rows, "from", "to"), {"color": tint}, **x.along("x", "from"), x2="to:Q", **edge)
 
 
 def _listed(bins: pd.DataFrame, seen: Mapping[str, Sequence[str]], unit: str, scale: float) -> list[Row]:
