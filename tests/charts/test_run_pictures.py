@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from feedrate.analysis.blocks import successful
 from feedrate.charts.figure import Figure
 from feedrate.pages.runs import RunView, draw
 from feedrate.questions.runs import telemetry as seen
@@ -112,15 +111,3 @@ def test_drift_is_told_with_its_interval(show: Show, specs: Specs) -> None:
     assert sum(row["flags"] != "none" for row in trials) == flagged > 0
     assert sum(row["kind"] == "flagged" for row in marks) == flagged
     assert "an hour" in figure.rows[len(trials) + 1]["what"]
-
-
-def test_an_interval_that_leaves_out_1_is_said(show: Show) -> None:
-    """Equal sides hold 1 and the message says so; where every second trial is faster by half, it says the contrary."""
-    trials = show().trials
-    assert "holds 1, as it should" in drift.draw(trials).panels[1].message
-    own = successful(trials[control(trials)]).sort_values(["block", "position"])
-    place = own.groupby("block").cumcount()
-    kept = own[place < 2]
-    turn = np.arange(len(kept)) // 2 % 2 == np.arange(len(kept)) % 2
-    wrong = kept.assign(samples_per_s=np.where(turn, 100.0, 150.0) * (1 + 0.001 * np.arange(len(kept))))
-    assert "leaves out 1" in drift.draw(wrong).panels[1].message

@@ -1,10 +1,8 @@
-"""How far a run can be trusted: its control cell over time and against itself, and a grade.
+"""How far a run can be trusted: its control cell over time, and a grade.
 
 The control cell runs again and again. Its throughput against time shows a machine that grows slower or faster while it
-is measured; blocks take that out of ratios, not out of single throughputs. Its trials within a block, compared as if
-they were two cells, show what the comparison itself finds where there is nothing to be found (an A/A test): its
-interval must hold 1 in 95 of 100 runs. This does *not* show what disturbs cells unlike the control cell: one that waits
-for a sleep feels nothing of a slow disk.
+is measured; blocks take that out of ratios, not out of single throughputs. This does *not* show what disturbs cells
+unlike the control cell: one that waits for a sleep feels nothing of a slow disk.
 
 The grade says how quiet the machine was and how often it was asked, not how good its numbers are: intervals carry the
 noise that is there. A run is as good as its worst criterion. One that cannot be judged (a machine that tells nothing of
@@ -88,31 +86,6 @@ def drift_trend(at: Floats, rates: Floats) -> Trend | None:
     residuals = logs - logs.mean() - slope * centred
     half = t_half_width(np.sqrt(residuals @ residuals / (len(at) - 2) / (centred @ centred)), len(at) - 2)
     return Trend(Estimate(float(slope), float(slope - half), float(slope + half), len(at)), float(np.ptp(at)))
-
-
-def self_ratios(control: pd.DataFrame) -> pd.DataFrame:
-    """Compare trials of one cell within each block as if every second were of another cell.
-
-    Two trials that follow each other make a pair. Which of them plays B changes from pair to pair over the whole run,
-    so that a machine that grows slower favours neither; a block's last trial that is left over belongs to none.
-
-    Returns:
-        A row a block with at least one pair: ``block``, ``ratio`` (B ÷ A, geometric mean of its pairs) and ``pairs``.
-    """
-    ordered = control.sort_values(["block", "position"], kind="stable")
-    repeat = ordered.groupby("block").cumcount()
-    paired = ordered[(repeat - repeat % 2 + 1) < ordered.groupby("block")["block"].transform("size")]
-    logs = np.log(paired["samples_per_s"].to_numpy(dtype=np.float64))
-    first, second = logs[0::2], logs[1::2]
-    sign = np.where(np.arange(len(first)) % 2 == 0, 1.0, -1.0)
-    pairs = pd.DataFrame({"block": paired["block"].to_numpy()[0::2], "log": sign * (second - first)})
-    groups = pairs.groupby("block")["log"]
-    return pd.DataFrame({"ratio": np.exp(groups.mean()), "pairs": groups.size()}).reset_index()
-
-
-def pooled_ratio(compared: pd.DataFrame) -> Estimate:
-    """Sum up what :func:`self_ratios` found: B ÷ A over all blocks, with its 95 % interval; 1 is the truth."""
-    return Estimate.of_logs(np.log(compared["ratio"].to_numpy(dtype=np.float64)))
 
 
 LETTERS = "ABCD"
