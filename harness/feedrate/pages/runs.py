@@ -30,7 +30,7 @@ from feedrate.store import marks
 from feedrate.store import runs as store_runs
 from feedrate.store.manifest import Tuned
 
-ON_SAMPLES = ("suite", "block", "position", "outcome", "flags", "cached_before_pct", "cached_after_pct")
+ON_SAMPLES = ("suite", "block", "position", "outcome", "flags")
 """Columns of trials that stand beside every sample of the probes."""
 ON_LISTS = ("grade", "headlines")
 """What home, machines and lists say of a run, too: a process that makes the run's page has worked it out anyway."""

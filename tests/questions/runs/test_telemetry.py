@@ -28,8 +28,6 @@ def samples(count: int = 4000, **columns: Any) -> pd.DataFrame:
             "role": "cell",
             "outcome": "ok",
             "flags": None,
-            "cached_before_pct": np.nan,
-            "cached_after_pct": np.nan,
             **columns,
         }
     )

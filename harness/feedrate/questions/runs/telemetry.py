@@ -26,10 +26,8 @@ DIRECT = {
     "gpu_util": ("gpu_util_pct", 1.0),
     "gpu_power": ("gpu_power_w", 1.0),
     "gpu_memory": ("gpu_mem_bytes", 1.0 / GIB),
-    "cached_before": ("cached_before_pct", 1.0),
-    "cached_after": ("cached_after_pct", 1.0),
 }
-"""Quantity to its column of ``columns.TELEMETRY``, or of the trial that ran, and what that is multiplied by."""
+"""Quantity to its column of ``columns.TELEMETRY``, and what that is multiplied by."""
 CPU = ("main", "workers", "others")
 """Who uses the cores: the training process, its workers, everything else; in cores."""
 QUANTITIES = (*CPU, *DIRECT)

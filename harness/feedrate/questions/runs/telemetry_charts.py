@@ -6,7 +6,7 @@ an estimate, so that nothing has an interval, and a bin of a long run holds seve
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import altair as alt
 import pandas as pd
@@ -21,27 +21,24 @@ from feedrate.schema.axes import SCRIPT
 
 _MEAN = "mean, from least to most"
 _CPU = "CPU in use (cores)"
-_CACHE = "A measurement’s data in the page cache (%)"
-TRACKS: Mapping[str, Mapping[str, str]] = {
-    _CPU: {"main": "training process", "workers": "workers", "others": "everything else"},
-    "GPU utilization (%)": {"gpu_util": _MEAN},
-    "GPU power (W)": {"gpu_power": _MEAN},
-    "GPU memory in use (GiB)": {"gpu_memory": _MEAN},
-    "Load average over a minute": {"load": _MEAN},
-    "Taken by the hypervisor (% of all cores)": {"steal": _MEAN},
-    "Memory available (GiB)": {"memory": _MEAN},
-    _CACHE: {"cached_before": "before it", "cached_after": "after it ended"},
+TRACKS: Mapping[str, Sequence[str]] = {
+    _CPU: probes.CPU,
+    "GPU utilization (%)": ("gpu_util",),
+    "GPU power (W)": ("gpu_power",),
+    "GPU memory in use (GiB)": ("gpu_memory",),
+    "Load average over a minute": ("load",),
+    "Taken by the hypervisor (% of all cores)": ("steal",),
+    "Memory available (GiB)": ("memory",),
 }
-"""Panels from above, and what each draws: quantities (``telemetry.QUANTITIES``) with their names."""
-_TOPS = {"GPU utilization (%)": 100.0, "Taken by the hypervisor (% of all cores)": 5.0, _CACHE: 100.0}
+"""Panels from above, and what each draws (``telemetry.QUANTITIES``)."""
+_TOPS = {"GPU utilization (%)": 100.0, "Taken by the hypervisor (% of all cores)": 5.0}
 """Where scales end at the least, as a hundredth of a per cent must not look like a storm."""
+_WHO = {"main": "training process", "workers": "workers", "others": "everything else"}
 LOOKS: Looks = {
     "training process": (colour("name-0"), "bar"),
     "workers": (colour("name-2"), "bar"),
     "everything else": (colour("name-6"), "bar"),
     _MEAN: (colour("accent"), "bar"),
-    "before it": (colour("name-3"), "bar"),
-    "after it ended": (colour("name-4"), "bar"),
 }
 MARKED = {
     "flags": ("measurement with a flag", colour("source")),
@@ -51,11 +48,10 @@ MARKED = {
 HEIGHT = 160
 """Of a panel, in CSS pixels."""
 _NUMBER = ",.3~g"
-_TITLE = "The machine over the run"
 _MISSING = "The probes saw nothing of this run."
 
 
-@chart(_TITLE, "What did the machine do while it was measured, and was it left alone?", "telemetry")
+@chart("The machine over the run", "What did the machine do while it was measured, and was it left alone?", "telemetry")
 def telemetry(
     sheet: Sheet, samples: pd.DataFrame, cores: float | None = None, cores_logical: int | None = None
 ) -> Figure:
@@ -74,12 +70,10 @@ def telemetry(
     marked = {column: _marked(samples, column, bins, scale) for column in MARKED}
     mean = probes.quantities(samples, cores_logical).mean()
     for title, names in seen.items():
-        y = _side(title, names, bins, cores)
-        draw = _stacked if title == _CPU else _curves
-        layers = [*draw(title, names, bins, x, y, scale)]
+        layers = [_stacked(bins, names, x, scale, cores)] if title == _CPU else _curve(bins, title, x, scale)
         if title == next(iter(seen)):
             layers += [_strip(rows, x, MARKED[column][1]) for column, rows in marked.items() if rows]
-        message = _used(mean, cores, samples) if title == _CPU else _message(title, names, mean, bins)
+        message = _used(mean, cores, samples) if title == _CPU else _message(bins, title, mean)
         sheet.add(Panel.draw(title, [], message, layers, HEIGHT), ())
     sheet.list(_listed(bins, seen, unit, scale))
     runs = "measurement runs. Gaps: no sampling between measurements."
@@ -90,54 +84,46 @@ def telemetry(
         f"A point is the mean of {words.number(float(bins['to_s'].iloc[0]), 2)} s, the band its least and most; CPU "
         "shows means. These are observations, so they have no intervals."
     )
-    used = {TRACKS[title][name] for title, names in seen.items() for name in names}
+    used = {_WHO.get(name, _MEAN) for names in seen.values() for name in names}
     return sheet.figure([*keys(LOOKS, used), *(Key(*MARKED[column]) for column in MARKED if marked[column])], _MISSING)
 
 
-def _side(title: str, names: Sequence[str], bins: pd.DataFrame, cores: float | None) -> Side:
-    """The left side of a panel: that of the cores ends at those of the machine, where these are not far more."""
-    top = max(_TOPS.get(title, 0.0), float(bins[[f"{name}_most" for name in names]].max().max()))
-    if title == _CPU:
-        top = float(bins[names].sum(axis=1).max())
-        top = cores if cores and top <= cores < 4 * top else top
+def _side(top: float) -> Side:
     scale = {"domain": [0, top or 1.0], "nice": 3}
     return Side("value", None, scale, {"format": ",.3~g", "tickCount": 3, "domain": False})
 
 
-def _curves(
-    title: str, names: Sequence[str], bins: pd.DataFrame, x: Side, y: Side, scale: float
-) -> Iterator[alt.Chart]:
+def _curve(bins: pd.DataFrame, title: str, x: Side, scale: float) -> list[alt.Chart]:
     """A line of means in a band from least to most; none where nothing was seen."""
+    (name,) = TRACKS[title]
+    ends = {"value": name, "lo": f"{name}_least", "hi": f"{name}_most"}
     rows = [
-        {
-            "at": (row["from_s"] + row["to_s"]) / 2 / scale,
-            "what": TRACKS[title][name],
-            **{key: plain(row[f"{name}{end}"]) for key, end in (("value", ""), ("lo", "_least"), ("hi", "_most"))},
-        }
-        for name in names
+        {"at": (row["from_s"] + row["to_s"]) / 2 / scale, "what": _MEAN}
+        | {key: plain(row[column]) for key, column in ends.items()}
         for row in rows_of(bins)
     ]
-    tooltip: Fields = {"at:Q": ("at", ".3~g"), "what:N": "", "value:Q": ("mean", _NUMBER)}
+    tooltip: Fields = {"at:Q": ("at", ".3~g"), "value:Q": ("mean", _NUMBER)}
     tooltip = {**tooltip, "lo:Q": ("least", _NUMBER), "hi:Q": ("most", _NUMBER)}
-    yield from Plot(rows, x, y, "what", LOOKS, curve=True, tooltip=tooltip).layers()
+    y = _side(max(_TOPS.get(title, 0.0), float(bins[f"{name}_most"].max())))
+    return Plot(rows, x, y, "what", LOOKS, curve=True, tooltip=tooltip).layers()
 
 
-def _stacked(
-    title: str, names: Sequence[str], bins: pd.DataFrame, x: Side, y: Side, scale: float
-) -> Iterator[alt.Chart]:
-    """Means on top of one another, a bar a bin; none where nothing was seen."""
+def _stacked(bins: pd.DataFrame, names: Sequence[str], x: Side, scale: float, cores: float | None) -> alt.Chart:
+    """Means on top of one another, a bar a bin, up to the machine's cores where these are not far more."""
     rows = []
     for row in rows_of(bins):
         below = 0.0
         for name in names:
             if (used := plain(row[name])) is not None:
                 ends = {"from": row["from_s"] / scale, "to": row["to_s"] / scale, "below": below, "above": below + used}
-                rows.append({"what": TRACKS[title][name], "cores": used, **ends})
+                rows.append({"what": _WHO[name], "cores": used, **ends})
                 below += used
-    looks = {TRACKS[title][name]: LOOKS[TRACKS[title][name]] for name in names}
+    top = max(row["above"] for row in rows)
+    y = _side(cores if cores and top <= cores < 4 * top else top)
+    looks = {_WHO[name]: LOOKS[_WHO[name]] for name in names}
     tooltip = hover({"from:Q": ("from", ".3~g"), "what:N": "", "cores:Q": ("cores", _NUMBER)})
     places = {**x.along("x", "from"), "x2": "to:Q", **y.along("y", "below"), "y2": "above:Q"}
-    yield mark("rect", data(rows, *rows[0]), {}, **places, color=tone("what", looks), tooltip=tooltip)
+    return mark("rect", data(rows, *rows[0]), {}, **places, color=tone("what", looks), tooltip=tooltip)
 
 
 def _marked(samples: pd.DataFrame, column: str, bins: pd.DataFrame, scale: float) -> list[Row]:
@@ -158,7 +144,7 @@ def _listed(bins: pd.DataFrame, seen: Mapping[str, Sequence[str]], unit: str, sc
     columns = {f"from ({unit})": "from", "samples": "n"}
     for title, names in seen.items():
         for name in names:
-            heading = title if TRACKS[title][name] == _MEAN else f"{title}, {TRACKS[title][name]}"
+            heading = f"{title}, {_WHO[name]}" if name in _WHO else title
             columns |= {heading: name, f"{heading}: least": f"{name}_least", f"{heading}: most": f"{name}_most"}
     rows = rows_of(bins.assign(**{"from": bins["from_s"] / scale}))
     return listed(({key: plain(row[key]) for key in columns.values()} for row in rows), {}, columns)
@@ -176,12 +162,8 @@ def _used(mean: pd.Series[float], cores: float | None, samples: pd.DataFrame) ->
     return " ".join(map(words.sentence, (text, f"{counted}, {failed} failed" if failed else counted)))
 
 
-def _message(title: str, names: Sequence[str], mean: pd.Series[float], bins: pd.DataFrame) -> str:
-    """The mean, the least and the most of a panel's quantities."""
-    texts = []
-    for name in names:
-        label = TRACKS[title][name]
-        least, most = words.number(bins[f"{name}_least"].min()), words.number(bins[f"{name}_most"].max())
-        text = f"{words.number(mean[name])} on average, from {least} to {most}"
-        texts.append(text if label == _MEAN else f"{label} {text}")
-    return words.sentence(f"{title}: {'; '.join(texts)}")
+def _message(bins: pd.DataFrame, title: str, mean: pd.Series[float]) -> str:
+    """The mean, the least and the most of a panel's quantity."""
+    (name,) = TRACKS[title]
+    least, most = words.number(bins[f"{name}_least"].min()), words.number(bins[f"{name}_most"].max())
+    return f"{title}: {words.number(mean[name])} on average, from {least} to {most}."
