@@ -80,10 +80,10 @@ def short(view: RunView) -> dict[str, str]:
         "Began": f"{descriptions.day(run.started_at)} ({run.started_at})",
         "Took": descriptions.minutes(run.started_at, run.ended_at),
         "Measured": f"its loop, in {run.blocks:,} stretches" if loop else repeated,
+        **({} if loop else of_sweeps),
         "Stopped": (SEARCH_STOPPED if run.search else STOPPED).get(run.stop_reason, run.stop_reason),
         "PyTorch": run.software.torch or "unknown",
         "Version": f"feedrate {run.feedrate_version}, protocol {run.protocol_version}",
-        **({} if loop else of_sweeps),
     }
 
 
