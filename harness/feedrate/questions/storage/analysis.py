@@ -8,16 +8,14 @@ library, and chunks that hold many samples (``hdf5_chunked``) are part of what i
 
 A reader's question is given by the images, their order and the state of the page cache; format, workers, batch size and
 a format's own knobs can be chosen. The answer is a set: the settings that cannot be told from the best, cheapest first.
-What is the most of many, the fastest setting or the container that does most, is chosen on one half of the blocks and
-measured on the other (``analysis.crossfit``). Formats that lose information are never candidates, only named beside
-them.
+The fastest of many is chosen on one half of the blocks and measured on the other (``analysis.crossfit``). Formats that
+lose information are never candidates, only named beside them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import permutations
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -25,31 +23,23 @@ import pandas as pd
 from feedrate.analysis.blocks import Blocks, blocks_of
 from feedrate.analysis.contrasts import grouping_keys, verdicts
 from feedrate.analysis.crossfit import Gain, cross_fitted
-from feedrate.analysis.estimate import RATIO, Estimate, Floats, moments
+from feedrate.analysis.estimate import RATIO, Floats
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.storage import OWN, QUESTION, credible, format_costs, plainest
 from feedrate.schema.axes import AXES
 
-CONTAINER, PIXELS, NEITHER = "container", "pixels", "neither"
+CONTAINER, PIXELS = "container", "pixels"
 REFERENCE = "files"
 """Other containers are compared with a folder of files, where the same is stored in one."""
 GIVEN = tuple(axis.name for axis in AXES if axis.name not in ("storage_format", *OWN))
 EFFECT_COLUMNS = ("run_id", *GIVEN, "effect", "a_format", "b_format", "same", "lossy", *RATIO, "verdict")
-LARGER_COLUMNS = ("run_id", *GIVEN, "pixels_ratio", "pixels_pairs", "container_ratio", "times", "n", "larger")
 SPEED, SPACE, LOSSY = "speed", "space", "lossy"
 """The fastest without loss; of those that compress, without loss; and of those with loss."""
 CHOICE_COLUMNS = (
-    *("purpose", "place", "is_best", "ratio_to_best", "ratio_lo", "ratio_hi", "pairs", "candidates", "formats"),
+    *("question", "purpose", "place", "is_best"),
+    *("ratio_to_best", "ratio_lo", "ratio_hi", "pairs", "candidates", "formats"),
 )
 Row = dict[str, Any]
-
-
-class _Pair(NamedTuple):
-    effect: str
-    a: Row
-    b: Row
-    same: str
-    """What both sides share: what is stored, or the container."""
 
 
 def _groups(trials: pd.DataFrame) -> Iterator[list[Row]]:
@@ -65,85 +55,40 @@ def _by(group: list[Row], trait: str) -> list[list[Row]]:
     return [[row for row in group if row[trait] == value] for value in sorted({str(row[trait]) for row in group})]
 
 
-def _pairs(group: list[Row]) -> Iterator[_Pair]:
+def _pairs(group: list[Row]) -> Iterator[Row]:
     """A: the reference, or what is encoded; B: another container, or the pixels."""
     for rows in _by(group, "stores"):
         reference = next((row for row in rows if row["container"] == REFERENCE), rows[0])
         for row in rows:
             if row["container"] != reference["container"]:
-                yield _Pair(CONTAINER, reference, row, row["stores"])
+                yield _pair(CONTAINER, reference, row, row["stores"])
     for rows in _by(group, "container"):
         for pixels in (row for row in rows if row["stores"] == PIXELS):
             for row in (row for row in rows if row["stores"] != PIXELS):
-                yield _Pair(PIXELS, row, pixels, row["container"])
+                yield _pair(PIXELS, row, pixels, row["container"])
+
+
+def _pair(effect: str, a: Row, b: Row, same: str) -> Row:
+    """Two cells to compare; ``same`` is what both sides share: what is stored, or the container."""
+    given = {name: a[name] for name in ("run_id", *GIVEN)}
+    formats = {"a_format": a["storage_format"], "b_format": b["storage_format"]}
+    cells = {"cell_a": a["cell_id"], "cell_b": b["cell_id"]}
+    return {**given, "effect": effect, "same": same, "lossy": bool(a["lossy"] or b["lossy"]), **formats, **cells}
 
 
 def effects(trials: pd.DataFrame) -> pd.DataFrame:
     """Compare formats that differ in one of the two ways: a row a pair, ``EFFECT_COLUMNS``."""
-    rows = [
-        {
-            **{name: pair.a[name] for name in ("run_id", *GIVEN)},
-            "effect": pair.effect,
-            "same": pair.same,
-            "lossy": bool(pair.a["lossy"] or pair.b["lossy"]),
-            **{f"{side}_format": row["storage_format"] for side, row in (("a", pair.a), ("b", pair.b))},
-            **{f"cell_{side}": row["cell_id"] for side, row in (("a", pair.a), ("b", pair.b))},
-        }
-        for group in _groups(trials)
-        for pair in _pairs(group)
-    ]
-    if not rows:
+    compared = pd.DataFrame([pair for group in _groups(trials) for pair in _pairs(group)])
+    if compared.empty:
         return pd.DataFrame(columns=list(EFFECT_COLUMNS))
-    compared = pd.DataFrame(rows)
-    ratios = blocks_of(credible(trials)).ratios(
-        list(compared["run_id"]), list(compared["cell_a"]), list(compared["cell_b"])
-    )
-    compared = pd.concat([compared, ratios], axis=1)
+    sides = (list(compared[name]) for name in ("run_id", "cell_a", "cell_b"))
+    compared = pd.concat([compared, blocks_of(credible(trials)).ratios(*sides)], axis=1)
     compared["verdict"] = verdicts(compared["ratio"], compared["lo"], compared["hi"])
     return compared[list(EFFECT_COLUMNS)]
 
 
-def larger(trials: pd.DataFrame) -> pd.DataFrame:
-    """Say which of the two effects is larger and by how much, where both can be had: ``LARGER_COLUMNS``.
-
-    The effect of pixels is the mean over the containers that hold both an image file without loss and pixels; where
-    none does, over those that hold compressed pixels. The container's is the largest: the fastest against the slowest
-    that store the same, cross-fitted; nothing is said of fewer than ``LEAST_BLOCKS`` blocks. Sizes are compared as
-    logs, so that 4 times faster and 4 times slower are as large.
-    """
-    blocks = blocks_of(credible(trials))
-    rows = [row for group in _groups(trials) if (row := _larger(group, blocks))]
-    return pd.DataFrame(rows, columns=list(LARGER_COLUMNS))
-
-
-def _larger(group: list[Row], blocks: Blocks) -> Row | None:
-    ids = [row["cell_id"] for row in group]
-    logs = dict(zip(ids, blocks.logs([row["run_id"] for row in group], ids), strict=True))
-    exact = [pair for pair in _pairs(group) if pair.effect == PIXELS and not pair.a["lossy"]]
-    exact = [pair for pair in exact if pair.a["stores"] == "png"] or exact
-
-    ends = [pair for rows in _by(group, "stores") for pair in permutations(rows, 2)]
-    ends = [(slow, fast) for slow, fast in ends if slow["container"] != fast["container"]]
-    if not exact or not ends:
-        return None
-    pixels = np.mean([logs[pair.b["cell_id"]] - logs[pair.a["cell_id"]] for pair in exact], axis=0)
-    containers = np.stack([logs[fast["cell_id"]] - logs[slow["cell_id"]] for slow, fast in ends])
-    sign = -1.0 if moments(pixels).mean < 0 else 1.0
-    container, times = cross_fitted(containers), cross_fitted(containers, of=sign * pixels - containers).ratio
-    if np.isnan(times.value):
-        return None
-    values = (
-        *(group[0][name] for name in ("run_id", *GIVEN)),
-        Estimate.of_logs(pixels).value,
-        ", ".join(f"{pair.a['storage_format']} → {pair.b['storage_format']}" for pair in exact),
-        *(container.ratio.value, times.value, times.n),
-        PIXELS if times.low > 1 else CONTAINER if times.high < 1 else NEITHER,
-    )
-    return dict(zip(LARGER_COLUMNS, values, strict=True))
-
-
 def choices(trials: pd.DataFrame) -> pd.DataFrame:
-    """Choose formats for every question of a run: cells of ``format_costs`` with ``CHOICE_COLUMNS``.
+    """Choose formats for every question of a run, by its number: cells of ``format_costs`` with ``CHOICE_COLUMNS``.
 
     For each purpose the best has the highest estimate; a cell belongs to its set if the 95 % interval of its throughput
     ÷ the best's, paired by block, does not lie wholly under 1. With fewer than two pairs nothing can be told: such a
@@ -156,12 +101,13 @@ def choices(trials: pd.DataFrame) -> pd.DataFrame:
     columns = ["run_id", "cell_id", "storage_format", "stores", "lossy", "samples_per_s", "num_workers", "sample_bytes"]
     cells = measured[columns].assign(at=measured.index)
     choice = []
-    for _, group in cells.groupby(grouping_keys(measured, ("run_id", "device", *QUESTION)), dropna=False, sort=False):
+    groups = cells.groupby(grouping_keys(measured, ("run_id", "device", *QUESTION)), dropna=False, sort=False)
+    for question, (_, group) in enumerate(groups):
         exact, lossy = group[~group["lossy"]], group[group["lossy"]]
         for purpose, candidates in ((SPEED, exact), (SPACE, exact[exact["stores"].ne(PIXELS)]), (LOSSY, lossy)):
             if len(candidates):
                 chosen = _best_set(candidates.reset_index(drop=True), exact if len(exact) else candidates, blocks)
-                choice.append(chosen.assign(purpose=purpose))
+                choice.append(chosen.assign(question=question, purpose=purpose))
     if not choice:
         return table.iloc[:0].reindex(columns=[*table.columns, *CHOICE_COLUMNS])
     every = pd.concat(choice, ignore_index=True)

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import altair as alt
 import pandas as pd
 
 from feedrate.analysis.estimates import rows_of
-from feedrate.charts.figure import ENDS, Figure, Key, Row, Sheet, chart, data, estimate, listed, plain, stacked
-from feedrate.charts.plot import BLOCKS, Bars, Fields, Looks, Plot, Side, extent, log, names, rule
+from feedrate.charts.figure import ENDS, Figure, Key, Row, Sheet, Slice, chart, estimate, listed, plain, stacked
+from feedrate.charts.plot import BLOCKS, Bars, Looks, Plot, Side, extent, keys, log, names, rule
 from feedrate.charts.theme import STAGE_COLOURS, colour
 from feedrate.questions.storage.analysis import CONTAINER, GIVEN, PIXELS, effects
-from feedrate.questions.storage.charts import MARKS, Part, by_state, close, keys_of_states, loads
+from feedrate.questions.storage.charts import MARKS, by_state, close, keys_of_states, loads, shared, states_note
 from feedrate.schema import words
 from feedrate.schema.columns import WORKER_STAGES
 
@@ -26,24 +25,23 @@ _EFFECT_COLUMNS |= {"page_cache": "state", "ratio": "value", **ENDS, "verdict": 
 @chart("The container, and what is in it", "Which matters more, a format’s container or its encoding?")
 def storage_effects(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     """Draw the paired ratio of two formats a line: other containers first, then decoded pixels."""
-    pairs = rows_of(effects(trials)) if len(trials) else []
+    pairs = rows_of(effects(trials))
     shown: list[Row] = []
-    for subset in loads(trials):
+    for subset, still in loads(trials):
         if rows := _effect_rows(subset, pairs):
             shown += rows
             panel = _effect_plot(rows).panel(subset.title, subset.subtitle, _effect_message(rows))
-            sheet.add(panel, listed(rows, subset.row(), _EFFECT_COLUMNS), subset.held)
-    close(sheet, loads(trials))
+            sheet.add(panel, listed(rows, shared(subset), _EFFECT_COLUMNS), still)
+    close(sheet, states_note(loads(trials)))
     sheet.note(
         "Ratios of throughputs, paired repetition by repetition: right of 1 the second format is faster. Containers "
         "compare with a folder of files. For hdf5_chunked, chunks of many samples count as encoding."
     )
-    legend = [Key(name, tint) for name, (tint, _) in LOOKS.items()]
     missing = "Nothing to compare: no two formats share their container or their encoding."
-    return sheet.figure([*legend, *keys_of_states(shown)], missing)
+    return sheet.figure([*keys(LOOKS), *keys_of_states(shown)], missing)
 
 
-def _effect_rows(subset: Part, pairs: Sequence[Row]) -> list[dict[str, Any]]:
+def _effect_rows(subset: Slice, pairs: Sequence[Row]) -> list[dict[str, Any]]:
     """The pairs of both sides of which the panel has the cells."""
     cells = {state: cells.iloc[0] for state, cells in subset.frame.groupby("page_cache")}
     rows = [
@@ -62,11 +60,13 @@ def _effect_rows(subset: Part, pairs: Sequence[Row]) -> list[dict[str, Any]]:
         and all(plain(cell[name]) == plain(pair[name]) for name in GIVEN)
     ]
 
-    def rank(row: Row) -> tuple[Any, ...]:
-        container = row["effect"] == CONTAINER
-        return not container, container and row["same"], row["state"] != "warm", -row["value"]
+    return sorted((row for row in rows if row["value"]), key=_rank)
 
-    return sorted((row for row in rows if row["value"]), key=rank)
+
+def _rank(row: Row) -> tuple[Any, ...]:
+    """Containers by what they hold, then pixels; warm first, and the fastest."""
+    container = row["effect"] == CONTAINER
+    return not container, container and row["same"], row["state"] != "warm", -row["value"]
 
 
 def _effect_plot(rows: Sequence[Row]) -> Plot:
@@ -94,61 +94,43 @@ def _effect_message(rows: Sequence[Row]) -> str:
 
 @chart("Where a sample’s loading goes", "What does the loader spend its time on, and how much of it?")
 def storage_work(sheet: Sheet, trials: pd.DataFrame) -> Figure:
-    """Draw a bar a format, the time of a sample beside it."""
+    """Draw a bar a format, named with the time of a sample."""
     columns = {"format": "format", "page_cache": "state", "total (us)": "total", "n": "n"}
-    for subset in loads(trials):
-        for state in subset.states:
+    axis = {"values": [0, 0.25, 0.5, 0.75, 1], "format": ".0%", "grid": False}
+    x, also = Side("share", "share of a sample’s loading", axis=axis), {"us:Q": ("µs per sample", ",.3~g"), **BLOCKS}
+    for subset, still in loads(trials):
+        for state in MARKS:
             if rows := _work_rows(subset, state):
-                panel = _work_bars(rows).panel(subset.title, f"{subset.subtitle}, {state}", _work_message(rows))
-                sheet.add(panel, stacked(rows, "format", "stage", subset.row(), columns), subset.held)
-    close(sheet, loads(trials))
+                y = names("bar", (row["bar"] for row in rows))
+                bars = Bars(rows, x, y, "stage", STAGE_COLOURS, also=also, row=17)
+                panel = bars.panel(subset.title, f"{subset.subtitle}, {state}", _work_message(rows))
+                sheet.add(panel, stacked(rows, "format", "stage", shared(subset), columns), still)
+    close(sheet, states_note(loads(trials)))
     sheet.note("Medians over measurements of the loader’s own wall clock, without its queues.")
     legend = [Key(stage, STAGE_COLOURS[stage]) for stage in WORKER_STAGES]
     return sheet.figure(legend, "No loader’s stages were stamped here.")
 
 
-def _work_rows(subset: Part, state: str) -> list[dict[str, Any]]:
+def _work_rows(subset: Slice, state: str) -> list[dict[str, Any]]:
     """One row a stage of a format, those with the least total first."""
-    bars = []
-    for cell in rows_of(subset.frame[subset.frame["page_cache"].eq(state)]):
-        costs = [plain(cell[f"{stage}_us_per_sample"]) for stage in WORKER_STAGES]
-        if all(cost is not None for cost in costs) and sum(costs):
-            bars.append((sum(costs), str(cell["storage_format"]), costs, int(cell["n"])))
-    return [
-        {
-            "format": name,
-            "state": state,
-            "order": index,
-            "stage": stage,
-            "us": float(costs[index]),
-            "share": costs[index] / total,
-            "total": float(total),
-            "text": f"{words.number(total)} µs" if total < 1000 else f"{words.number(total / 1000)} ms",
-            "n": n,
-        }
-        for total, name, costs, n in sorted(bars)
-        for index, stage in enumerate(WORKER_STAGES)
-    ]
-
-
-def _work_bars(rows: Sequence[Row]) -> Bars:
-    """Bars of shares, the time of a sample at their right."""
-    axis = {"values": [0, 0.25, 0.5, 0.75, 1], "format": ".0%", "grid": False}
-    y = names("format", (row["format"] for row in rows))
-    totals = alt.Chart(data([row for row in rows if not row["order"]], "format", "text"))
-    totals = totals.mark_text(align="right", fontSize=12, color=colour("ink"))
-    x = Side("share", "share of a sample’s loading, and its time", {"domain": [0, 1.27], "nice": False}, axis)
-    also: Fields = {"us:Q": ("µs per sample", ",.3~g"), **BLOCKS}
-    before = [totals.encode(**y.along("y"), x=alt.XDatum(1.265, type="quantitative"), text=alt.Text("text:N"))]
-    return Bars(rows, x, y, "stage", STAGE_COLOURS, also=also, row=17, before=before)
+    stages = [f"{stage}_us_per_sample" for stage in WORKER_STAGES]
+    stamped = subset.frame[subset.frame["page_cache"].eq(state)].dropna(subset=stages)
+    stamped = stamped.assign(total=stamped[stages].sum(axis=1)).sort_values(["total", "storage_format"])
+    rows = []
+    for cell in rows_of(stamped[stamped["total"] > 0]):
+        total, name = float(cell["total"]), str(cell["storage_format"])
+        took = f"{words.number(total)} µs" if total < 1000 else f"{words.number(total / 1000)} ms"
+        of_bar = {"bar": f"{name}, {took}", "format": name, "state": state, "total": total, "n": int(cell["n"])}
+        for order, (stage, column) in enumerate(zip(WORKER_STAGES, stages, strict=True)):
+            us = float(cell[column])
+            rows.append({**of_bar, "order": order, "stage": stage, "us": us, "share": us / total})
+    return rows
 
 
 def _work_message(rows: Sequence[Row]) -> str:
     """Set the format with the cheapest samples against the one with the dearest."""
     parts = []
-    for word, name in {"least": rows[0]["format"], "most": rows[-1]["format"]}.items():
-        segments = [row for row in rows if row["format"] == name]
-        most = max(segments, key=lambda row: row["share"])
-        share = words.percent(most["share"])
-        parts.append(f"{word}: {name}, {segments[0]['text']} a sample, of which {share} is {most['stage']}")
-    return words.sentence("; ".join(parts if rows[0]["format"] != rows[-1]["format"] else parts[:1]))
+    for word, bar in {"most": rows[-1]["bar"], "least": rows[0]["bar"]}.items():
+        most = max((row for row in rows if row["bar"] == bar), key=lambda row: row["share"])
+        parts.append(f"{word}: {bar} a sample, of which {words.percent(most['share'])} is {most['stage']}")
+    return words.sentence("; ".join(parts))
