@@ -8,7 +8,6 @@ from html import unescape
 from types import SimpleNamespace
 from typing import Any
 
-import pandas as pd
 import pytest
 from made_trials import format_cells, make_format_trials
 from reading import plain, table_rows

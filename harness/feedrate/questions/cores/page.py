@@ -7,20 +7,30 @@ it; without that script the table stands for the rate that is written beside it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
+import pandas as pd
 from markupsafe import Markup
 
-from feedrate.charts.figure import Row
+from feedrate.analysis.estimates import cells, rows_of
+from feedrate.charts.figure import Row, interval
 from feedrate.pages.runs import RunView
 from feedrate.pages.template import render
-from feedrate.questions.cores.charts import Core, busiest, named, on_gpu, per_core, rates_of
+from feedrate.questions.cores.charts import busiest, named, of_files, per_core
 from feedrate.schema import words
 
 SUITE = "cores"
 RANGE = (200, 20_000)
 """Least and largest rate of the slider, images a second."""
+DECLARED = {
+    "an A100 with ResNet-50 in TF32": 938.0,
+    "an A100 with ResNet-50 in mixed precision": 2470.0,
+    "an H100 as in MLPerf Storage": 400 / 0.224,
+}
+"""Images a second that a GPU trains: by NVIDIA's DeepLearningExamples (ResNet-50 v1.5, PyTorch), and as MLPerf Storage
+has an H100 sleep for 400 images."""
 
 
 def section(view: RunView, suite: str) -> str:
@@ -30,54 +40,54 @@ def section(view: RunView, suite: str) -> str:
     loaded = busiest(per_core(trials, cores))
     if not loaded:
         return ""
-    measured, rates = on_gpu(trials, "compute"), rates_of(trials)
+    measured = on_gpu(trials, "compute")
+    rates = {f"this GPU with {cell['model']}": float(cell["samples_per_s"]) for cell in measured} or DECLARED
     rate = max(rates.values())
     return render(
         "cores/section.md",
         mark=view.mark,
-        loaded_by=loaded[0].decoder,
-        answers=list(_answers(loaded[0], rates, cores)),
+        best=loaded[0],
+        answers=[_answer(loaded[0], name, rate, cores) for name, rate in rates.items()],
         declared=not measured,
         rates=[(name, f"{value:.0f}") for name, value in rates.items()],
         rate=f"{rate:.0f}",
         place=f"{1000 * math.log10(rate):.0f}",
         ends=[f"{1000 * math.log10(end):.0f}" for end in RANGE],
         cores=cores,
-        threads=_threads(view),
+        machine=view.manifest.machine,
         rows=[_row(core, rate, cores) for core in loaded],
         fed=[_fed(cell, measured) for cell in on_gpu(trials, "train")],
     )
 
 
-def _threads(view: RunView) -> str:
-    """How many vCPUs share a core, as the system says (``lscpu``)."""
-    machine = view.manifest.machine
-    if not machine.cores_physical:
-        return "The system does not say how many of them share a core"
-    shared = machine.cores_logical / machine.cores_physical
-    host = "; its host may count otherwise" if machine.virtualised else ""
-    return f"Here a core has {words.plural(round(shared), 'thread')}, as the system counts{host}"
+def on_gpu(trials: pd.DataFrame, mode: str) -> list[Row]:
+    """What a GPU trains on image files in ``mode`` compute (batches that are there) or train, the fastest first."""
+    every = [cell for cell in rows_of(cells(trials)) if cell["device"] == "cuda" and cell["n"] and of_files(cell)]
+    return sorted((cell for cell in every if cell["mode"] == mode), key=lambda cell: -cell["samples_per_s"])
 
 
-def _answers(best: Core, rates: dict[str, float], cores: int) -> Iterator[str]:
-    """For every rate: how many cores, and how idle with those of the machine."""
-    for name, rate in rates.items():
-        idle = best.idle(rate, cores)
-        yield (
-            f"{name} ({words.number(rate)} images a second) needs {words.number(best.needed(rate), 2)} of these vCPUs"
-            + (f", and is {words.percent(idle)} idle with {cores}" if idle else f"; {cores} feed it")
-        )
+def _answer(core: Row, name: str, rate: float, cores: int) -> tuple[str, ...]:
+    """A GPU, its rate, how many such cores load as much, the interval of that, and how idle it is with those here."""
+    write = partial(words.number, digits=2)
+    low, high = (rate / core[end] if core[end] else None for end in ("hi", "lo"))
+    needed, idle = write(rate / core["value"]), _idle(core, rate, cores)
+    return name, words.number(rate), needed, words.interval(low, high, write=write), words.percent(idle) if idle else ""
 
 
-def _row(core: Core, rate: float, cores: int) -> Sequence[object]:
-    spread = words.interval(core.lo, core.hi, core.n)
-    attributes = Markup('data-core="{:.6g}" data-cores="{}"').format(core.value, cores)
+def _idle(core: Row, rate: float, cores: int) -> float:
+    """Share of the time that such a GPU has nothing to do, fed by so many cores."""
+    return max(0.0, 1 - float(core["value"]) * cores / rate)
+
+
+def _row(core: Row, rate: float, cores: int) -> Sequence[object]:
+    attributes = Markup('data-core="{:.6g}" data-cores="{}"').format(core["value"], cores)
+    idle = 100 * _idle(core, rate, cores)
     return (
-        core.decoder,
-        Markup("{}<br><small>{}</small>").format(words.number(core.value), spread),
-        words.plural(core.workers, "worker"),
-        Markup('<span class="fr-cores-needed" {}>{}</span>').format(attributes, words.number(core.needed(rate))),
-        Markup('<span class="fr-cores-idle" {}>{:.0f}\u00a0%</span>').format(attributes, 100 * core.idle(rate, cores)),
+        core["decoder"],
+        Markup("{}<br><small>{}</small>").format(words.number(core["value"]), interval(core)),
+        words.plural(core["workers"], "worker"),
+        Markup('<span class="fr-cores-needed" {}>{}</span>').format(attributes, words.number(rate / core["value"])),
+        Markup('<span class="fr-cores-idle" {}>{:.0f}\u00a0%</span>').format(attributes, idle),
     )
 
 

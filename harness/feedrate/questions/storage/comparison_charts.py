@@ -130,7 +130,7 @@ def _work_rows(subset: Slice, state: str) -> list[dict[str, Any]]:
 def _work_message(rows: Sequence[Row]) -> str:
     """Set the format with the cheapest samples against the one with the dearest."""
     parts = []
-    for word, bar in {"most": rows[-1]["bar"], "least": rows[0]["bar"]}.items():
+    for bar, word in {rows[-1]["bar"]: "most", rows[0]["bar"]: "least"}.items():
         most = max((row for row in rows if row["bar"] == bar), key=lambda row: row["share"])
         parts.append(f"{word}: {bar} a sample, of which {words.percent(most['share'])} is {most['stage']}")
     return words.sentence("; ".join(parts))
