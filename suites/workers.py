@@ -169,7 +169,7 @@ _CLAIMS = (
 
 SUITE = claims_suite(
     "How many workers, of which kind, and what do they cost?",
-    ("claims", "worker_scaling", "worker_startup", "worker_memory"),
+    ("claims", "worker_scaling", "worker_startup"),
     _CLAIMS,
     "13m",
 )

@@ -1,4 +1,4 @@
-"""The charts of workers: start-up and memory are those of the analysis, and fit the narrowest screen."""
+"""The charts of workers: start-up is that of the analysis, and fit the narrowest screen."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ import pytest
 from made_trials import make_trials
 
 from feedrate.analysis.estimates import rows_of
-from feedrate.analysis.loader import growth, startup
+from feedrate.analysis.loader import startup
 from feedrate.charts import render
-from feedrate.questions.workers.charts import LOOKS, begin, who, worker_memory, worker_scaling, worker_startup
+from feedrate.questions.workers.charts import LOOKS, who, worker_scaling, worker_startup
 from feedrate.schema.axes import Value
 
-MIB = 2**20
 LOAD: dict[str, Value] = {"mode": "load", "workload": "synthetic", "storage_format": "lmdb", "batch_size": 8}
 WAYS: dict[str, dict[str, Value]] = {
     "no workers": {"num_workers": 0},
@@ -43,22 +42,6 @@ def starting(blocks: int = 3) -> pd.DataFrame:
     return trials({name: (axes, {"startup_ns": 10**7 * 3**at}) for at, (name, axes) in enumerate(WAYS.items())}, blocks)
 
 
-def holding(blocks: int = 3) -> pd.DataFrame:
-    """Indexes of three kinds: the list grows."""
-    sizes = {"workers_uss_start_bytes": 20 * MIB, "pss_peak_bytes": 400 * MIB, "steps": 100, "warmup_steps": 20}
-    ends = {("list", "fork"): 90, ("numpy", "fork"): 21, ("list", "spawn"): 900}
-    return trials(
-        {
-            str(key): (
-                {"num_workers": 2, "index_kind": key[0], "start_method": key[1]},
-                {**sizes, "workers_uss_end_bytes": end * MIB},
-            )
-            for key, end in ends.items()
-        },
-        blocks,
-    )
-
-
 def test_start_up_is_that_of_the_analysis() -> None:
     """A line for each way to have workers, with the value and the interval that the analysis gives."""
     frame = starting()
@@ -75,19 +58,6 @@ def test_start_up_is_that_of_the_analysis() -> None:
     assert "No workers: 10.1 ms" in figure.message
     assert "2 threads: 2,450 ms" in figure.message
     assert "240× as long" in figure.message
-
-
-def test_memory_is_that_of_the_analysis() -> None:
-    """Growth of all workers, and what one of them holds, in MiB; most first."""
-    frame = holding()
-    figure = worker_memory.draw(frame)
-    assert [panel.title for panel in figure.panels] == ["Growth of 2 workers", "What one worker holds"]
-    found = {f"{row['index_kind']}, {begin(row)}": row for row in rows_of(growth(frame))}
-    for row in figure.rows:
-        name, divisor = ("grew_bytes", 1) if row["what"].startswith("Growth") else ("end_bytes", 2)
-        wanted = found[row["index, start method"]][name] / divisor / MIB
-        assert row["MiB"] == pytest.approx(wanted)
-    assert [row["index, start method"] for row in figure.rows[3:]] == ["list, spawn", "list, fork", "numpy, fork"]
 
 
 def test_a_tooltip_says_whole_workers() -> None:

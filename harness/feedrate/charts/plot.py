@@ -13,7 +13,7 @@ from typing import Any
 
 import altair as alt
 
-from feedrate.charts.figure import Key, Panel, Row, data, table
+from feedrate.charts.figure import MOST_PANELS, Key, Panel, Row, Sheet, data, table
 from feedrate.charts.theme import SHAPES, colour, series
 from feedrate.schema import words
 
@@ -295,6 +295,13 @@ def of_workers(numbers: Sequence[int]) -> Looks:
 def keys(looks: Looks, used: Collection[str] | None = None) -> list[Key]:
     """Make a legend of what was drawn, or of all."""
     return [Key(name, *pair) for name, pair in looks.items() if used is None or name in used]
+
+
+def limit_panels(sheet: Sheet) -> None:
+    """Take the panels beyond ``MOST_PANELS`` from a sheet; its table keeps their numbers."""
+    if (extra := len(sheet.panels) - MOST_PANELS) > 0:
+        del sheet.panels[MOST_PANELS:]
+        sheet.note(f"{words.plural(extra, 'more panel')} would fit the records; their numbers are in the table.")
 
 
 def tone(key: str, looks: Looks) -> alt.Color:

@@ -18,7 +18,6 @@ from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.storage import OWN, count_doubtful, format_costs, plainest
 from feedrate.analysis.summary import EMULATED, LOAD, TRAIN
 from feedrate.charts.figure import (
-    MOST_PANELS,
     RATE,
     Figure,
     Key,
@@ -34,7 +33,7 @@ from feedrate.charts.figure import (
     plain,
     slices,
 )
-from feedrate.charts.plot import Looks, Plot, keys, log_of, names
+from feedrate.charts.plot import Looks, Plot, keys, limit_panels, log_of, names
 from feedrate.charts.theme import colour
 from feedrate.schema import words
 from feedrate.schema.window import READ_LEAST
@@ -118,10 +117,8 @@ def by_state(rows: Sequence[Row]) -> dict[str, list[Row]]:
 
 
 def close(sheet: Sheet, notes: Iterable[str]) -> None:
-    """Leave out panels beyond ``MOST_PANELS``, and add notes where there are panels."""
-    if (extra := len(sheet.panels) - MOST_PANELS) > 0:
-        del sheet.panels[MOST_PANELS:]
-        sheet.note(f"{words.plural(extra, 'more panel')} would fit the records; their numbers are in the table.")
+    """Leave out panels of which there are too many, and add notes where there are panels."""
+    limit_panels(sheet)
     for note in notes if sheet.panels else ():
         sheet.note(note)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from feedrate.analysis import loader
@@ -20,8 +19,6 @@ SUITE = "workers"
 """The suite that asks what workers cost; a run of all claims has its cells too."""
 MOST_OPEN = 8
 """Rows of a table that are shown without being asked for."""
-MOST_SHARED = 6
-"""Rows of the table of shared memory: the settings that take most of it."""
 _ENDS = {
     "return": "it returns",
     "exception": "an exception",
@@ -29,42 +26,30 @@ _ENDS = {
     "sigterm": "SIGTERM",
     "sigkill": "SIGKILL",
 }
-_GUARD = "The guard is feedrate’s own: workers die with their parent, and SIGTERM ends the training process in order."
-_COPIED_ONCE = (
-    "Growth ends when each worker holds the whole index, as spawned ones do from the start: an epoch at that pace is "
-    "an upper limit. The size of all copies is how much more the processes share than with the leanest index."
-)
 Row = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """A table of what workers cost."""
-
-    title: str
-    columns: Sequence[str]
-    texts: int
-    """How many of the first columns are not numbers."""
-    rows: Sequence[Sequence[str]]
-    sentence: str = ""
-    """What the table shows."""
-    note: str = ""
 
 
 def section(view: RunView, suite: str, mark: str = "", machine: str = "") -> str:
     """Write what trials of a suite say of the costs of workers; ``mark`` and ``machine`` tell it from other runs'."""
     trials = view.trials_of(suite)
     limit = view.manifest.machine.shared_memory_bytes
-    costs = (
-        _termination(rows_of(loader.terminations(trials))),
-        _respawn(rows_of(loader.respawn(trials))),
-        _growth(rows_of(loader.growth(trials))),
-        _shared(rows_of(loader.shared_memory(trials, limit)), limit),
-    )
-    shown = [cost for cost in costs if cost.rows]
-    if not shown:
+    ended, growth = rows_of(loader.terminations(trials)), rows_of(loader.growth(trials))
+    respawn, shared = rows_of(loader.respawn(trials)), rows_of(loader.shared_memory(trials, limit))
+    if not (ended or respawn or growth or shared):
         return ""
-    return render("workers/costs.md", costs=shown, mark=mark or view.mark, machine=machine, most_open=MOST_OPEN)
+    return render(
+        "workers/costs.md",
+        mark=mark or view.mark,
+        machine=machine,
+        most_open=MOST_OPEN,
+        ways=[_ways([row for row in ended if row["guarded"] == guarded]) for guarded in (False, True)],
+        ended=list(map(_ended, ended)),
+        longer=_longer(respawn),
+        respawn=list(map(_respawn, respawn)),
+        growth=list(map(_growth, growth)),
+        shared=_shared(shared[0]) if shared else None,
+        limit=descriptions.size(limit) if limit else "",
+    )
 
 
 def beside(verdicts: Verdicts) -> Iterator[str]:
@@ -95,108 +80,70 @@ def _seconds(value: float) -> str:
     return "under 0.01 s" if 0 <= value < 0.005 else f"{words.number(value, 2)} s"
 
 
-def _termination(rows: Sequence[Row]) -> Cost:
+def _ways(checks: Sequence[Row]) -> tuple[bool, list[str], str] | None:
+    """Whether workers were left behind, after which ways to end (all, where after none), and for how long at most."""
+    if not checks:
+        return None
+    left = [row for row in checks if row["left"]]
+    ways = [_ENDS[row["ends_by"]] for row in left or checks]
+    return bool(left), ways, _seconds(max(row["gone_most_s"] for row in left or checks))
+
+
+def _ended(row: Row) -> Sequence[str]:
     """How a training process ended × guard: whether workers were left, and for how long."""
-    lines, sentences = [], []
-    for row in rows:
-        median, least, most = (_seconds(row[name]) for name in ("gone_s", "gone_least_s", "gone_most_s"))
-        lines.append(
-            (
-                _ENDS[row["ends_by"]],
-                "with the guard" if row["guarded"] else "plain PyTorch",
-                f"{row['left']} of {row['n']}",
-                markup.two_lines(median, f"{least} to {most}") if least != most else median,
-                str(row["evidence"]),
-            )
-        )
-    for guarded, name in ((False, "plain PyTorch"), (True, "the guard")):
-        checks = [row for row in rows if row["guarded"] == guarded]
-        left = [row for row in checks if row["left"]]
-        if not checks:
-            continue
-        ways = words.listed(_ENDS[row["ends_by"]] for row in left or checks)
-        most = _seconds(max(row["gone_most_s"] for row in left or checks))
-        text = f"workers were left behind after {ways}, for up to {most}"
-        none = f"none were left behind after {ways}: the last was gone after {most}"
-        sentences.append(words.sentence(f"with {name}, {text if left else none}"))
-    columns = ("Ended by", "Guard", "Checks that saw workers left", "Last worker gone after", "Seen")
-    return Cost("When the training process ends", columns, len(columns), lines, " ".join(sentences), _GUARD)
-
-
-def _respawn(rows: Sequence[Row]) -> Cost:
-    """What an epoch takes longer where workers are started anew."""
-    lines = [
-        (
-            what(row, ("epoch_steps",)),
-            who(row),
-            words.plural(int(row["epoch_steps"]), "step"),
-            words.number(row["anew_ms"]),
-            words.number(row["kept_ms"]),
-            _number(row, "respawn_ms", lambda value: words.number(value).replace("-", "−")),
-            str(row["n"]),
-        )
-        for row in rows
-    ]
-    columns = ("What was loaded", "Workers", "Epoch", "Started anew, ms", "Kept alive, ms", "Difference, ms", "n")
-    sentence = ""
-    shortest = min(rows, key=lambda row: int(row["epoch_steps"]), default=None)
-    if shortest and words.is_number(shortest["respawn_ms_lo"]) and shortest["respawn_ms_lo"] > 0:
-        took = Estimate.of_row(shortest, columns_of("respawn_ms"))
-        share = words.percent(took.value / shortest["anew_ms"])
-        sentence = (
-            f"Starting workers anew ({who(shortest)}) takes {took.with_n(' ms')}: {share} of an epoch of "
-            f"{int(shortest['epoch_steps'])} steps."
-        )
-    return Cost("Starting workers anew every epoch", columns, 3, lines, sentence)
-
-
-def _growth(rows: Sequence[Row]) -> Cost:
-    """Memory by what the dataset keeps of every sample."""
-    lines = []
-    for row in rows:
-        count, ends = int(row["num_workers"]), ("", "_lo", "_hi")
-        more = {
-            **{f"each{end}": row[f"end_bytes{end}"] / count for end in ends},
-            **{f"copies{end}": row[f"index_bytes{end}"] * count for end in ends},
-        }
-        unsure = words.is_number(row["index_bytes_lo"]) and row["index_bytes_lo"] <= 0
-        lines.append(
-            (
-                f"{row['index_kind']}, {int(row['index_entries']):,} entries",
-                who(row),
-                _number(row, "grew_bytes", _mib),
-                words.number(row["samples"]),
-                _number(row, "epoch_bytes", _mib),
-                "–" if unsure else _number(more, "copies", _mib),
-                _number(more, "each", _mib),
-                str(row["n"]),
-            )
-        )
-    columns = (
-        *("Index", "Workers", "All workers grew by", "Samples read"),
-        *("An epoch at that pace", "All copies, over", "A worker holds then", "n"),
+    median, least, most = (_seconds(row[name]) for name in ("gone_s", "gone_least_s", "gone_most_s"))
+    return (
+        _ENDS[row["ends_by"]],
+        "with the guard" if row["guarded"] else "plain PyTorch",
+        f"{row['left']} of {row['n']}",
+        markup.two_lines(median, f"{least} to {most}") if least != most else median,
+        str(row["evidence"]),
     )
-    return Cost("Memory that only workers hold", columns, 2, lines, note=_COPIED_ONCE)
 
 
-def _shared(rows: Sequence[Row], limit: int | None) -> Cost:
-    """What lies in /dev/shm, against its size."""
-    size = descriptions.size
-    lines = [
-        (
-            what(row),
-            who(row),
-            size(int(row["ahead_bytes"])) if words.is_number(row["ahead_bytes"]) else "–",
-            markup.two_lines(size(int(row["shm_bytes"])), f"at most {size(int(row['shm_most_bytes']))}"),
-            words.percent(row["shm_share"]) if words.is_number(row["shm_share"]) else "–",
-            str(row["n"]),
-        )
-        for row in rows[:MOST_SHARED]
-    ]
-    columns = ("What was loaded", "Workers", "Prefetched at most", "In use", "Of its size", "Measurements")
-    sentence = ""
-    if rows:
-        of = f", of {size(limit)}" if limit else "; its size was not recorded"
-        most = size(int(rows[0]["shm_most_bytes"]))
-        sentence = f"All processes used at most {most} of /dev/shm when a window ended{of}."
-    return Cost("Shared memory (/dev/shm): the settings that take most", columns, 2, lines, sentence)
+def _longer(rows: Sequence[Row]) -> tuple[str, ...] | None:
+    """Whose start makes the shortest epochs longer, by how much, by which share, and of how many steps they are."""
+    shortest = min(rows, key=lambda row: int(row["epoch_steps"]), default=None)
+    if shortest is None or not words.is_number(shortest["respawn_ms_lo"]) or shortest["respawn_ms_lo"] <= 0:
+        return None
+    took = Estimate.of_row(shortest, columns_of("respawn_ms"))
+    share = words.percent(took.value / shortest["anew_ms"])
+    return who(shortest), took.with_n(" ms"), share, str(int(shortest["epoch_steps"]))
+
+
+def _respawn(row: Row) -> Sequence[str]:
+    """What an epoch takes longer where workers are started anew."""
+    return (
+        what(row, ("epoch_steps",)),
+        who(row),
+        words.plural(int(row["epoch_steps"]), "step"),
+        words.number(row["anew_ms"]),
+        words.number(row["kept_ms"]),
+        _number(row, "respawn_ms", lambda value: words.number(value).replace("-", "−")),
+        str(row["n"]),
+    )
+
+
+def _growth(row: Row) -> Sequence[str]:
+    """Memory by what the dataset keeps of every sample."""
+    count, ends = int(row["num_workers"]), ("", "_lo", "_hi")
+    each = {f"each{end}": row[f"end_bytes{end}"] / count for end in ends}
+    copies = {f"copies{end}": row[f"index_bytes{end}"] * count for end in ends}
+    unsure = words.is_number(row["index_bytes_lo"]) and row["index_bytes_lo"] <= 0
+    return (
+        f"{row['index_kind']}, {int(row['index_entries']):,} entries",
+        who(row),
+        _number(row, "grew_bytes", _mib),
+        words.number(row["samples"]),
+        _number(row, "epoch_bytes", _mib),
+        "–" if unsure else _number(copies, "copies", _mib),
+        _number(each, "each", _mib),
+        str(row["n"]),
+    )
+
+
+def _shared(row: Row) -> tuple[str, ...]:
+    """The most that lay in /dev/shm, its share of the size, the setting, and what its workers prefetch at most."""
+    share = words.percent(row["shm_share"]) if words.is_number(row["shm_share"]) else ""
+    ahead = descriptions.size(int(row["ahead_bytes"])) if words.is_number(row["ahead_bytes"]) else ""
+    return descriptions.size(int(row["shm_most_bytes"])), share, f"{who(row)}; {what(row)}", ahead
