@@ -12,10 +12,10 @@ from typing import Any
 import pandas as pd
 
 from feedrate.analysis.estimates import rows_of
-from feedrate.charts.figure import Figure, Key, Row, Sheet, chart, plain
+from feedrate.charts.figure import Figure, Key, Row, Sheet, chart, listed, plain
 from feedrate.charts.plot import BLOCKS, Fields, Looks, Plot, band, deviations, names
 from feedrate.charts.theme import colour
-from feedrate.questions.calibration.analysis import bottlenecks, effects, planted, same_pairs
+from feedrate.questions.calibration.analysis import effects, planted, same_pairs
 from feedrate.schema import words
 
 PANELS = {
@@ -35,12 +35,9 @@ _ROOM = 1.3
 """How far the scale goes beyond the ends of the intervals."""
 _ORDER = ["num_workers", "batch_size", "mode", "read_us", "decode_us", "step_ms"]
 _RIGHT = {True: "right", False: "wrong"}
-_LISTED = (
-    *("what", "setting", "replica", "unit", "planted", "measured", "lo", "hi"),
-    *("error", "error_lo", "error_hi", "n", "verdict"),
-)
-_HEADINGS = {"lo": "low", "hi": "high", "error": "error (%)", "error_lo": "error: low", "error_hi": "error: high"}
-"""Of the figure's table: what a line holds, and what is called otherwise there."""
+_COLUMNS = {name: name for name in ("what", "setting", "replica", "unit", "planted", "measured")}
+_COLUMNS |= {"low": "lo", "high": "hi", "error (%)": "error", "error: low": "error_lo", "error: high": "error_hi"}
+_COLUMNS |= {name: name for name in ("n", "verdict", "judged")}
 _LOOKS: Looks = {"right": (colour("accent"), "circle"), "wrong": (colour("source"), "diamond")}
 _SHAPES = {"constant": "", "jittered": "~", "heavy_tailed": "^"}
 _KEYS = (
@@ -67,19 +64,9 @@ def calibration(sheet: Sheet, trials: pd.DataFrame) -> Figure:
             subtitle = f"{len(of_kind)} {pairs}, {words.plural(min(row['n'] for row in of_kind), 'repetition')}"
             drawn = [row for row in of_kind if not row["replica"]]
             panel = _plot(drawn).panel(title, subtitle, _message(of_kind))
-            listed = [
-                {_HEADINGS.get(name, name): row[name] for name in _LISTED} | {"judged": row["verdict"] and row["right"]}
-                for row in of_kind
-            ]
-            sheet.add(panel, listed)
-    if sheet.panels:
-        for note in _NOTES:
-            sheet.note(note)
-        if len(judged := bottlenecks(trials)):
-            sheet.note(
-                f"feedrate names the planted bottleneck in {int(judged['right'].sum())} of "
-                f"{words.plural(len(judged), 'training setting')}."
-            )
+            sheet.add(panel, listed(of_kind, {}, _COLUMNS))
+    for note in _NOTES:
+        sheet.note(note)
     return sheet.figure(_KEYS, "Nothing was planted in this run: make sweep SUITE=calibration plants.")
 
 
@@ -103,33 +90,21 @@ def _marks(trials: pd.DataFrame) -> Iterator[dict[str, Any]]:
             name, unit = row["axis"].rsplit("_", 1)
             label = f"{name} {row['a_value']:g} → {row['b_value']:g} {unit}"
             mark = {**row, "measured": row["ratio"]}
-            yield _mark("effect", label, mark, unit="B ÷ A", verdict=row["verdict"], right=_RIGHT[bool(row["right"])])
+            yield _mark("effect", label, mark, verdict=row["verdict"], right=_RIGHT[bool(row["right"])])
     for row in rows_of(same_pairs(trials).sort_values(_ORDER, kind="stable")):
         mark = {**row, "planted": 1.0, "measured": row["ratio"]}
         verdict = "different" if row["different"] else "not different"
-        yield _mark("equal", setting(row), mark, unit="B ÷ A", verdict=verdict, right=_RIGHT[not row["different"]])
+        yield _mark("equal", setting(row), mark, verdict=verdict, right=_RIGHT[not row["different"]])
 
 
 def _mark(what: str, label: str, measured: Mapping[str, Any], **more: Any) -> dict[str, Any]:
     """Planted and measured value with its interval, their errors in per cent, and what is particular."""
-    truth = float(measured["planted"])
-    values = {name: plain(measured[name]) for name in ("measured", "lo", "hi")}
-    errors = {name: None if value is None else 100 * (value / truth - 1) for name, value in values.items()}
-    return {
-        "what": what,
-        "setting": label,
-        "planted": truth,
-        **values,
-        "error": errors["measured"],
-        "error_lo": errors["lo"],
-        "error_hi": errors["hi"],
-        "n": int(measured["n"]),
-        "unit": "",
-        "replica": 0,
-        "verdict": None,
-        "right": "right",
-        **more,
-    }
+    mark = {"what": what, "setting": label, "unit": "B ÷ A", "replica": 0, "verdict": None, "right": "right", **more}
+    mark |= {"planted": float(measured["planted"]), "n": int(measured["n"])}
+    for name, error in (("measured", "error"), ("lo", "error_lo"), ("hi", "error_hi")):
+        mark[name] = plain(measured[name])
+        mark[error] = None if mark[name] is None else 100 * (mark[name] / mark["planted"] - 1)
+    return {**mark, "judged": mark["verdict"] and mark["right"]}
 
 
 def _plot(rows: Sequence[Row]) -> Plot:

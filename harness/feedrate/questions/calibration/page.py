@@ -16,9 +16,6 @@ from feedrate.schema import words
 from feedrate.schema.axes import AXES
 from feedrate.schema.metrics import CONFIRMED_OVER, SAME
 
-MOST_OPEN = 12
-"""Rows of a table that are shown without being asked for."""
-
 
 def section(view: RunView, suite: str) -> Markup:
     """Say whether what a suite planted was read back in a run; empty where the suite planted nothing."""
@@ -40,8 +37,8 @@ def section(view: RunView, suite: str) -> Markup:
         quantities=_quantities(costs),
         effects=len(effects),
         pairs=len(pairs),
-        bottlenecks=_bottlenecks(bound),
-        most_open=MOST_OPEN,
+        bottlenecks=len(bound),
+        misnamed=_misnamed(bound),
         margin=f"{100 * (CONFIRMED_OVER - 1):g}",
         clear=f"{100 * (SAME[1] - 1):g}",
     )
@@ -66,16 +63,9 @@ def _quantities(costs: pd.DataFrame) -> list[tuple[str, ...]]:
     return rows
 
 
-def _bottlenecks(bound: pd.DataFrame) -> list[tuple[object, ...]]:
+def _misnamed(bound: pd.DataFrame) -> list[str]:
+    """Settings that are held back by something else than was planted, by the axes that tell them apart."""
     names = [axis.name for axis in AXES if axis.name in bound and bound[axis.name].nunique(dropna=False) > 1]
-    return [
-        (
-            descriptions.setting({name: row[name] for name in names}),
-            words.number(float(row["planted_load"])),
-            words.number(float(row["planted_compute"])),
-            words.times(float(row["apart"])) if words.is_number(row["apart"]) else "–",
-            row["truth"],
-            row["bottleneck"] if row["right"] else Markup("<strong>{}</strong>").format(row["bottleneck"]),
-        )
-        for row in rows_of(bound.sort_values("apart", kind="stable"))
-    ]
+    wrong = rows_of(bound[~bound["right"].astype(bool)])
+    settings = (descriptions.setting({name: row[name] for name in names}) for row in wrong)
+    return [f"{setting}: {row['bottleneck']}, not {row['truth']}" for setting, row in zip(settings, wrong, strict=True)]

@@ -1,12 +1,9 @@
-"""Calibration on the terminal, where a sweep that plants ends: a table of its costs, and the sentences of its page."""
+"""Calibration on the terminal, where a sweep that plants ends: a line a cost, and the sentences of its page."""
 
 from __future__ import annotations
 
-from functools import partial
-
 import pandas as pd
 from rich.console import Console
-from rich.table import Table
 
 from feedrate.analysis.estimates import rows_of
 from feedrate.questions.calibration import analysis
@@ -21,8 +18,6 @@ QUANTITIES = {
     "batch": "whole batch",
 }
 """What is planted, in words; the order is the analysis' own."""
-_PRINTED = ("quantity", "step", "workers", "batch", "planted", "measured", "error (95 % interval)", "n")
-"""Columns on the terminal."""
 
 
 def show(trials: pd.DataFrame, console: Console) -> None:
@@ -35,37 +30,12 @@ def show(trials: pd.DataFrame, console: Console) -> None:
         console.print(text, style=style, markup=False, highlight=False)
 
     say("\nPlanted costs, read back (means over repetitions; what the rest costs is taken off)", "bold")
-    console.print(_printed(costs))
     for row in rows_of(analysis.summary(costs)):
         say(
             f"  {row['quantity']}: median error {words.per_cent(row['median_pct'], 2)}, worst "
             f"{words.signed(row['worst_pct'], 2)} ({words.plural(row['cells'], 'setting')}, n ≥ {row['n']})"
         )
     say(answer(costs, analysis.effects(trials), analysis.same_pairs(trials), analysis.bottlenecks(trials)))
-
-
-def _printed(costs: pd.DataFrame) -> Table:
-    """One line a quantity and configuration; replicas count in the lines below the table alone."""
-    printed = Table(box=None, padding=(0, 1, 0, 0), header_style="dim")
-    for name in _PRINTED:
-        printed.add_column(name, justify="left" if name == "quantity" else "right", no_wrap=True)
-    order = {name: index for index, name in enumerate(dict.fromkeys(costs["quantity"]))}
-    first = costs[costs["replica"] == 0].sort_values(["num_workers", "batch_size", "planted"], kind="stable")
-    for row in rows_of(first.sort_values("quantity", key=lambda names: names.map(order), kind="stable")):
-        shape = f", {row['read_shape'].replace('_', '-')}" if row["quantity"] == "read" else ""
-        unit = row["unit"].partition(" ")[0].replace("bytes", "B")
-        ends = row["error_pct"], row["error_lo"], row["error_hi"]
-        printed.add_row(
-            f"{row['quantity']}{shape}",
-            "–" if row["mode"] == "load" else f"{row['step_ms']:g} ms",
-            str(row["num_workers"]),
-            str(row["batch_size"]),
-            f"{row['planted']:,.5g} {unit}",
-            f"{row['measured']:,.5g}",
-            words.estimate(ends, write=partial(words.signed, places=2)),
-            str(row["n"]),
-        )
-    return printed
 
 
 def answer(costs: pd.DataFrame, effects: pd.DataFrame, pairs: pd.DataFrame, bound: pd.DataFrame) -> str:
