@@ -18,11 +18,6 @@ LOAD: dict[str, Value] = {"mode": "load", "workload": "div2k_standin", "storage_
 RATES = {("torch", 1): 100.0, ("torch", 2): 190.0, ("threads", 2): 95.0, ("grain", 2): 190.5, ("spdl", 2): 380.0}
 COSTS = {"main_cpu_pct": 50.0, "workers_cpu_pct": 150.0, "pss_peak_bytes": 512 << 20, "startup_ns": 1_500_000_000}
 
-DATASETS = [
-    SimpleNamespace(name="standin", storage_format=name, bytes=1 << 20, pack_s=seconds)
-    for name, seconds in (("lmdb", 3.0), ("webdataset", 10.0), ("litdata", 5.0))
-]
-
 
 def trials(names: tuple[str, ...] = ("torch", "threads", "grain", "spdl")) -> pd.DataFrame:
     """SPDL is twice as fast as two workers of PyTorch's, threads half as fast, Grain as fast."""
@@ -41,21 +36,25 @@ def trials(names: tuple[str, ...] = ("torch", "threads", "grain", "spdl")) -> pd
 
 
 def sections(frame: pd.DataFrame) -> tuple[str, str]:
-    view: Any = SimpleNamespace(trials_of=lambda _: frame, mark="m", manifest=SimpleNamespace(datasets=DATASETS))
+    view: Any = SimpleNamespace(trials_of=lambda _: frame, mark="m")
     return page.sections(view, page.SUITE)
 
 
 def test_loaders_are_held_against_pytorchs_own() -> None:
     """With as many workers, paired by block; what each costs stands beside their speed."""
-    text, details = sections(trials())
+    frame = trials()
+    text, traits = sections(frame)
     assert "Speed against DataLoader:" in text
     assert "Faster: SPDL " in text
     assert "All with 2 workers." in text
     assert "Slower: feedrate’s threads 0.5" in text
     assert "1 of 3 others ties with DataLoader" in text
-    assert "10 s" in details  # two busy cores, 190 samples a second
-    assert "512 MiB" in details
-    assert "1.5 s" in details
+    assert "Its workers" in traits
+    rows = {(row["loader"], row["workers"]): row for row in charts.loader_rates.draw(frame).rows}
+    own, threads = rows["DataLoader", 2], rows["feedrate’s threads", 2]
+    assert own["CPU for 1,000 samples (s)"] == pytest.approx(10, rel=0.05)  # two busy cores, 190 samples a second
+    assert (own["memory (MiB)"], own["first batch after (s)"], own["÷ DataLoader"]) == pytest.approx((512, 1.5, None))
+    assert threads["÷ DataLoader: low"] < 0.5 < threads["÷ DataLoader: high"]
 
 
 def test_one_loader_is_no_comparison() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 
+from feedrate.analysis.blocks import blocks_of, memoized
 from feedrate.analysis.estimates import asked, cells, rows_of
 from feedrate.analysis.measures import estimate_measures
 from feedrate.analysis.summary import EMULATED, LOAD, TRAIN
@@ -26,31 +27,42 @@ from feedrate.charts.figure import (
     held,
     interval,
     listed,
+    plain,
     slices,
+    with_ends,
 )
 from feedrate.charts.plot import Looks, Plot, amount, keys, log, mark, names, of_workers, unlike, written
 from feedrate.charts.theme import SHAPES, colour
 from feedrate.schema import plugins, words
+from feedrate.schema.axes import BY_NAME
 from feedrate.schema.plugins import loader_traits
 
 APART = 1.5
 """Marks whose memory differs by more both have room for their names."""
 FREE = ("loader", "num_workers", "storage_format", "access")
 _KINDS = (LOAD, EMULATED, TRAIN)
+DEFAULT = loader_traits(str(BY_NAME["loader"].default)).title
+"""PyTorch's loader, which others are held against."""
+_MEMORY = {"memory (MiB)": "mib"}
 _COLUMNS = {"loader": "loader", "workers": "workers", "samples per s": "value", **ENDS}
+_COSTS = with_ends(f"÷ {DEFAULT}", "times") | {"CPU for 1,000 samples (s)": "cpu"} | _MEMORY
+_COSTS |= {"first batch after (s)": "first"}
 _MISSING = "No task of this run was loaded by two loaders."
 
 
+@memoized
 def compared(trials: pd.DataFrame) -> list[tuple[Slice, list[Row], dict[str, Any]]]:
     """Tasks that several loaders worked on: the slice, a row a cell (the fastest loader first), what is held still."""
     tasks = []
     every = cells(trials)
+    costs = {row["cell_id"]: row for row in rows_of(estimate_measures(trials))}
     for subset in _alike(slices(every[asked(trials, every)], _KINDS)):
         frame, still = held(subset.frame, FREE)
         if frame["loader"].nunique() < 2:
             continue
         usual = str(frame["storage_format"].mode()[0])
-        rows: list[Row] = [{**_row(cell), "loader": named(cell, usual)} for cell in rows_of(frame)]
+        rows = [_row(cell, costs[cell["cell_id"]], usual) for cell in rows_of(frame)]
+        rows = _against_default(trials, rows)
         best = {row["loader"]: row["value"] for row in sorted(rows, key=itemgetter("value"))}
         rows.sort(key=lambda row: (-best[row["loader"]], row["loader"], row["workers"]))
         tasks.append((subset, rows, still))
@@ -69,11 +81,35 @@ def _alike(subsets: Iterable[Slice]) -> Iterator[Slice]:
             yield from (replace(subset, frame=rows, subtitle=subset.subtitle + kind) for rows, kind in kinds)
 
 
-def _row(cell: Mapping[Any, Any]) -> dict[str, Any]:
-    workers = int(cell["num_workers"])
-    identity = {name: cell[name] for name in ("run_id", "cell_id", "storage_format")}
-    who = {"plugin": str(cell["loader"]), "workers": workers, "who": words.plural(workers, "worker")}
-    return {**identity, **who, **estimate(cell)}
+def _row(cell: Row, cost: Row, usual: str) -> Row:
+    """What a loader delivers, and what all its processes take for it."""
+    workers, given = int(cell["num_workers"]), estimate(cell)
+    main, others = (plain(cost[name]) for name in ("main_cpu_pct", "workers_cpu_pct"))
+    startup_ms = plain(cost["startup_ms"])
+    return {
+        **{name: cell[name] for name in ("run_id", "cell_id", "storage_format")},
+        "plugin": str(cell["loader"]),
+        "loader": named(cell, usual),
+        "workers": workers,
+        "who": words.plural(workers, "worker"),
+        **given,
+        "cpu": None if main is None else 10 * (main + (others or 0)) / given["value"],
+        "mib": plain(cost["pss_peak_mib"]),
+        "first": None if startup_ms is None else startup_ms / 1000,
+    }
+
+
+def _against_default(trials: pd.DataFrame, rows: Sequence[Row]) -> list[Row]:
+    """Add each row's speed ÷ that of PyTorch's loader with as many workers, where that was measured."""
+    default = {row["workers"]: row["cell_id"] for row in rows if row["loader"] == DEFAULT}
+    pairs = [row for row in rows if row["loader"] != DEFAULT and row["workers"] in default]
+    runs, ids = [row["run_id"] for row in pairs], [row["cell_id"] for row in pairs]
+    ratios = blocks_of(trials).ratios(runs, [default[row["workers"]] for row in pairs], ids)
+    found = dict(zip(ids, rows_of(ratios), strict=True))
+    ends = {"times": "ratio", "times_lo": "lo", "times_hi": "hi"}
+    return [
+        {**row, **{name: plain(found.get(row["cell_id"], {}).get(end)) for name, end in ends.items()}} for row in rows
+    ]
 
 
 def named(cell: Mapping[Any, Any], usual: str) -> str:
@@ -93,7 +129,11 @@ def loader_rates(sheet: Sheet, trials: pd.DataFrame) -> Figure:
         x, y = amount("value", "samples per second"), names("loader", (row["loader"] for row in rows))
         plot = Plot(rows, x, y, "who", looks, beside=beside)
         panel = plot.panel(subset.title, subset.subtitle, _message(rows))
-        sheet.add(panel, listed(rows, subset.row(), _COLUMNS), still)
+        sheet.add(panel, listed(rows, subset.row(), _COLUMNS | _COSTS), still)
+    sheet.note(
+        f"÷ {DEFAULT}: with as many workers, paired by repetition. CPU: of all processes. Memory: of all processes, "
+        "shared pages in parts (PSS), after the window."
+    )
     return sheet.figure(keys(looks), _MISSING)
 
 
@@ -111,20 +151,17 @@ def _message(rows: Sequence[Row]) -> str:
 def loader_memory(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     """Draw a mark a loader, with the workers that it is fastest with; a line joins those that none beats in both."""
     tasks = compared(trials)
-    costs = {row["cell_id"]: row["pss_peak_mib"] for row in rows_of(estimate_measures(trials))} if tasks else {}
     plugin = {row["loader"]: row["plugin"] for _, rows, _ in tasks for row in rows}
     tones = unlike(plugin.values(), plugins.names("feedrate.loaders"))
     looks = {name: (tones[plugin[name]][0], SHAPES[at % len(SHAPES)]) for at, name in enumerate(sorted(plugin))}
     for subset, rows, still in tasks:
         fastest = {row["loader"]: row for row in sorted(rows, key=itemgetter("value"))}.values()
-        marks = [
-            {**row, "mib": float(costs[row["cell_id"]])} for row in fastest if words.is_number(costs[row["cell_id"]])
-        ]
+        marks = [row for row in fastest if row["mib"] is not None]
         if len(marks) < 2:
             continue
         best = front(marks, "mib")
         panel = _memory_plot(marks, best, looks).panel(subset.title, subset.subtitle, _memory_message(best))
-        sheet.add(panel, listed(marks, subset.row(), {"memory (MiB)": "mib", **_COLUMNS}), still)
+        sheet.add(panel, listed(marks, subset.row(), _MEMORY | _COLUMNS), still)
     sheet.note("Memory of all processes after the window, shared pages in parts (PSS). Up and left is better.")
     return sheet.figure(keys(looks), _MISSING)
 
