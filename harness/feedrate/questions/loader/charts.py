@@ -163,7 +163,5 @@ def _waiting(rows: Sequence[Row]) -> str:
     text = f"with {words.plural(workers, 'worker')}, waiting for data takes {words.percent(share)} of the time"
     text += f" at batch {batch}" + (f" and {words.percent(at_last)} at batch {last}" if last > batch else "")
     largest = max((row for row in segments if row["batch"] == last), key=lambda row: row["us"])
-    if largest["phase"] == "fetch":
-        return words.sentence(f"{text}. Waiting is the largest part there")
     name, largest_share = LABELS[largest["phase"]], words.percent(largest["share"])
     return words.sentence(f"{text}. The largest part there: {name} ({largest_share})")

@@ -1,13 +1,14 @@
 """Why training is not faster: what a suite's cells reached, what each stage does alone, and what is hidden.
 
 A matrix has hundreds of training cells. Of each task the page shows the fastest, the one with PyTorch's defaults at the
-same format and batch, the least efficient, and the fastest of every other bottleneck; all of them come as a file. Above
-the table stands a sentence a task, made from the numbers of its fastest cell.
+same format and batch, and the fastest of every other bottleneck; all of them come as a file. Above the table stands a
+sentence a task, made from the numbers of its fastest cell.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import pandas as pd
@@ -78,7 +79,7 @@ def section(view: RunView, suite: str, path: str) -> tuple[str, dict[str, str]]:
         rule=RULE,
         file=file,
         count=len(cells),
-        sentences=[_sentence(task, best.get(task_key(task[1][0][1]))) for task in shown],
+        tasks=[_told(task, best.get(task_key(task[1][0][1]))) for task in shown],
         columns=columns,
         rows=[[row[name] or "–" for name in columns] for row in rows],
         shares_cores=view.manifest.device == "cpu" and cells["num_workers"].gt(0).any(),
@@ -115,24 +116,16 @@ def tasks(cells: pd.DataFrame) -> list[Task]:
 def _selected(cells: pd.DataFrame) -> Sequence[tuple[str, Row]]:
     """The cells that tell most of a task, each with the reasons, the fastest first."""
     ranked = rows_of(cells.sort_values("samples_per_s", ascending=False, kind="stable"))
-    fastest = ranked[0]
-    wanted = [("fastest", fastest)]
-    given = {name: fastest[name] for name in ("storage_format", "batch_size")}
+    given = {name: ranked[0][name] for name in ("storage_format", "batch_size")}
     default = {name: given.get(name, BY_NAME[name].default) for name in SETTINGS}
-    wanted += [
-        ("PyTorch’s defaults", cell)
-        for cell in ranked
-        if all(pd.isna(cell[name]) or cell[name] == default[name] for name in SETTINGS)
-    ][:1]
-    if rated := [cell for cell in ranked if words.is_number(cell["efficiency"])]:
-        wanted.append(("least efficient", min(rated, key=lambda cell: float(cell["efficiency"]))))
-    for cell in ranked:
-        if cell["bottleneck"] not in {other["bottleneck"] for _, other in wanted}:
-            wanted.append((f"fastest that is {cell['bottleneck']}", cell))
-    reasons: dict[str, list[str]] = {}
-    for reason, cell in wanted:
-        reasons.setdefault(cell["cell_id"], []).append(reason)
+    usual = (cell for cell in ranked if all(pd.isna(cell[name]) or cell[name] == default[name] for name in SETTINGS))
+    reasons: dict[str, list[str]] = {ranked[0]["cell_id"]: ["fastest"]}
+    for cell in islice(usual, 1):
+        reasons.setdefault(cell["cell_id"], []).append("PyTorch’s defaults")
     by_id = {cell["cell_id"]: cell for cell in ranked}
+    for cell in ranked:
+        if cell["bottleneck"] not in {by_id[cell_id]["bottleneck"] for cell_id in reasons}:
+            reasons[cell["cell_id"]] = [f"fastest that is {cell['bottleneck']}"]
     return [(", ".join(cell_reasons), by_id[cell_id]) for cell_id, cell_reasons in reasons.items()][:CELLS]
 
 
@@ -177,30 +170,23 @@ def _task(cell: Row) -> str:
     return task_words({**cell, "kind": kind_of(cell)})
 
 
-def _sentence(task: Task, best: Row | None) -> str:
-    """Say in plain words what holds a task back, made from the numbers of its fastest cell and of its headline."""
+def _told(task: Task, best: Row | None) -> dict[str, Any]:
+    """What the template says of a task: the numbers of its fastest cell, of its headline where that is the same."""
     cells, ((_, cell), *_) = task
-    what, setting = _task(cell), descriptions.knobs(cell)
     rate = f"{words.number(float(cell['samples_per_s']))} samples a second"
     if best and best["cell_id"] == cell["cell_id"]:
         rate = Estimate.of_row(best).text(" samples a second")
-    text = f"{what[:1].upper()}{what[1:]}: {setting} reaches {rate}"
+    told: dict[str, Any] = {"what": words.sentence(_task(cell)).rstrip("."), "setting": descriptions.knobs(cell)}
+    told |= {"rate": rate, "meaning": meaning(cell) if cell["bottleneck"] in _MEANINGS else ""}
     if words.is_number(cell["efficiency"]) and isinstance(cell["limit"], str):
         turns = cell["limit"] != "load" and words.is_number(cell["device_ceiling"])
-        alone = "copies and step in turns" if turns else f"{_STAGES[cell['limit']]} alone"
-        text += f", {words.percent(float(cell['efficiency']))} of the speed of its {alone}"
-    text += f". {meaning(cell)}" if cell["bottleneck"] in _MEANINGS else ""
+        told["alone"] = "copies and step in turns" if turns else f"{_STAGES[cell['limit']]} alone"
+        told["reached"] = words.percent(float(cell["efficiency"]))
     if cell["bottleneck"] == "loader-bound" and isinstance(cell["dominant"], str):
-        share = words.percent(float(cell["dominant_share"]))
-        text += f"; the largest part of loading is {_DOING[cell['dominant']]} ({share})"
-    text += "."
-    if words.is_number(cell["fetch_hidden"]):
-        text += f" {words.percent(float(cell['fetch_hidden']))} of loading overlaps with the step."
-    counts = cells["bottleneck"].value_counts()
-    if len(counts) > 1:
-        parts = words.listed(f"{count} {'is' if count == 1 else 'are'} {name}" for name, count in counts.items())
-        text += f" Of the {len(cells)} settings of this task, {parts}."
-    return text
+        told["largest"] = f"{_DOING[cell['dominant']]} ({words.percent(float(cell['dominant_share']))})"
+    counts = cells["bottleneck"].value_counts().items()
+    told["counts"] = [f"{count} {'is' if count == 1 else 'are'} {name}" for name, count in counts]
+    return told | {"settings": len(cells)}
 
 
 def meaning(cell: Row) -> str:
