@@ -203,7 +203,6 @@ class Bars:
     """Part with a dashed edge, as nothing is computed in it."""
     also: Fields = field(default_factory=dict)
     row: int = 21
-    before: Sequence[alt.Chart] = ()
 
     def layers(self) -> list[alt.Chart]:
         """Draw them, from back to front."""
@@ -221,7 +220,7 @@ class Bars:
         stack = stack.encode(**dashed(self.by, self.asleep)) if self.asleep in used else stack
         whole = base.transform_filter("datum.order === 0 && isValid(datum.lo)")
         whisker = whole.mark_rule(color=colour("ink"), strokeWidth=1.5).encode(**self.x.along("x", "lo"), x2="hi:Q")
-        return [stack, *([whisker] if self.whisker else []), *self.before]
+        return [stack, *([whisker] if self.whisker else [])]
 
     def panel(self, title: str, subtitle: str | list[str], message: str) -> Panel:
         """Make a panel of them, as high as its bars need."""

@@ -60,8 +60,8 @@ def calibration(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     rows = list(_marks(trials))
     for what, title in PANELS.items():
         if of_kind := [row for row in rows if row["what"] == what]:
-            pairs = "pairs" if what in ("effect", "equal") else "cells"
-            subtitle = f"{len(of_kind)} {pairs}, {words.plural(min(row['n'] for row in of_kind), 'repetition')}"
+            counted = words.plural(len(of_kind), "pair" if what in ("effect", "equal") else "setting")
+            subtitle = f"{counted}, {words.plural(min(row['n'] for row in of_kind), 'repetition')}"
             drawn = [row for row in of_kind if not row["replica"]]
             panel = _plot(drawn).panel(title, subtitle, _message(of_kind))
             sheet.add(panel, listed(of_kind, {}, _COLUMNS))

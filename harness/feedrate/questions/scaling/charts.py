@@ -10,7 +10,6 @@ import pandas as pd
 
 from feedrate.charts.figure import (
     ENDS,
-    MOST_PANELS,
     Figure,
     Key,
     Panel,
@@ -22,7 +21,7 @@ from feedrate.charts.figure import (
     table,
     with_ends,
 )
-from feedrate.charts.plot import Plot, Side, band, keys, log_of, rule
+from feedrate.charts.plot import Plot, Side, band, keys, limit_panels, log_of, rule
 from feedrate.charts.theme import colour
 from feedrate.questions.scaling import sentences
 from feedrate.questions.scaling.analysis import Level, Loading, Training, loading, training
@@ -42,14 +41,13 @@ _SHARES = with_ends("efficiency", "efficiency") | with_ends("exchange of gradien
 def nodes_at_once(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     """Draw a panel for everything that was loaded or trained by several numbers of nodes."""
     used = set[str]()
-    for series in loading(trials):
-        rows = [_row(level, "measured", series) for level in series.levels]
-        _add(sheet, series, rows, sentences.of_loading(series))
-        used |= {"measured"}
-    for trained in training(trials):
-        rows = [row for level in trained.levels for row in _trained(level, trained)]
-        _add(sheet, trained, rows, sentences.of_training(trained))
+    scaled: list[Loading | Training] = [*loading(trials), *training(trials)]
+    for series in scaled:
+        rows = _rows(series)
         used |= {row["series"] for row in rows}
+        columns = _COLUMNS | _SHARES if isinstance(series, Training) else _COLUMNS
+        sheet.add(_panel(series, rows), listed(rows, {}, columns))
+    limit_panels(sheet)
     sheet.note(
         "Dashed: nodes that share nothing. Band: the knee and its interval. A point is the mean of the nodes that "
         "load at once; each repetition takes other nodes. Intervals: Student’s t over repetitions, on logs."
@@ -57,37 +55,31 @@ def nodes_at_once(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     return sheet.figure([*keys(LOOKS, used), Key(IDEAL, colour("muted"), "rule", dashed=True)], sentences.NOTHING)
 
 
-def _add(sheet: Sheet, series: Loading | Training, rows: Sequence[Row], message: str) -> None:
-    """Add a panel, or where there are enough of them the rows alone."""
-    table_rows = listed(rows, {}, _COLUMNS | _SHARES if isinstance(series, Training) else _COLUMNS)
-    if len(sheet.panels) >= MOST_PANELS:
-        sheet.list(table_rows)
-        sheet.note("The table has more settings than the panels.")
-        return
-    sheet.add(_panel(series, rows, message), table_rows)
+def _rows(series: Loading | Training) -> list[dict[str, Any]]:
+    """A row a level; of a training also what it would be without exchanging gradients."""
+    if isinstance(series, Loading):
+        return [_row(level, "measured", series.cell) for level in series.levels]
+    rows = []
+    for level in series.levels:
+        none: dict[str, Any] = dict.fromkeys(_SHARES.values())
+        row = _row(level, "gradients exchanged", series.cell) | none
+        for name, share in (("efficiency", level.efficiency), ("exchange", level.exchange)):
+            if share:
+                row |= {f"{name}{end}": plain(value) for end, value in share.row(("", "_lo", "_hi", "_n")).items()}
+        rows.append(row)
+        if level.exchange:
+            alone = {"value": level.rate.value / (1 - level.exchange.value), "lo": None, "hi": None}
+            rows.append({**row, "series": "not exchanged", **alone, **none})
+    return rows
 
 
-def _row(level: Level, series: str, scaled: Loading | Training) -> dict[str, Any]:
-    what = f"{sentences.titled(scaled.cell)}, {sentences.described(scaled.cell)}"
+def _row(level: Level, series: str, cell: Row) -> dict[str, Any]:
+    what = f"{sentences.titled(cell)}, {sentences.described(cell)}"
     pace = {name: plain(end) for name, end in level.rate.row(("value", "lo", "hi", "n")).items()}
     return {"what": what, "series": series, "nodes": level.nodes, "processes": level.processes, **pace}
 
 
-def _trained(level: Level, training: Training) -> list[dict[str, Any]]:
-    """The whole training, and what it would be without exchanging gradients."""
-    none: dict[str, Any] = dict.fromkeys(_SHARES.values())
-    rows = [_row(level, "gradients exchanged", training) | none]
-    for name, share in (("efficiency", level.efficiency), ("exchange", level.exchange)):
-        if share:
-            ends = share.row((name, f"{name}_lo", f"{name}_hi", "n"))
-            rows[0] |= {key: plain(ends[key]) for key in none if key in ends}
-    if level.exchange:
-        rate_without = level.rate.value / (1 - level.exchange.value)
-        rows.append({**rows[0], "series": "not exchanged", "value": rate_without, "lo": None, "hi": None, **none})
-    return rows
-
-
-def _panel(series: Loading | Training, rows: Sequence[Row], message: str) -> Panel:
+def _panel(series: Loading | Training, rows: Sequence[Row]) -> Panel:
     one_size = len({row["processes"] for row in rows}) == 1
     of = "nodes" if one_size else "processes"
     places = sorted({row[of] for row in rows})
@@ -103,4 +95,5 @@ def _panel(series: Loading | Training, rows: Sequence[Row], message: str) -> Pan
         behind = [band(x, "x", (knee.low, knee.high), "source"), rule(x, "x", knee.value, "source"), *behind]
     plot = Plot(rows, x, y, "series", LOOKS, joined=True, behind=behind)
     subtitle = [sentences.doing(series.cell), sentences.settings(series.cell)]
+    message = sentences.of_loading(series) if isinstance(series, Loading) else sentences.of_training(series)
     return plot.panel(sentences.titled(series.cell), subtitle, message)

@@ -116,18 +116,10 @@ def by_state(rows: Sequence[Row]) -> dict[str, list[Row]]:
     return {state: of_state for state, of_state in split.items() if of_state}
 
 
-def close(sheet: Sheet, notes: Iterable[str]) -> None:
-    """Leave out panels of which there are too many, and add notes where there are panels."""
-    limit_panels(sheet)
-    for note in notes if sheet.panels else ():
-        sheet.note(note)
-
-
-def states_note(panels: Sequence[Part]) -> list[str]:
+def note_states(sheet: Sheet) -> None:
     """Say what cold and warm mean, where samples were read from a cold page cache."""
-    cold = any(subset.frame["page_cache"].eq("cold").any() for subset, _ in panels)
-    text = "Cold: verified out of the page cache, and each sample read once at most. Warm: all of it cached."
-    return [text] if cold else []
+    if any(row["page_cache"] == "cold" for row in sheet.rows):
+        sheet.note("Cold: verified out of the page cache, and each sample read once at most. Warm: all of it cached.")
 
 
 def _notes(trials: pd.DataFrame) -> Iterator[str]:
@@ -177,7 +169,9 @@ def storage_throughput(sheet: Sheet, trials: pd.DataFrame) -> Figure:
         plot = Plot(rows, log_of(rows, "samples per second"), y, "stores", LOOKS, shaped=("state", MARKS))
         panel = plot.panel(subset.title, subset.subtitle, _message(rows))
         sheet.add(panel, listed(rows, shared(subset), _COLUMNS), still)
-    close(sheet, _notes(trials))
+    limit_panels(sheet)
+    for note in _notes(trials):
+        sheet.note(note)
     legend = [*keys(LOOKS, {row["stores"] for row in shown}), *keys_of_states(shown)]
     return sheet.figure(legend, "No measurement that loads samples ended well here.")
 

@@ -9,10 +9,10 @@ import pandas as pd
 
 from feedrate.analysis.estimates import rows_of
 from feedrate.charts.figure import ENDS, Figure, Key, Row, Sheet, Slice, chart, estimate, listed, plain, stacked
-from feedrate.charts.plot import BLOCKS, Bars, Looks, Plot, Side, extent, keys, log, names, rule
+from feedrate.charts.plot import BLOCKS, Bars, Looks, Plot, Side, extent, keys, limit_panels, log, names, rule
 from feedrate.charts.theme import STAGE_COLOURS, colour
 from feedrate.questions.storage.analysis import CONTAINER, GIVEN, PIXELS, effects
-from feedrate.questions.storage.charts import MARKS, by_state, close, keys_of_states, loads, shared, states_note
+from feedrate.questions.storage.charts import MARKS, by_state, keys_of_states, loads, note_states, shared
 from feedrate.schema import words
 from feedrate.schema.columns import WORKER_STAGES
 
@@ -32,7 +32,8 @@ def storage_effects(sheet: Sheet, trials: pd.DataFrame) -> Figure:
             shown += rows
             panel = _effect_plot(rows).panel(subset.title, subset.subtitle, _effect_message(rows))
             sheet.add(panel, listed(rows, shared(subset), _EFFECT_COLUMNS), still)
-    close(sheet, states_note(loads(trials)))
+    limit_panels(sheet)
+    note_states(sheet)
     sheet.note(
         "Ratios of throughputs, paired repetition by repetition: right of 1 the second format is faster. Containers "
         "compare with a folder of files. For hdf5_chunked, chunks of many samples count as encoding."
@@ -105,7 +106,8 @@ def storage_work(sheet: Sheet, trials: pd.DataFrame) -> Figure:
                 bars = Bars(rows, x, y, "stage", STAGE_COLOURS, also=also, row=17)
                 panel = bars.panel(subset.title, f"{subset.subtitle}, {state}", _work_message(rows))
                 sheet.add(panel, stacked(rows, "format", "stage", shared(subset), columns), still)
-    close(sheet, states_note(loads(trials)))
+    limit_panels(sheet)
+    note_states(sheet)
     sheet.note("Medians over measurements of the loader’s own wall clock, without its queues.")
     legend = [Key(stage, STAGE_COLOURS[stage]) for stage in WORKER_STAGES]
     return sheet.figure(legend, "No loader’s stages were stamped here.")

@@ -102,10 +102,7 @@ def _plot(rows: Sequence[Row]) -> Plot:
 
 
 def _size(count: float) -> str:
-    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= scale:
-            return f"{words.number(count / scale)} {unit}"
-    return f"{count:.0f} bytes"
+    return f"{words.number(count / 1e6)} MB"
 
 
 def _message(rows: Sequence[Row]) -> str:
