@@ -265,13 +265,11 @@ def core_marks(cores: Iterable[float | None], x: Side, end: float) -> list[alt.C
     if not counted:
         return []
     texts = [words.plural(int(count), "core") if count == int(count) else "cores" for count in counted]
-    at = alt.Chart(table([{"at": count, "text": text} for count, text in zip(counted, texts, strict=True)]))
-    at = at.encode(**x.along("x", "at"))
-    name = at.mark_text(align="right", baseline="top", dx=-4, fontSize=10, color=colour("muted"))
-    return [
-        at.mark_rule(color=colour("muted"), strokeDash=[2, 3]),
-        name.encode(y=alt.value(2), text=alt.Text("text:N")),
-    ]
+    rows = table([{"at": count, "text": text} for count, text in zip(counted, texts, strict=True)])
+    line = {"color": colour("muted"), "strokeDash": [2, 3]}
+    name = {"align": "right", "baseline": "top", "dx": -4, "fontSize": 10, "color": colour("muted")}
+    at = x.along("x", "at")
+    return [mark("rule", rows, line, **at), mark("text", rows, name, **at, y=alt.value(2), text=alt.Text("text:N"))]
 
 
 def unlike(labels: Iterable[str], every: Sequence[str] = ()) -> Looks:

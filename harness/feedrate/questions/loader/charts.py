@@ -108,36 +108,21 @@ def phases(sheet: Sheet, cells: pd.DataFrame) -> Figure:
 
 
 def _phase_rows(subset: Slice, frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """A bar a batch size, for PyTorch's default (0, or the fewest workers) and the fastest at the largest batch."""
+    """A row a phase of a bar; a bar a batch size, for the fewest workers and the fastest at the largest batch."""
     fastest = frame.sort_values(["batch_size", "samples_per_s"]).iloc[-1]
     counts = {numbers(frame, "num_workers")[0], int(fastest["num_workers"])}
     rows = []
     for cell in rows_of(frame[frame["num_workers"].isin(counts)].sort_values(["batch_size", "num_workers"])):
-        workers = words.plural(int(cell["num_workers"]), "worker")
-        rows += _segments(subset, cell, f"batch {int(cell['batch_size'])}, {workers}")
-    return rows
-
-
-def _segments(subset: Slice, cell: Row, bar: str) -> list[dict[str, Any]]:
-    """Cut the time of a sample into phases: a row a segment, microseconds."""
-    rate, lo, hi = float(cell["samples_per_s"]), plain(cell["lo"]), plain(cell["hi"])
-    of_bar = {
-        "bar": bar,
-        "batch": int(cell["batch_size"]),
-        "workers": int(cell["num_workers"]),
-        "total": 1e6 / rate,
-        "n": int(cell["n"]),
-        "lo": 1e6 / hi if hi else None,
-        "hi": 1e6 / lo if lo else None,
-    }
-    rows = []
-    for order, phase in enumerate(PHASES):
-        share = plain(cell[f"{phase}_share"])
-        name = EMULATED if phase == "forward" and subset.kind == EMULATED else phase
-        if share is None or (name in ("forward", "backward", "optimizer") and subset.kind != TRAIN):
-            continue
-        of_phase = {"order": order, "phase": name, "label": LABELS[name], "share": share, "us": share / rate * 1e6}
-        rows.append({**of_bar, **of_phase})
+        given, total = point(cell), 1e6 / float(cell["samples_per_s"])
+        bar = f"batch {given['batch']}, {words.plural(given['workers'], 'worker')}"
+        ends = {end: given[other] and 1e6 / given[other] for end, other in (("lo", "hi"), ("hi", "lo"))}
+        for order, phase in enumerate(PHASES):
+            share = plain(cell[f"{phase}_share"])
+            name = EMULATED if phase == "forward" and subset.kind == EMULATED else phase
+            if share is None or (name in ("forward", "backward", "optimizer") and subset.kind != TRAIN):
+                continue
+            of_phase = {"order": order, "phase": name, "label": LABELS[name], "share": share, "us": share * total}
+            rows.append({**given, **ends, "bar": bar, "total": total, **of_phase})
     return rows
 
 
@@ -163,5 +148,5 @@ def _waiting(rows: Sequence[Row]) -> str:
     text = f"with {words.plural(workers, 'worker')}, waiting for data takes {words.percent(share)} of the time"
     text += f" at batch {batch}" + (f" and {words.percent(at_last)} at batch {last}" if last > batch else "")
     largest = max((row for row in segments if row["batch"] == last), key=lambda row: row["us"])
-    name, largest_share = LABELS[largest["phase"]], words.percent(largest["share"])
-    return words.sentence(f"{text}. The largest part there: {name} ({largest_share})")
+    name = LABELS[largest["phase"]].partition(":")[0]
+    return words.sentence(f"{text}. The largest part there is {name} ({words.percent(largest['share'])})")
