@@ -165,7 +165,7 @@ def storage_throughput(sheet: Sheet, trials: pd.DataFrame) -> Figure:
         rows = _rows(subset)
         shown += rows
         best = {row["format"]: row["value"] for row in sorted(rows, key=lambda row: row["state"] == "warm")}
-        y = names("format", sorted(best, key=lambda name: (-best[name], name)))
+        y = names("format", sorted(best, key=lambda name: (-best[name], name)), grid=True)
         plot = Plot(rows, log_of(rows, "samples per second"), y, "stores", LOOKS, shaped=("state", MARKS))
         panel = plot.panel(subset.title, subset.subtitle, _message(rows))
         sheet.add(panel, listed(rows, shared(subset), _COLUMNS), still)

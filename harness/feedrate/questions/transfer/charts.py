@@ -101,24 +101,17 @@ def _plot(rows: Sequence[Row]) -> Plot:
     return Plot(rows, x, y, "memory", LOOKS, joined=True, also=also)
 
 
-def _size(count: float) -> str:
-    return f"{words.number(count / 1e6)} MB"
-
-
 def _message(rows: Sequence[Row]) -> str:
-    """At the largest batch the fastest memory, and how far pageable lies behind; what is left of it at the smallest."""
-    largest, smallest = max(row["bytes"] for row in rows), min(row["bytes"] for row in rows)
+    """At the largest batch the fastest memory, and how far pageable lies behind."""
+    largest = max(row["bytes"] for row in rows)
     end = [row for row in rows if row["bytes"] == largest]
     best = max(end, key=lambda row: row["value"])
     text = (
-        f"batches of {_size(largest)} are copied fastest from {best['memory']} memory: {words.number(best['value'])} "
-        f"GB/s ({interval(best)})"
+        f"batches of {words.number(largest / 1e6)} MB are copied fastest from {best['memory']} memory: "
+        f"{words.number(best['value'])} GB/s ({interval(best)})"
     )
     others = [row for row in end if row["memory"].startswith("pageable")]
     if others and best not in others:
         behind = max(others, key=lambda row: row["value"])
         text += f", {words.times(best['value'] / behind['value'])} the speed from {behind['memory']} memory"
-    least = [row for row in rows if row["bytes"] == smallest and row["memory"] == best["memory"]]
-    if least and smallest < largest:
-        text += f"; at {_size(smallest)} it is {words.number(least[0]['value'])} GB/s"
     return words.sentence(text)

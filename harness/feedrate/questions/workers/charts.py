@@ -18,6 +18,7 @@ from feedrate.analysis.storage import credible, scaling
 from feedrate.analysis.summary import EMULATED, LOAD, TRAIN
 from feedrate.charts.figure import (
     ENDS,
+    MOST_PANELS,
     RATE,
     Figure,
     Row,
@@ -102,16 +103,15 @@ def what(cell: Mapping[Any, Any], leave_out: Sequence[str] = ()) -> str:
 def worker_scaling(sheet: Sheet, trials: pd.DataFrame, cores: float | None = None) -> Figure:
     """Draw throughput against the number of workers; ``cores`` are those of the machine."""
     tasks = [(subset, *_marks(subset)) for subset in slices(scaled_cells(trials), (EMULATED, LOAD, TRAIN))]
-    looks = _line_looks({row["line"] for _, rows, _ in tasks for row in rows})
+    tasks = [task for task in tasks if task[1]]
+    looks = _line_looks({row["line"] for _, rows, _ in tasks[:MOST_PANELS] for row in rows})
     for subset, rows, still in tasks:
-        if rows:
-            numbered = [row["workers"] for row in rows]
-            x, y = counts("workers", "workers", numbered), amount("value", "samples per second")
-            behind = core_marks([cores], x, max(numbered))
-            plot = Plot(rows, x, y, "line", looks, joined=True, behind=behind)
-            panel = plot.panel(subset.title, subset.subtitle, _throughput_message(rows))
-            sheet.add(panel, listed(rows, subset.row(), _COLUMNS), still)
-    if any(subset.kind != LOAD for subset, rows, _ in tasks if rows):
+        numbered = [row["workers"] for row in rows]
+        x, y = counts("workers", "workers", numbered), amount("value", "samples per second")
+        plot = Plot(rows, x, y, "line", looks, joined=True, behind=core_marks([cores], x, max(numbered)))
+        panel = plot.panel(subset.title, subset.subtitle, _throughput_message(rows))
+        sheet.add(panel, listed(rows, subset.row(), _COLUMNS), still)
+    if any(subset.kind != LOAD for subset, _, _ in tasks):
         sheet.note("With a step, the speed-up ends where the step becomes the bottleneck.")
     limit_panels(sheet)
     return sheet.figure(keys(looks), "Every setting was measured with one number of workers only.")
@@ -177,7 +177,7 @@ def worker_startup(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     used = set[str]()
     for _, cells in startup(trials).groupby("setting", sort=False):
         rows = [{"label": who(cell), "begin": begin(cell), **estimate(cell, "startup_ms")} for cell in rows_of(cells)]
-        used |= {row["begin"] for row in rows}
+        used |= {row["begin"] for row in rows if len(sheet.panels) < MOST_PANELS}
         loaded = what(rows_of(cells)[0])
         title, _, subtitle = loaded.partition(", ")
         x, y = log_of(rows, "time to the first batch (ms)"), names("label", (row["label"] for row in rows))
