@@ -11,7 +11,8 @@ from feedrate.pages import descriptions
 from feedrate.pages.runs import RunView
 from feedrate.pages.template import render
 from feedrate.questions.calibration import analysis
-from feedrate.questions.calibration.terminal import QUANTITIES, answer
+from feedrate.questions.calibration.charts import PANELS
+from feedrate.questions.calibration.terminal import answer
 from feedrate.schema import words
 from feedrate.schema.axes import AXES
 from feedrate.schema.metrics import CONFIRMED_OVER, SAME
@@ -52,7 +53,7 @@ def _quantities(costs: pd.DataFrame) -> list[tuple[str, ...]]:
         low, high = (words.number(float(value)) for value in (planted.min(), planted.max()))
         rows.append(
             (
-                QUANTITIES[row["quantity"]].capitalize(),
+                PANELS[row["quantity"]],
                 f"{low if low == high else f'{low} – {high}'} {unit}",
                 f"{row['cells']}",
                 words.per_cent(row["median_pct"]),

@@ -9,16 +9,6 @@ from feedrate.analysis.estimates import rows_of
 from feedrate.questions.calibration import analysis
 from feedrate.schema import words
 
-QUANTITIES = {
-    "read": "waiting to read",
-    "decode": "decoding",
-    "collate": "collating",
-    "payload": "bytes carried along",
-    "step": "step",
-    "batch": "whole batch",
-}
-"""What is planted, in words; the order is the analysis' own."""
-
 
 def show(trials: pd.DataFrame, console: Console) -> None:
     """Print what was planted and what was measured by the trials of one run; nothing where nothing was planted."""
@@ -47,7 +37,7 @@ def answer(costs: pd.DataFrame, effects: pd.DataFrame, pairs: pd.DataFrame, boun
     worst = rows_of(costs)[int(costs["error_pct"].abs().to_numpy().argmax())]
     parts = [
         f"Of {words.plural(len(costs), 'planted cost')}, half are read back within "
-        f"{words.per_cent(costs['error_pct'].abs().median())}; the worst ({QUANTITIES[worst['quantity']]}) is off by "
+        f"{words.per_cent(costs['error_pct'].abs().median())}; the worst ({worst['quantity']}) is off by "
         f"{words.signed(worst['error_pct'], 2)}."
     ]
     if len(effects):

@@ -113,7 +113,7 @@ def _phase_rows(subset: Slice, frame: pd.DataFrame) -> list[dict[str, Any]]:
     counts = {numbers(frame, "num_workers")[0], int(fastest["num_workers"])}
     rows = []
     for cell in rows_of(frame[frame["num_workers"].isin(counts)].sort_values(["batch_size", "num_workers"])):
-        given, total = point(cell), 1e6 / float(cell["samples_per_s"])
+        given, rate = point(cell), float(cell["samples_per_s"])
         bar = f"batch {given['batch']}, {words.plural(given['workers'], 'worker')}"
         ends = {end: given[other] and 1e6 / given[other] for end, other in (("lo", "hi"), ("hi", "lo"))}
         for order, phase in enumerate(PHASES):
@@ -121,8 +121,8 @@ def _phase_rows(subset: Slice, frame: pd.DataFrame) -> list[dict[str, Any]]:
             name = EMULATED if phase == "forward" and subset.kind == EMULATED else phase
             if share is None or (name in ("forward", "backward", "optimizer") and subset.kind != TRAIN):
                 continue
-            of_phase = {"order": order, "phase": name, "label": LABELS[name], "share": share, "us": share * total}
-            rows.append({**given, **ends, "bar": bar, "total": total, **of_phase})
+            of_phase = {"order": order, "phase": name, "label": LABELS[name], "share": share, "us": share / rate * 1e6}
+            rows.append({**given, **ends, "bar": bar, "total": 1e6 / rate, **of_phase})
     return rows
 
 
