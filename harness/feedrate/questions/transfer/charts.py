@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from feedrate.analysis.blocks import KEYS, by_block, over_blocks, successful
-from feedrate.analysis.estimates import AXIS_NAMES, IDENTITY, cells, rows_of
+from feedrate.analysis.estimates import cells, rows_of
 from feedrate.analysis.summary import EMULATED, TRAIN
 from feedrate.charts.figure import ENDS, Figure, Row, Sheet, chart, held, interval, listed, plain
 from feedrate.charts.plot import Fields, Plot, keys, log_of
@@ -38,7 +38,6 @@ LOOKS = {
 _COLUMNS = {"memory": "memory", "patch_size": "patch_size", "batch_size": "batch"}
 _COLUMNS |= {"bytes a batch": "bytes", "GB per s": "value", **ENDS}
 _GB = ("gb_per_s", "gb_lo", "gb_hi", "gb_n")
-ADDED = (*_GB, "batch_bytes")
 _MISSING = "Nothing was copied to a device in this run: without a CUDA device batches stay where they are."
 _UNTIMED = "No copy to the device was timed in this run."
 
@@ -49,8 +48,6 @@ def transfers(trials: pd.DataFrame) -> pd.DataFrame:
     size, steps, span = (ended[name].astype("float64") for name in ("batch_bytes", "steps", "device_h2d_ns"))
     alone = ended["parallel"].isna() | ended["parallel"].eq("none").fillna(False)
     timed = size.gt(0) & steps.gt(0) & span.gt(0) & alone.astype(bool)
-    if not timed.any():
-        return pd.DataFrame(columns=[*IDENTITY, *AXIS_NAMES, *ADDED])
     ended, rate = ended[timed], (size * steps / span)[timed]
     table = cells(ended)
     sizes = size[timed].groupby([ended[key] for key in KEYS]).median()
@@ -65,22 +62,21 @@ def transfers(trials: pd.DataFrame) -> pd.DataFrame:
 def transfer_size(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     """Draw bandwidth against the bytes of a batch."""
     used = set[str]()
-    if len(trials):
-        rates = transfers(trials)
-        emulated = rates["mode"].eq(TRAIN) & rates["step"].isin(EMULATED_STEPS)
-        kinds = rates["mode"].astype(object).mask(emulated.astype(bool), EMULATED)
-        for kind, (title, subtitle) in KINDS.items():
-            frame, kept = held(rates[kinds.eq(kind)], ("batch_size", "pin_memory", "non_blocking", "n_samples"))
-            if rows := _rows(frame):
-                used |= {row["memory"] for row in rows}
-                panel = _plot(rows).panel(title, subtitle, _message(rows))
-                sheet.add(panel, listed(rows, {"copies": title}, _COLUMNS), kept)
+    rates = transfers(trials)
+    emulated = rates["mode"].eq(TRAIN) & rates["step"].isin(EMULATED_STEPS)
+    kinds = rates["mode"].astype(object).mask(emulated.astype(bool), EMULATED)
+    for kind, (title, subtitle) in KINDS.items():
+        frame, kept = held(rates[kinds.eq(kind)], ("batch_size", "pin_memory", "non_blocking", "n_samples"))
+        if rows := _rows(frame):
+            used |= {row["memory"] for row in rows}
+            panel = _plot(rows).panel(title, subtitle, _message(rows))
+            sheet.add(panel, listed(rows, {"copies": title}, _COLUMNS), kept)
     sheet.note(
         "Bytes of a batch × steps ÷ the device’s copy spans by CUDA events; 1 GB is 10⁹ bytes. The spans contain "
         "launches: below some MB these are most of the time. Intervals: Student’s t over repetitions, on logs. "
         "The driver copies pageable memory through a pinned buffer."
     )
-    device = len(trials) and trials["device"].eq("cuda").fillna(False).any()
+    device = trials["device"].eq("cuda").fillna(False).any()
     return sheet.figure(keys(LOOKS, used), _UNTIMED if device else _MISSING)
 
 
