@@ -182,7 +182,9 @@ def worker_startup(sheet: Sheet, trials: pd.DataFrame) -> Figure:
         title, _, subtitle = loaded.partition(", ")
         x, y = log_of(rows, "time to the first batch (ms)"), names("label", (row["label"] for row in rows))
         plot = Plot(rows, x, y, "begin", LOOKS)
-        panel = plot.panel(title, textwrap.wrap(subtitle, 46), _startup_message(rows))
+        whole = subtitle.replace(" ", "\u00a0").replace(",\u00a0", ", ")  # lines end between parts alone
+        lines = [line.rstrip(",").replace("\u00a0", " ") for line in textwrap.wrap(whole, 46)]
+        panel = plot.panel(title, lines, _startup_message(rows))
         sheet.add(panel, listed(rows, {"what was loaded": loaded}, columns))
     limit_panels(sheet)
     sheet.note("The loader alone; the time contains the preparation of that batch. Means are geometric.")
