@@ -30,7 +30,7 @@ _SCALED = ["pil", "cv2", "simplejpeg"]
 
 SUITE = Suite(
     "How many cores does a GPU need?",
-    ("images_per_core",),
+    ("images_per_core", "gpu_idle"),
     (
         _LOAD | {"num_workers": [1, 2], "decoder": _DECODERS},
         _LOAD | {"num_workers": [1, 2], "decoder": _SCALED, "scaled_decode": True},

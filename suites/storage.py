@@ -332,7 +332,7 @@ _CLAIMS = (
 
 SUITE = Suite(
     question="Which format should my images live in?",
-    charts=("storage_throughput", "storage_effects", "storage_work"),
+    charts=("storage_throughput", "storage_size", "storage_effects", "storage_work"),
     budget="25m",
     cuda_budget="33m",
     slices=(

@@ -50,7 +50,7 @@ def figures(show: Show) -> Callable[[str, str], Figure]:
 
 def test_no_chart_is_forgotten() -> None:
     """Every chart is drawn here but those with tests of their own."""
-    apart = {"calibration", "search", "images_per_core", "loader_memory", "loader_rates", "machine_gains"}
+    apart = {"calibration", "search", "gpu_idle", "images_per_core", "loader_memory", "loader_rates", "machine_gains"}
     apart |= {"nodes_at_once"}
     assert {name for name, _ in CASES} | apart == set(charts_by_name())
 

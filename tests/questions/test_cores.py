@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from made_trials import make_trials
 
+from feedrate.charts import render
 from feedrate.questions.cores import charts, page
 from feedrate.schema.axes import Value
 
@@ -85,7 +86,7 @@ def test_a_gpu_that_was_measured_is_named_with_its_models() -> None:
     )
     text = page.section(view(frame), "cores")
     needs = (
-        "this GPU with resnet50 (3,000 images a second) needs 10 of these vCPUs (10.0–10), and is 60\u00a0% idle with 4"
+        "this GPU with resnet50 (3,000 images a second) needs 10 of these vCPUs (10–10), and is 60\u00a0% idle with 4"
     )
     assert needs in text
     assert "resnet18 (1,000 images a second) needs 3.3 of these vCPUs (3.3–3.3); 4 feed it" in text
@@ -100,3 +101,19 @@ def test_the_chart_says_what_a_core_loads() -> None:
     assert "A vCPU loads 300 images a second with simplejpeg, scaled" in figure.panels[0].message
     assert "2.0× the speed with Pillow" in figure.panels[0].message
     assert not charts.images_per_core.draw(trials()[:0], cores=CORES).panels
+
+
+def test_idleness_falls_with_every_core() -> None:
+    """A panel a GPU shows its idle share falling with vCPUs; the sentence gives both ends."""
+    figure = charts.gpu_idle.draw(trials(), cores=CORES)
+    assert "<svg" in render.picture(figure, "caption")
+    assert [panel.title for panel in figure.panels] == list(charts.DECLARED)
+    rows = [row for row in figure.rows if row["GPU"] == figure.panels[0].title and row["decoder"].startswith("simple")]
+    idle = {row["vCPUs"]: row["idle (%)"] for row in rows}
+    assert idle[1] == pytest.approx(100 * (1 - 300 / 938), abs=0.5)
+    assert list(idle.values()) == sorted(idle.values(), reverse=True)
+    assert min(idle.values()) == 0
+    assert all(row["low"] <= row["idle (%)"] <= row["high"] for row in rows)
+    message = "With simplejpeg, scaled, 3.1 vCPUs keep it busy; 4 feed it."
+    assert figure.panels[0].message == message
+    assert not charts.gpu_idle.draw(trials()[:0], cores=CORES).panels

@@ -339,15 +339,12 @@ def interval(row: Row, lo: str = "lo", hi: str = "hi", n: str = "n") -> str:
     return words.interval(row[lo], row[hi], row[n])
 
 
-def front(rows: Iterable[Row], size: str, alike: float = 0.0) -> list[Row]:
-    """Keep the rows that none beats in size and value, smallest first; sizes that differ by so small a share tie."""
+def front(rows: Iterable[Row], size: str) -> list[Row]:
+    """Keep the rows that none beats in size and value, smallest first."""
     kept: list[Row] = []
     for row in sorted(rows, key=lambda row: (row[size], -row["value"])):
-        if kept and row["value"] <= kept[-1]["value"]:
-            continue
-        if kept and row[size] <= kept[-1][size] * (1 + alike):
-            kept.pop()
-        kept.append(row)
+        if not kept or row["value"] > kept[-1]["value"]:
+            kept.append(row)
     return kept
 
 

@@ -259,6 +259,19 @@ def written(rows: Sequence[Row], x: Side, y: Side, key: str, *, right: bool = Fa
     return mark("text", text, style, **x.along("x"), **y.along("y"), text=f"{key}:N")
 
 
+def frontier(best: Sequence[Row], x: Side, y: Side, key: str) -> tuple[list[alt.Chart], list[alt.Chart]]:
+    """Behind marks a line through those that none beats, smallest first; before them a field's names at its ends."""
+    style = {"color": colour("muted"), "strokeDash": [3, 3], "strokeWidth": 1.25}
+    line = mark("line", data(best, key, x.key, y.key), style, **x.along("x"), **y.along("y"))
+    scaled = math.log if x.scale.get("type") == "log" else float
+    low, high = map(scaled, x.scale["domain"])
+    places = [(scaled(row[x.key]) - low) / (high - low) for row in best]
+    # Where both ends lie close to one another only the better one is named.
+    ends = [(-1, -8), (0, 16)] if places[-1] - places[0] > 0.2 else [(-1, -8)]
+    named = [written([best[at]], x, y, key, right=places[at] < 0.5, dy=dy) for at, dy in ends]
+    return [line], named
+
+
 def core_marks(cores: Iterable[float | None], x: Side, end: float) -> list[alt.Chart]:
     """Mark on a side of workers where there are as many as cores; nothing where that is unknown or beyond its end."""
     counted = [count for count in dict.fromkeys(cores) if count is not None and count <= end]

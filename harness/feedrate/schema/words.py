@@ -21,8 +21,8 @@ def number(value: float, digits: int = 3) -> str:
         return "–"
     if value == 0:
         return "0"
-    places = digits - 1 - math.floor(math.log10(abs(value)))
-    rounded = round(value, places)
+    rounded = float(f"{value:.{digits - 1}e}")  # before its places are counted: 9.98 is 10, of two digits
+    places = digits - 1 - math.floor(math.log10(abs(rounded)))
     return f"{rounded:,.{max(0, places)}f}"
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
+import numpy as np
 import pandas as pd
 
 from feedrate.analysis.estimates import cells, rows_of
 from feedrate.charts.figure import ENDS, Figure, Row, Sheet, chart, interval, listed
-from feedrate.charts.plot import Plot, amount, keys, names, of_workers
+from feedrate.charts.plot import Plot, Side, amount, core_marks, keys, names, of_workers, unlike
 from feedrate.schema import words
 from feedrate.schema.plugins import on_device, samples_of
 
@@ -22,6 +24,17 @@ NAMES = {
     "nvjpeg": "nvJPEG",
 }
 """Decoders as their authors write them."""
+DECLARED = {
+    "an A100 with ResNet-50 in TF32": 938.0,
+    "an A100 with ResNet-50 in mixed precision": 2470.0,
+    "an H100 as in MLPerf Storage": 400 / 0.224,
+}
+"""Images a second that a GPU trains: by NVIDIA's DeepLearningExamples (ResNet-50 v1.5, PyTorch), and as MLPerf Storage
+has an H100 sleep for 400 images."""
+_PLACES = 24
+"""Numbers of vCPUs of a line."""
+_IDLE_COLUMNS = {"decoder": "decoder", "vCPUs": "at", "idle (%)": "value", "low": "lo", "high": "hi"}
+_MISSING = "No image files were loaded in this run by as many workers as there are cores, or fewer."
 _COLUMNS = {"decoder": "decoder", "workers": "workers", "images per s and vCPU": "value", **ENDS}
 
 
@@ -33,7 +46,7 @@ def per_core(trials: pd.DataFrame, cores: float) -> list[Row]:
     every: list[Row] = []
     for cell in rows_of(cells(trials)):
         workers = max(1, int(cell["num_workers"] or 0)) if cell["mode"] == "load" else 0
-        decoded = of_files(cell) and cell["storage_format"] == "folder" and not on_device(str(cell["decoder"]))
+        decoded = _of_files(cell) and cell["storage_format"] == "folder" and not on_device(str(cell["decoder"]))
         in_its_place = cell["device"] == "cpu" and cell["normalize_on"] == "device"
         if decoded and not in_its_place and cell["n"] and 0 < workers <= cores:
             lo, hi = (float(cell[end]) / workers if words.is_number(cell[end]) else None for end in ("lo", "hi"))
@@ -43,9 +56,25 @@ def per_core(trials: pd.DataFrame, cores: float) -> list[Row]:
     return sorted(every, key=lambda row: (-best[row["decoder"]], row["decoder"], row["workers"]))
 
 
-def of_files(cell: Row) -> bool:
-    """Say whether a cell's samples are image files."""
+def _of_files(cell: Row) -> bool:
     return samples_of(str(cell["workload"])) == "files"
+
+
+def on_gpu(trials: pd.DataFrame, mode: str) -> list[Row]:
+    """What a GPU trains on image files in ``mode`` compute (batches that are there) or train, the fastest first."""
+    every = [cell for cell in rows_of(cells(trials)) if cell["device"] == "cuda" and cell["n"] and _of_files(cell)]
+    return sorted((cell for cell in every if cell["mode"] == mode), key=lambda cell: -cell["samples_per_s"])
+
+
+def rates_of(trials: pd.DataFrame) -> dict[str, float]:
+    """Images a second that GPUs train: as the run measured it, else as others declare it."""
+    measured = on_gpu(trials, "compute")
+    return {f"this GPU with {cell['model']}": float(cell["samples_per_s"]) for cell in measured} or DECLARED
+
+
+def idle(per_core: float, rate: float, cores: int) -> float:
+    """Share of the time that a GPU has nothing to do, fed by cores that load so many images a second each."""
+    return max(0.0, 1 - per_core * cores / rate)
 
 
 def busiest(loaded: Sequence[Row]) -> list[Row]:
@@ -79,8 +108,7 @@ def images_per_core(sheet: Sheet, trials: pd.DataFrame, cores: float) -> Figure:
         "JPEG file at 1/2, 1/4 or 1/8 of its size where the crop keeps enough pixels. Intervals: Student’s t over "
         "repetitions, on logs."
     )
-    missing = "No image files were loaded in this run by as many workers as there are cores, or fewer."
-    return sheet.figure(keys(looks), missing)
+    return sheet.figure(keys(looks), _MISSING)
 
 
 def _message(loaded: Sequence[Row]) -> str:
@@ -90,3 +118,36 @@ def _message(loaded: Sequence[Row]) -> str:
     if worst is not best:
         text += f", {words.times(best['value'] / worst['value'])} the speed with {worst['decoder']}"
     return words.sentence(f"{text}, {words.plural(best['workers'], 'worker')} busy")
+
+
+@chart("GPU idle against cores", "How many vCPUs keep a GPU busy?")
+def gpu_idle(sheet: Sheet, trials: pd.DataFrame, cores: int) -> Figure:
+    """Draw a GPU’s idle share against its vCPUs, a panel a GPU, with the fastest and the slowest decoder."""
+    loaded = busiest(per_core(trials, cores))
+    ends = [loaded[at] for at in sorted({0, len(loaded) - 1}) if loaded]  # the others lie between
+    looks = {name: (tint, "rule") for name, (tint, _) in unlike(row["decoder"] for row in ends).items()}
+    for name, rate in rates_of(trials).items() if ends else ():
+        most = math.ceil(1.1 * rate / ends[-1]["value"])
+        places = sorted({*np.linspace(1, most, _PLACES).round().astype(int).tolist(), min(cores, most)})
+        rows = [_idle(core, rate, vcpus) for core in ends for vcpus in places]
+        x = Side("at", "vCPUs", {"nice": False, "zero": True}, {"grid": False, "tickCount": 6})
+        y = Side("value", "GPU idle (%)", {"domain": [0, 100]}, {"tickCount": 5})
+        plot = Plot(rows, x, y, "decoder", looks, curve=True, behind=core_marks([cores], x, places[-1]))
+        panel = plot.panel(name, f"{words.number(rate)} images a second", _idle_message(ends[0], rate, cores))
+        sheet.add(panel, listed(rows, {"GPU": name}, _IDLE_COLUMNS))
+    sheet.note("We assume that each vCPU loads as much as one does above.")
+    return sheet.figure(keys(looks), _MISSING)
+
+
+def _idle(core: Row, rate: float, vcpus: int) -> Row:
+    """The idle share with so many vCPUs; where each loads least, the GPU idles most."""
+    ends = {"value": "value", "lo": "hi", "hi": "lo"}
+    shares = {key: None if core[end] is None else 100 * idle(core[end], rate, vcpus) for key, end in ends.items()}
+    return {"decoder": core["decoder"], "at": vcpus, **shares}
+
+
+def _idle_message(best: Row, rate: float, cores: int) -> str:
+    """What the fastest decoder needs, and how idle the GPU is with this machine's."""
+    needs = f"With {best['decoder']}, {words.number(rate / best['value'], 2)} vCPUs keep it busy"
+    idles = idle(best["value"], rate, cores)
+    return f"{needs}; with {cores:g} it idles {words.percent(idles)}." if idles else f"{needs}; {cores:g} feed it."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from operator import itemgetter
@@ -21,7 +20,6 @@ from feedrate.charts.figure import (
     Sheet,
     Slice,
     chart,
-    data,
     estimate,
     front,
     held,
@@ -31,14 +29,12 @@ from feedrate.charts.figure import (
     slices,
     with_ends,
 )
-from feedrate.charts.plot import Looks, Plot, amount, keys, log, mark, names, of_workers, unlike, written
-from feedrate.charts.theme import SHAPES, colour
+from feedrate.charts.plot import Plot, amount, frontier, keys, log, names, of_workers, unlike
+from feedrate.charts.theme import SHAPES
 from feedrate.schema import plugins, words
 from feedrate.schema.axes import BY_NAME
 from feedrate.schema.plugins import loader_traits
 
-APART = 1.5
-"""Marks whose memory differs by more both have room for their names."""
 FREE = ("loader", "num_workers", "storage_format", "access")
 _KINDS = (LOAD, EMULATED, TRAIN)
 DEFAULT = loader_traits(str(BY_NAME["loader"].default)).title
@@ -160,24 +156,15 @@ def loader_memory(sheet: Sheet, trials: pd.DataFrame) -> Figure:
         if len(marks) < 2:
             continue
         best = front(marks, "mib")
-        panel = _memory_plot(marks, best, looks).panel(subset.title, subset.subtitle, _memory_message(best))
+        sizes = [row["mib"] for row in marks]
+        x = log("mib", "memory (MiB)", (min(sizes) / 1.25, max(sizes) * 1.25), ",.0f", grid=False)
+        y = amount("value", "samples per second")
+        line, named_ends = frontier(best, x, y, "loader")
+        plot = Plot(marks, x, y, "loader", looks, also={"who:N": ""}, behind=line, before=named_ends)
+        panel = plot.panel(subset.title, subset.subtitle, _memory_message(best))
         sheet.add(panel, listed(marks, subset.row(), _MEMORY | _COLUMNS), still)
     sheet.note("Memory of all processes after the window, shared pages in parts (PSS). Up and left is better.")
     return sheet.figure(keys(looks), _MISSING)
-
-
-def _memory_plot(marks: Sequence[Row], best: Sequence[Row], looks: Looks) -> Plot:
-    """Marks, a line along the front, and names at its ends."""
-    sizes = [row["mib"] for row in marks]
-    x = log("mib", "memory (MiB)", (min(sizes) / 1.25, max(sizes) * 1.25), ",.0f", grid=False)
-    y = amount("value", "samples per second")
-    style = {"color": colour("muted"), "strokeDash": [3, 3], "strokeWidth": 1.25}
-    joined = mark("line", data(best, "loader", "mib", "value"), style, **x.along("x"), **y.along("y"))
-    left = best[-1]["mib"] < math.sqrt(min(sizes) * max(sizes))
-    named = [written(best[-1:], x, y, "loader", right=left, dy=-8)]
-    if best[-1]["mib"] > APART * best[0]["mib"]:
-        named.append(written(best[:1], x, y, "loader", right=True, dy=16))
-    return Plot(marks, x, y, "loader", looks, also={"who:N": ""}, behind=[joined], before=named)
 
 
 def _memory_message(best: Sequence[Row]) -> str:

@@ -26,6 +26,7 @@ from feedrate.charts.figure import (
     Slice,
     chart,
     estimate,
+    front,
     held,
     interval,
     listed,
@@ -33,7 +34,7 @@ from feedrate.charts.figure import (
     plain,
     slices,
 )
-from feedrate.charts.plot import Looks, Plot, keys, limit_panels, log_of, names
+from feedrate.charts.plot import Fields, Looks, Plot, Side, extent, frontier, keys, limit_panels, log, log_of, names
 from feedrate.charts.theme import colour
 from feedrate.schema import words
 from feedrate.schema.window import READ_LEAST
@@ -98,6 +99,8 @@ def _rows(subset: Slice) -> list[dict[str, Any]]:
             "stores": STORES.get(str(cell["stores"]), str(cell["stores"])),
             "samples": int(cell["n_samples"]),
             "buffer": plain(cell["shuffle_buffer"]),
+            "bytes": plain(cell["sample_bytes"]),
+            "share": plain(cell["raw_share"]),
             **estimate(cell),
         }
         for cell in rows_of(subset.frame)
@@ -172,8 +175,11 @@ def storage_throughput(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     limit_panels(sheet)
     for note in _notes(trials):
         sheet.note(note)
-    legend = [*keys(LOOKS, {row["stores"] for row in shown}), *keys_of_states(shown)]
-    return sheet.figure(legend, "No measurement that loads samples ended well here.")
+    return sheet.figure(_legend(shown), "No measurement that loads samples ended well here.")
+
+
+def _legend(shown: Sequence[Row]) -> list[Key]:
+    return [*keys(LOOKS, {row["stores"] for row in shown}), *keys_of_states(shown)]
 
 
 def _message(rows: Sequence[Row]) -> str:
@@ -187,3 +193,44 @@ def _message(rows: Sequence[Row]) -> str:
             text += overlap(best, worst)
         sentences.append(words.sentence(text))
     return " ".join(sentences)
+
+
+@chart("Bytes on disk against throughput", "How much speed does a smaller format cost?")
+def storage_size(sheet: Sheet, trials: pd.DataFrame) -> Figure:
+    """Draw a mark a format, from memory where it was; a dashed line joins those that none beats in both."""
+    columns = {"format": "format", "stores": "stores", "page_cache": "state"}
+    columns |= {"bytes per sample": "bytes", "share of raw pixels": "share", **RATE}
+    shown: list[Row] = []
+    for subset, still in loads(trials):
+        sized = [row for row in _rows(subset) if row["bytes"] is not None and row["share"] is not None]
+        rows = next(iter(by_state(sized).values()), [])
+        if len(rows) < 2:
+            continue
+        shown += rows
+        most = 1.08 * max(1.0, *(row["share"] for row in rows))
+        axis = {"tickCount": 5, "format": ".0%", "grid": True, "domain": False}
+        x = Side("share", "bytes on disk ÷ bytes of raw pixels", {"domain": [0, most], "nice": False}, axis)
+        low, high = extent(rows)
+        y, best = log("value", "samples per second", (low, 1.4 * high)), front(rows, "bytes")  # names need room
+        also: Fields = {"format:N": "", "bytes:Q": ("bytes per sample", ",.0f")}
+        line, named = frontier(best, x, y, "format")
+        plot = Plot(rows, x, y, "stores", LOOKS, shaped=("state", MARKS), also=also, behind=line, before=named)
+        sheet.add(
+            plot.panel(subset.title, subset.subtitle, _size_message(best)), listed(rows, shared(subset), columns), still
+        )
+    limit_panels(sheet)
+    sheet.note("Labels mark the best size–speed trade-offs. Raw pixels take a byte a channel.")
+    return sheet.figure(_legend(shown), "Fewer than two formats have a known size on disk.")
+
+
+def _size_message(best: Sequence[Row]) -> str:
+    """The smallest and the fastest of those that none beats in both."""
+    small, fast = best[0], best[-1]
+    points = [
+        f"{row['format']}, {words.number(row['bytes'] / 1000)} kB a sample, {words.number(row['value'])} samples/s "
+        f"({interval(row)})"
+        for row in (small, fast)
+    ]
+    if small is fast:
+        return f"{fast['state'].capitalize()}: smallest and fastest is {points[0]}."
+    return f"{fast['state'].capitalize()}: smallest is {points[0]}; fastest is {points[1]}."
