@@ -30,7 +30,6 @@ from feedrate.plan.suite import Suite
 from feedrate.questions.accuracy import page as accuracy_page
 from feedrate.questions.claims import page as claims_page
 from feedrate.questions.compare import page as compare_page
-from feedrate.questions.experiment import page as experiment_page
 from feedrate.questions.explore import page as explore_page
 from feedrate.questions.explore.run_files import path_of, run_file
 from feedrate.questions.home import page as home_page
@@ -218,7 +217,7 @@ def _content(
 
         folders_judged = [view.run.folder for view in (*judged, *everyone.withdrawn)]
         verdicts = kept.made(judge, "verdicts", folders_judged)
-        of_claims = ahead.begin(claims_page.PATH, every, _claims, everyone.every, verdicts)
+        of_claims = ahead.begin(claims_page.PATH, folders_judged, claims_page.page, verdicts)
         of_home = ahead.begin(home_page.PATH, every, home_page.page, everyone.at_home(), questions, verdicts)
         for name, path, suite in questions:
             made = {view.page: begun() for (of, view), begun in sections.items() if of == path}
@@ -242,12 +241,6 @@ def _sections(
             make = partial(suites_page.section, charted=at < suites_page.CHARTED)
             made_from = f"{path} {at < suites_page.CHARTED}", [view.run.folder]
             yield (path, view), ahead.begin(*made_from, make, name, path, suite, view)
-
-
-def _claims(runs: Sequence[RunView], verdicts: Verdicts) -> Page:
-    """Make the page of claims, which ends with the experiment that most of them come from."""
-    page = claims_page.page(verdicts)
-    return replace(page, body=page.body + experiment_page.section(runs, verdicts))
 
 
 def _of_texts() -> Iterator[Page]:

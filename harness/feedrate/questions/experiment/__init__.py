@@ -1,3 +1,0 @@
-"""The question experiment."""
-
-__all__ = ["page"]
