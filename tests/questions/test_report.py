@@ -17,7 +17,6 @@ from feedrate.pages.runs import RunView
 from feedrate.pages.tasks import set_words
 from feedrate.questions.summary import terminal as summary_terminal
 from feedrate.schema import words
-from feedrate.schema.metrics import SAME
 from feedrate.store import runs
 
 
@@ -44,10 +43,9 @@ def test_one_of_a_thing_is_one(fake_run: ModuleType, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_grade_is_explained_as_it_is_given(fake_run: ModuleType, tmp_path: Path) -> None:
-    """The worst criterion decides, of as many as there are; rates say their blocks, margins are those of a verdict."""
+    """The worst criterion decides, of as many as there are; rates say their blocks."""
     text = said(fake_run, tmp_path, batches=(8, 32), fails="none")
     assert f"(A best, D worst; the worst of {len(noise.CRITERIA)} criteria decides)" in text
-    assert f"show none (within {100 * (SAME[1] - 1):.0f} %)" in text
     assert ", n = 6)" in text
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from rich.console import Console
 from rich.padding import Padding
@@ -19,20 +19,11 @@ from feedrate.schema.redaction import one_line
 
 _FIRM = 24
 """Characters up to which the texts of a column are kept on one line."""
-_FIRM_FROM, _BARS_FROM = 80, 100
-"""Characters of a terminal from which on they are, and from which on there are bars."""
+_FIRM_FROM = 80
+"""Characters of a terminal from which on they are."""
 _NUMBER = re.compile(r"[\d,.]*")
 _MARKUP = re.compile(r"[\\`*\[\]<>|~$&#]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|(?<=:)//|(?<=www)\.")
 """What Markdown would make something of, links that need no brackets among it."""
-
-
-class Cell(NamedTuple):
-    """What stands in a table."""
-
-    text: str
-    colour: str = ""
-    bar: bool = False
-    """Whether it is drawn with signs of equal width."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +33,9 @@ class Section:
     title: str
     lines: Sequence[str] = ()
     columns: Sequence[str] = ()
-    rows: Sequence[Sequence[Cell]] = ()
+    rows: Sequence[Sequence[str]] = ()
     items: Sequence[tuple[str, Sequence[str]]] = ()
     """Headings with what is said of each."""
-    bars: str = ""
-    """What its bars mean; said where they are drawn."""
-
-
-def cells(*texts: str) -> tuple[Cell, ...]:
-    """Make cells of plain texts."""
-    return tuple(Cell(text) for text in texts)
 
 
 def show(sections: Iterable[Section], console: Console) -> None:
@@ -62,10 +46,7 @@ def show(sections: Iterable[Section], console: Console) -> None:
         for line in section.lines:
             _say(console, line, 2)
         if section.rows:
-            table, has_bars = _table(section, console.width)
-            console.print(table)
-            if has_bars and section.bars:
-                _say(console, section.bars, 2)
+            console.print(_table(section, console.width))
         for head, lines in section.items:
             _say(console, head, 2, style="bold")
             for line in lines:
@@ -77,19 +58,16 @@ def _say(console: Console, text: str, indent: int = 0, style: str = "") -> None:
     console.print(Padding(Text(one_line(text), style), (0, 0, 0, indent), expand=False))
 
 
-def _table(section: Section, width: int) -> tuple[Table, bool]:
-    """The table of a section, and whether it has bars: they repeat what numbers say, and take room."""
+def _table(section: Section, width: int) -> Table:
     table = Table(box=None, padding=(0, 1), header_style="dim")
-    shown = [at for at in range(len(section.columns)) if width >= _BARS_FROM or not section.rows[0][at].bar]
-    for at in shown:
-        texts = [one_line(row[at].text) for row in section.rows]
+    rows = [[one_line(text) for text in row] for row in section.rows]
+    for heading, texts in zip(section.columns, zip(*rows, strict=True), strict=True):
         justify: Literal["right", "left"] = "right" if all(map(_NUMBER.fullmatch, texts)) else "left"
         firm = width >= _FIRM_FROM and max(map(len, texts)) <= _FIRM
-        table.add_column(Text(one_line(section.columns[at])), justify=justify, no_wrap=firm, overflow="fold")
-    for row in section.rows:
-        cells = [row[at] for at in shown]
-        table.add_row(*(Text(cell.text if cell.bar else one_line(cell.text), cell.colour) for cell in cells))
-    return table, any(cell.bar for cell in section.rows[0]) and width >= _BARS_FROM
+        table.add_column(Text(one_line(heading)), justify=justify, no_wrap=firm, overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table
 
 
 def markdown(title: str, sections: Iterable[Section]) -> str:
@@ -98,23 +76,14 @@ def markdown(title: str, sections: Iterable[Section]) -> str:
     for section in sections:
         parts += [f"## {escaped(section.title)}", *map(escaped, section.lines)]
         if section.rows:
-            lines = [
-                f"| {' | '.join(map(escaped, section.columns))} |",
-                f"|{'|'.join('---' for _ in section.columns)}|",
-            ]
-            lines += [f"| {' | '.join(map(_written, row))} |" for row in section.rows]
-            parts.append("\n".join(lines))
-            parts += [escaped(section.bars)] * bool(section.bars)
+            lines: list[Sequence[str]] = [section.columns, ["---"] * len(section.columns), *section.rows]
+            parts.append("\n".join(f"| {' | '.join(map(escaped, line))} |" for line in lines))
         if section.items:
-            lines = []
+            items = []
             for head, below in section.items:
-                lines += [f"- **{escaped(head)}**", *(f"  - {escaped(line)}" for line in below)]
-            parts.append("\n".join(lines))
+                items += [f"- **{escaped(head)}**", *(f"  - {escaped(line)}" for line in below)]
+            parts.append("\n".join(items))
     return "\n\n".join(parts) + "\n"
-
-
-def _written(cell: Cell) -> str:
-    return f"`{cell.text.replace(' ', chr(0xA0))}`" if cell.bar else escaped(cell.text)
 
 
 def escaped(text: str) -> str:

@@ -14,13 +14,14 @@ from feedrate.analysis.summary import EMULATED, LOAD, TRAIN, best_cells, most_ga
 from feedrate.pages import descriptions
 from feedrate.plan.suite import for_machines
 from feedrate.schema import words
-from feedrate.schema.axes import BY_NAME, CONDITIONS, EMULATED_STEPS, PHOTOGRAPHS, SETTINGS
+from feedrate.schema.axes import BY_NAME, CONDITIONS, EMULATED_STEPS, PHOTOGRAPHS, SCRIPT, SETTINGS
 
 FEW = f"needs {LEAST_BLOCKS} repetitions"
 """What is said of a gain that rests on fewer."""
 KINDS = (TRAIN, EMULATED, LOAD)
 """What a task runs, in the order of a table."""
 _SPOKEN = {TRAIN: "real training", EMULATED: "an emulated step", LOAD: "loading alone"}
+_SPOKEN |= {"copy": "copying alone", "compute": "computing alone"}
 _WORDED = ("workload", "script", "mode", "step", "step_ms", "patch_size", "page_cache", "access")
 """Conditions of a task that its name has words for."""
 _COMPARED_AT = ("storage_format", "batch_size", "num_workers")
@@ -64,8 +65,8 @@ def of_machines(cells: pd.DataFrame) -> pd.DataFrame:
 
 
 def kind_of(row: Mapping[Any, Any]) -> str:
-    """Give what a task runs, of ``KINDS``."""
-    return LOAD if row["mode"] == "load" else EMULATED if row["step"] in EMULATED_STEPS else TRAIN
+    """Give what a cell runs: of ``KINDS``, or its mode."""
+    return EMULATED if row["mode"] == TRAIN and row["step"] in EMULATED_STEPS else str(row["mode"])
 
 
 def task_key(row: Mapping[Any, Any]) -> tuple[str, ...]:
@@ -104,9 +105,10 @@ def what_ran(row: Mapping[Any, Any]) -> str:
 
 def task_words(row: Mapping[Any, Any]) -> str:
     """Name a task within a sentence: ``an emulated step of 10 ms on div2k_standin at 64 px, cold page cache``."""
-    step = f" of {row['step_ms']:g} ms" if row["kind"] == EMULATED else ""
-    named = f"{_SPOKEN[row['kind']]}{step} on {words.sized(row['workload'], row['patch_size'], ' at ')}"
-    return ", ".join([named, *_conditions(row)])
+    kind = kind_of(row)
+    step = f" of {row['step_ms']:g} ms" if kind == EMULATED else ""
+    data = row["script"] if row["workload"] == SCRIPT else words.sized(row["workload"], row["patch_size"], " at ")
+    return ", ".join([f"{_SPOKEN[kind]}{step} on {data}", *_conditions(row)])
 
 
 def _conditions(row: Mapping[Any, Any]) -> list[str]:

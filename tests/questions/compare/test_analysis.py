@@ -87,14 +87,12 @@ def test_the_disk_is_told_from_the_page_cache(trials_of: Trials) -> None:
 
 
 def test_what_holds_a_training_cell_back_on_either(trials_of: Trials) -> None:
-    """Ceilings of both machines beside each other: A waits for its loader, B for its model."""
+    """A waits for its loader, B for its model."""
     load, compute = {"mode": "load"}, {"mode": "compute"}
     a = run(trials_of, [({}, around(95.0)), (load, around(100.0)), (compute, around(900.0))], "a")
     b = run(trials_of, [({}, around(800.0)), (load, around(5000.0)), (compute, around(850.0))], "b")
-    row = held_back(cells_with_ceilings(a), cells_with_ceilings(b), compare(a, b)).iloc[0]
-    assert (row["bottleneck_a"], row["bottleneck_b"]) == ("loader-bound", "compute-bound")
-    assert row["load_ceiling_a"] == pytest.approx(100)
-    assert row["compute_ceiling_b"] == pytest.approx(850)
+    held = held_back(cells_with_ceilings(a), cells_with_ceilings(b), compare(a, b))
+    assert held.to_numpy().tolist() == [["loader-bound", "compute-bound", 1]]
 
 
 @pytest.mark.slow
@@ -108,7 +106,7 @@ def test_the_best_of_both(trials_of: Trials) -> None:
     row = best_of_both(*sides, cells).iloc[0]
     assert (row["samples_per_s_a"], row["samples_per_s_b"]) == (pytest.approx(200), pytest.approx(600))
     assert (row["ratio"], row["a_on_b"], row["b_on_a"]) == (pytest.approx(3), pytest.approx(0.5), pytest.approx(0.75))
-    assert (row["in_both"], row["candidates_a"], row["n_a"]) == (0, 3, 4)
+    assert row["n_a"] == 4
     assert row["lo"] < 3 < row["hi"]
     assert row["lo_a"] < 200 < row["hi_a"]
     assert row["a_on_b_lo"] <= row["a_on_b"] <= row["a_on_b_hi"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +89,7 @@ def differ(got: dict[str, Any], want: Compared) -> list[Any]:
     different += [
         (row, name) for row in got["kinds"] for name in names if not near(row[name], kinds.loc[row["kind"], name])
     ]
-    again = asdict(repeated(want.cells)) if len(want.cells) else {}
+    again = repeated(want.cells)._asdict() if len(want.cells) else {}
     different += [name for name in again if not near(got["repeated"][name], again[name])]
     total = want.overall.row(OVERALL)
     different += [name for name in total if not near(got["overall"][name], total[name])]

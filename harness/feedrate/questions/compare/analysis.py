@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,8 +23,7 @@ from feedrate.analysis.blocks import Blocks, successful
 from feedrate.analysis.claims import NOT_TESTABLE
 from feedrate.analysis.contrasts import filled, grouping_keys
 from feedrate.analysis.estimate import Estimate, moments
-from feedrate.analysis.estimates import AXIS_NAMES
-from feedrate.analysis.machines import CELL, compare, matching, one_setting, overall, ratios, welch
+from feedrate.analysis.machines import compare, matching, one_setting, overall, ratios, welch
 from feedrate.analysis.summary import best_cells
 from feedrate.charts.figure import plain
 from feedrate.schema import plugins
@@ -33,15 +32,14 @@ from feedrate.schema.plugins import traits
 
 ENDS = ("ratio", "lo", "hi")
 OVERALL = (*ENDS, "cells")
-CEILINGS = ("load_ceiling", "copy_ceiling", "compute_ceiling")
 KINDS = ("train", "emulated", "load", "copy", "compute")
 """What a cell runs: a real training step, an emulated one, or one stage alone."""
 COUNTED = {"faster": "faster", "slower": "slower", "same": "no difference", "open": "inconclusive"}
 """Columns that count verdicts."""
-_STAGE_COLUMNS = ("stage", "a", "b", *ENDS, "least", "most", "cells", "n_a", "n_b")
+_STAGE_COLUMNS = ("stage", "a", "b", *ENDS, "cells", "n_a", "n_b")
 _TASK = ("device", *CONDITIONS)
 """What a cell is measured for, settings left out."""
-_OF_SIDE = ("samples_per_s", "lo", "hi", "bottleneck", "candidates")
+_OF_SIDE = ("samples_per_s", "lo", "hi", "bottleneck")
 _REACHED = {"": "ratio", "_lo": "lo", "_hi": "hi", "_n": "n"}
 """End of a column's name to the column of ``Blocks.ratios``."""
 Run = tuple[pd.DataFrame, pd.DataFrame]
@@ -91,7 +89,7 @@ class Compared:
     stages: pd.DataFrame
     """A row a stage that both runs show alone: rates ``a`` and ``b``, ``ENDS``, what they rest on."""
     held: pd.DataFrame
-    """A row a compared training cell: bottleneck and ceilings of either side."""
+    """How many compared training cells (``cells``) have which ``bottleneck_a`` and ``bottleneck_b``, most first."""
     best: pd.DataFrame
     """A row a task of which both have a cell in common: the cheapest of either's best settings."""
     changed: tuple[tuple[str, Any, Any], ...] | None
@@ -162,14 +160,12 @@ def stages(trials_a: pd.DataFrame, trials_b: pd.DataFrame, cells: pd.DataFrame) 
     """Compare every stage that both runs show alone."""
     compared = []
     for stage in STAGES:
-        stage_cells = cells_of(stage, cells)
-        if not len(stage_cells):
-            continue
         a, b = (with_rate_of(stage, trials) for trials in (trials_a, trials_b))
-        pairs = ratios(a, b, stage_cells).dropna(subset=["ratio"])
+        stage_cells = cells_of(stage, cells)
+        pairs = ratios(a, b, stage_cells).dropna(subset=["ratio"]) if len(stage_cells) else stage_cells
         if not len(pairs):
             continue
-        row = {"stage": stage.name, "cells": len(pairs), "least": pairs["ratio"].min(), "most": pairs["ratio"].max()}
+        row = {"stage": stage.name, "cells": len(pairs)}
         row |= {side: float(np.exp(np.log(pairs[side]).mean())) for side in "ab"}
         if len(pairs) > 1:
             row |= overall(pairs).row(OVERALL)
@@ -201,12 +197,12 @@ def with_rate_of(stage: Stage, trials: pd.DataFrame) -> pd.DataFrame:
 
 
 def held_back(judged_a: pd.DataFrame, judged_b: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
-    """Say what holds each compared training cell back on either machine, with its ceilings there."""
-    training = cells.loc[_equal(cells["mode"], "train"), [*CELL, *AXIS_NAMES]]
+    """Count the compared training cells by what holds them back on either machine."""
+    training = cells.loc[_equal(cells["mode"], "train"), ["cell_id"]]
     for side, judged in (("a", judged_a), ("b", judged_b)):
-        names = {name: f"{name}_{side}" for name in ("bottleneck", *CEILINGS)}
-        training = training.merge(judged[["cell_id", *names]].rename(columns=names), on="cell_id", how="left")
-    return training
+        bottlenecks = judged[["cell_id", "bottleneck"]].rename(columns={"bottleneck": f"bottleneck_{side}"})
+        training = training.merge(bottlenecks, on="cell_id", how="left")
+    return training[["bottleneck_a", "bottleneck_b"]].value_counts().reset_index(name="cells")
 
 
 def best_of_both(a: Run, b: Run, cells: pd.DataFrame, unranked: Collection[str] = ()) -> pd.DataFrame:
@@ -235,7 +231,6 @@ def _best_of_task(a: pd.DataFrame, b: pd.DataFrame, set_a: pd.DataFrame, set_b: 
     ends = welch(*logs)
     row: dict[str, Any] = {name: float(ends[name][0]) for name in ENDS}
     row |= {"cell_a": cell_a, "cell_b": cell_b, "n_a": int(logs[0].n[0]), "n_b": int(logs[1].n[0])}
-    row["in_both"] = len(set(set_a["cell_id"]) & set(set_b["cell_id"]))
     for side, members in (("a", set_a), ("b", set_b)):
         row |= {f"{name}_{side}": members[name].iloc[0] for name in _OF_SIDE}
     return row | _reached("a_on_b", b, cell_a, cell_b) | _reached("b_on_a", a, cell_b, cell_a)
@@ -258,8 +253,7 @@ def claims(found_a: pd.DataFrame, found_b: pd.DataFrame) -> pd.DataFrame:
     return both.sort_values(["agree", "decided"], ascending=[True, False], kind="stable", ignore_index=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Repeated:
+class Repeated(NamedTuple):
     """How well two runs of one machine agree."""
 
     half_within_pct: float

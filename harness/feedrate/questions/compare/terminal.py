@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-import pandas as pd
 from rich.console import Console
 
 from feedrate.analysis.estimate import RATE, Estimate
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.machines import CELL
 from feedrate.pages import descriptions, report
-from feedrate.pages.report import Cell, Section, cells
+from feedrate.pages.report import Section
+from feedrate.pages.tasks import task_words
 from feedrate.plan.claim import Claim
-from feedrate.questions.claims.terminal import COLOURS as CLAIM_COLOURS
-from feedrate.questions.claims.terminal import bar
-from feedrate.questions.compare.analysis import CEILINGS, COUNTED, OVERALL, STAGES, repeated
+from feedrate.questions.compare.analysis import COUNTED, OVERALL, STAGES, repeated
 from feedrate.questions.compare.comparison import Comparison, Side
 from feedrate.questions.explore.run_files import RAN
 from feedrate.questions.machines import page as machines_page
-from feedrate.questions.summary.terminal import task
-from feedrate.schema.words import estimate, interval, is_number, number, per_cent, percent, plural
+from feedrate.schema.words import estimate, is_number, per_cent, percent, plural
 
 MOST_CELLS = 8
 """Cells that a list shows unless all are asked for."""
-_REACHES = (1.25, 2.0, 4.0, 16.0, 64.0, 256.0, 4096.0)
-"""Ratios at which bars may end."""
 Row = Mapping[str, Any]
 
 
@@ -45,17 +38,12 @@ def markdown(comparison: Comparison, *, whole: bool = False) -> str:
 
 
 def _sections(comparison: Comparison, whole: bool) -> list[Section]:
-    # Bars end at the first reach that holds all that is summed up.
-    ratios = [comparison.found.overall.value, *comparison.found.kinds["ratio"], *comparison.found.stages["ratio"]]
-    widest = math.exp(max(abs(math.log(ratio)) for ratio in ratios))
-    reach = next((candidate for candidate in _REACHES if candidate >= widest), _REACHES[-1])
-    most = None if whole else MOST_CELLS
     return [
         facts(comparison),
-        _matched(comparison, most),
-        _overall(comparison, reach),
-        *_wins_and_losses(comparison, reach, most),
-        *_stages(comparison, reach),
+        _matched(comparison),
+        _overall(comparison),
+        *_wins_and_losses(comparison, None if whole else MOST_CELLS),
+        *_stages(comparison),
         *_held_back(comparison),
         *_best_settings(comparison),
         *_claims(comparison),
@@ -66,25 +54,11 @@ def _estimate(row: Row, n: int | str | None = None) -> str:
     return estimate((row["ratio"], row["lo"], row["hi"]), "ratio", n=n)
 
 
-def _drawn(row: Row, reach: float, colour: str = "") -> tuple[Cell, Cell]:
-    """Write a ratio with its interval, in numbers and as a bar."""
-    return Cell(_estimate(row)), Cell(bar(row["ratio"], row["lo"], row["hi"], reach), colour, bar=True)
-
-
 def _facts(side: Side) -> dict[str, str]:
     """A machine and its run, by what a reader calls each fact."""
     run = side.manifest
-    trials = sum(run.outcomes.values())
-    if run.search:
-        asked = {"Asked for": run.command, "Measurements": f"{trials:,} of {plural(run.cells, 'setting')} in a search"}
-    elif run.script:
-        asked = {"Asked for": run.command, "Measurements": f"its loop, in {run.blocks:,} stretches"}
-    else:
-        failed = f"{trials - run.outcomes.get('ok', 0):,} failed"
-        asked = {
-            "Asked for": f"{', '.join(sorted(run.suites))} ({run.profile})",
-            "Measurements": f"{trials:,} in {plural(run.blocks, 'whole repetition')}, {failed}",
-        }
+    trials, failed = sum(run.outcomes.values()), sum(run.outcomes.values()) - run.outcomes.get("ok", 0)
+    measured = f"{trials:,} of {plural(run.cells, 'setting')}, {failed:,} failed"
     return {
         "Machine": run.machine.machine_id,
         **machines_page.hardware([run.machine]),
@@ -93,7 +67,8 @@ def _facts(side: Side) -> dict[str, str]:
         "feedrate": run.feedrate_version,
         "Run": run.run_id,
         "Measured": descriptions.day(run.started_at),
-        **asked,
+        "Command": run.command,
+        "Measurements": measured,
         "Grade (A to D)": side.grade,
         "Tier": side.beside.tier,
     }
@@ -102,9 +77,7 @@ def _facts(side: Side) -> dict[str, str]:
 def facts(comparison: Comparison) -> Section:
     """Write both machines beside each other, and where they differ."""
     b = _facts(comparison.b)
-    rows = [
-        cells(name, one, b[name], "" if one == b[name] else "differs") for name, one in _facts(comparison.a).items()
-    ]
+    rows = [(name, one, b[name], "" if one == b[name] else "differs") for name, one in _facts(comparison.a).items()]
     lines = [*comparison.notes, *_settings(comparison)]
     if _repeats(comparison):
         lines.append("These are two runs of one machine: their difference shows how well a run repeats.")
@@ -143,7 +116,7 @@ def value_text(value: object) -> str:
     return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _matched(comparison: Comparison, most: int | None) -> Section:
+def _matched(comparison: Comparison) -> Section:
     """Which cells are compared, and why the others are not."""
     counts = [len(side.trials[CELL].drop_duplicates()) for side in (comparison.a, comparison.b)]
     same = "script, device and protocol, whatever its loader's settings"
@@ -153,17 +126,13 @@ def _matched(comparison: Comparison, most: int | None) -> Section:
     )
     rows = []
     for reason, group in comparison.found.unmatched.groupby("reason", sort=False):
-        every = [descriptions.setting(row) for row in rows_of(group)]
-        if most is None:
-            rows += [cells(str(reason), "1", setting) for setting in every]
-        else:
-            such = "; ".join([*every[:2], *["…"] * (len(every) > 2)])
-            rows.append(cells(str(reason), f"{len(group):,}", such))
+        examples = [*map(descriptions.setting, rows_of(group.head(2))), *["…"] * (len(group) > 2)]
+        rows.append((str(reason), f"{len(group):,}", "; ".join(examples)))
     lines = [line, "Not compared:" if rows else "That is all of them."]
     return Section("What is compared", lines, ("reason", "settings", "such as"), rows)
 
 
-def _overall(comparison: Comparison, reach: float) -> Section:
+def _overall(comparison: Comparison) -> Section:
     """One ratio over everything, and by what ran."""
     overall, kinds = comparison.found.overall, rows_of(comparison.found.kinds)
     lines = [
@@ -173,15 +142,10 @@ def _overall(comparison: Comparison, reach: float) -> Section:
     ]
     every = {name: sum(row[name] for row in kinds) for name in COUNTED} | overall.row(OVERALL)
     rows = [
-        (Cell(title), *_drawn(row, reach), *cells(f"{row['cells']:,}", _tally(row)))
+        (title, _estimate(row), f"{row['cells']:,}", _tally(row))
         for title, row in [("all", every), *((RAN[row["kind"]], row) for row in kinds)]
     ]
-    bars = (
-        f"Bars here and below: B ÷ A from {1 / reach:.2g} to {reach:g}, with 1 in the middle and 95 % intervals. "
-        "An arrow: the ratio lies beyond."
-    )
-    columns = ("what ran", "B ÷ A (95 %)", "", "settings", "of these")
-    return Section("How many times as fast B is", lines, columns, rows, bars=bars)
+    return Section("How many times as fast B is", lines, ("what ran", "B ÷ A (95 %)", "settings", "of these"), rows)
 
 
 def _tally(counts: Row) -> str:
@@ -206,10 +170,10 @@ def _cautions(comparison: Comparison) -> Iterator[str]:
             yield f"{again.hold} of {plural(again.cells, 'interval')} include 1; of equal runs 95 % would."
 
 
-def _wins_and_losses(comparison: Comparison, reach: float, most: int | None) -> Iterator[Section]:
+def _wins_and_losses(comparison: Comparison, most: int | None) -> Iterator[Section]:
     """Where B is faster and where it is slower, the largest differences first."""
     compared = comparison.found.cells
-    for verdict, ascending, colour in (("faster", False, "green"), ("slower", True, "red")):
+    for verdict, ascending in (("faster", False), ("slower", True)):
         title = f"Where B is {verdict}"
         clear = compared[compared["verdict"].eq(verdict)].sort_values("ratio", ascending=ascending, kind="stable")
         if not len(clear):
@@ -217,64 +181,45 @@ def _wins_and_losses(comparison: Comparison, reach: float, most: int | None) -> 
             continue
         rows = [
             (
-                Cell(task(row) if comparison.found.changed else f"{task(row)}: {descriptions.knobs(row)}"),
-                Cell(f"{row['samples_per_s_a']:,.0f} → {row['samples_per_s_b']:,.0f}"),
-                *_drawn(row, reach, colour),
-                Cell(f"{row['n_a']:.0f}, {row['n_b']:.0f}"),
+                task_words(row) if comparison.found.changed else f"{task_words(row)}: {descriptions.knobs(row)}",
+                f"{row['samples_per_s_a']:,.0f} → {row['samples_per_s_b']:,.0f}",
+                _estimate(row),
+                _blocks(row),
             )
-            for row in rows_of(clear if most is None else clear.head(most))
+            for row in rows_of(clear.head(most or len(clear)))
         ]
         first = f"; the {len(rows)} largest differences (--all lists every setting):" if len(rows) < len(clear) else ":"
-        columns = ("cell", "A → B, samples/s", "B ÷ A (95 %)", "", "blocks")
+        columns = ("setting", "A → B, samples/s", "B ÷ A (95 %)", "repetitions")
         yield Section(title, [f"In {plural(len(clear), 'setting')}{first}"], columns, rows)
 
 
-def _stages(comparison: Comparison, reach: float) -> Iterator[Section]:
+def _stages(comparison: Comparison) -> Iterator[Section]:
     """What each stage could do alone on either machine, where both ran one alone."""
     stages = {stage.name: stage for stage in STAGES}
     rows = []
     for row in rows_of(comparison.found.stages):
-        if row["cells"] == 1:
-            basis = "one setting", f"{row['n_a']:.0f}, {row['n_b']:.0f} repetitions"
-        else:
-            basis = interval(row["least"], row["most"]), f"{row['cells']:,} settings"
-        rates = cells(stages[row["stage"]].doc, f"{row['a']:,.0f}", f"{row['b']:,.0f}")
-        rows.append((*rates, *_drawn(row, reach), *cells(*basis)))
+        basis = f"{row['cells']:,} settings" if row["cells"] > 1 else f"{_blocks(row)} repetitions"
+        rows.append((stages[row["stage"]].doc, f"{row['a']:,.0f}", f"{row['b']:,.0f}", _estimate(row), basis))
     if rows:
         lines = ["Each stage alone, in samples/s: geometric means over its settings."]
         if any(stages[name].column for name in comparison.found.stages["stage"]):
             lines.append("Stamps of the DataLoader's workers tell what one process does.")
-        columns = ("stage", "A", "B", "B ÷ A (95 %)", "", "from–to", "n")
-        yield Section("Why: what each stage could do", lines, columns, rows)
+        yield Section("Why: what each stage could do", lines, ("stage", "A", "B", "B ÷ A (95 %)", "n"), rows)
 
 
 def _held_back(comparison: Comparison) -> Iterator[Section]:
-    """What holds training back on either machine, with the ceilings that say so."""
-    groups = sorted(comparison.found.held.groupby(["bottleneck_a", "bottleneck_b"]), key=lambda pair: -len(pair[1]))
-    items = []
-    for (a, b), group in groups:
+    """What holds training back on either machine."""
+    lines = []
+    for row in rows_of(comparison.found.held):
+        a, b = row["bottleneck_a"], row["bottleneck_b"]
         both = f"{a} in both" if a == b else f"{a} in A, {b} in B"
-        items.append((f"{plural(len(group), 'training setting')}: {both}.", list(_ceilings(group))))
-    if items:
+        lines.append(f"{plural(row['cells'], 'training setting')}: {both}.")
+    if lines:
         line = (
             "The bottleneck of a training setting is its smallest limit: what a stage does alone. Without limits it is "
-            "the phase that takes half of the time. In samples/s: geometric means over settings (least–most)."
+            "the phase that takes half of the time."
         )
-        yield Section("Why: what holds training back", [line], items=items)
-
-
-def _ceilings(held: pd.DataFrame) -> Iterator[str]:
-    """The ceilings of cells with the same bottlenecks, as far as both sides have them."""
-    for name in CEILINGS:
-        both = held[[f"{name}_a", f"{name}_b"]].astype("float64").dropna()
-        if not len(both):
-            continue
-        sides = []
-        for side, rates in zip("AB", (both[column] for column in both), strict=True):
-            least, mean, most = (number(rate) for rate in (rates.min(), np.exp(np.log(rates).mean()), rates.max()))
-            sides.append(f"{mean} in {side}" if least == most else f"{mean} ({least}–{most}) in {side}")
-        of = f", known of {len(both)} of them" if len(both) < len(held) else ""
-        yield f"{RAN[name.removesuffix('_ceiling')]}: {', '.join(sides)}{of}"
+        yield Section("Why: what holds training back", [line, *lines])
 
 
 def _best_settings(comparison: Comparison) -> Iterator[Section]:
@@ -287,7 +232,7 @@ def _best_settings(comparison: Comparison) -> Iterator[Section]:
         ]
         rows.sort(key=lambda row: (row["mode"] != "train", row["step"] != "real", str(row["workload"])))
         line = "The cheapest setting that ties with the fastest: fewest workers, then least memory."
-        yield Section("Best settings", [line], items=[(task(row), _choice(row, by_id)) for row in rows])
+        yield Section("Best settings", [line], items=[(task_words(row), _choice(row, by_id)) for row in rows])
 
 
 def _choice(row: Row, by_id: Sequence[Mapping[str, Row]]) -> list[str]:
@@ -310,7 +255,7 @@ def _choice(row: Row, by_id: Sequence[Mapping[str, Row]]) -> list[str]:
 
 
 def _blocks(row: Row) -> str:
-    return f"{row['n_a']} and {row['n_b']}"
+    return f"{row['n_a']:.0f} and {row['n_b']:.0f}"
 
 
 def _claims(comparison: Comparison) -> Iterator[Section]:
@@ -326,11 +271,11 @@ def _claims(comparison: Comparison) -> Iterator[Section]:
     rows = []
     for row in rows_of(differ):
         _, claim = comparison.claims[row["claim"]]
-        rows.append((Cell(f"{row['claim']}: {claim.says}"), *(verdict(row, side, claim) for side in "ab")))
+        rows.append((f"{row['claim']}: {claim.says}", *(verdict(row, side, claim) for side in "ab")))
     yield Section("Claims whose verdict differs", [f"{line}."], ("claim", "A", "B"), rows)
 
 
-def verdict(row: Row, side: str, claim: Claim) -> Cell:
+def verdict(row: Row, side: str, claim: Claim) -> str:
     """Write a side's verdict with what it rests on: an effect, or for a fact the trials that looked."""
     of_side = {name.removesuffix(f"_{side}"): value for name, value in row.items()}
     if claim.effect is None:
@@ -339,4 +284,4 @@ def verdict(row: Row, side: str, claim: Claim) -> Cell:
         basis = _estimate(of_side, int(of_side["n"]))
     else:
         basis = "no repetition of all its settings"
-    return Cell(f"{of_side['verdict']}: {basis}", CLAIM_COLOURS[of_side["verdict"]])
+    return f"{of_side['verdict']}: {basis}"

@@ -24,7 +24,7 @@ from feedrate.charts.figure import Row
 from feedrate.pages import descriptions, markup
 from feedrate.pages.headlines import RULE
 from feedrate.pages.runs import RunView
-from feedrate.pages.tasks import kind_of, task_key, task_words
+from feedrate.pages.tasks import task_key, task_words
 from feedrate.pages.template import render
 from feedrate.schema import words
 from feedrate.schema.axes import AXES, BY_NAME, CONDITIONS, EMULATED_STEPS, PHOTOGRAPHS, SETTINGS
@@ -139,7 +139,7 @@ def _rows(task: Task, *, alone: bool) -> Iterator[dict[str, str]]:
             loading.append(f"{cell['dominant']} {words.percent(float(cell['dominant_share']))}")
             loading += [cell["bound"]] if isinstance(cell["bound"], str) else []
         yield {
-            "Setting": markup.two_lines(descriptions.knobs(cell), reason if alone else f"{_task(cell)}: {reason}"),
+            "Setting": markup.two_lines(descriptions.knobs(cell), reason if alone else f"{task_words(cell)}: {reason}"),
             "Samples/s": words.number(float(cell["samples_per_s"])),
             "Each stage alone": _lines(
                 f"{name} {words.number(float(rate))}" for name, rate in ceilings.items() if words.is_number(rate)
@@ -166,17 +166,13 @@ def _efficiency(cell: Row) -> str:
     return markup.two_lines(words.percent(float(cell["efficiency"])), spread)
 
 
-def _task(cell: Row) -> str:
-    return task_words({**cell, "kind": kind_of(cell)})
-
-
 def _told(task: Task, best: Row | None) -> dict[str, Any]:
     """What the template says of a task: the numbers of its fastest cell, of its headline where that is the same."""
     cells, ((_, cell), *_) = task
     rate = f"{words.number(float(cell['samples_per_s']))} samples a second"
     if best and best["cell_id"] == cell["cell_id"]:
         rate = Estimate.of_row(best).text(" samples a second")
-    told: dict[str, Any] = {"what": words.sentence(_task(cell)).rstrip("."), "setting": descriptions.knobs(cell)}
+    told: dict[str, Any] = {"what": words.sentence(task_words(cell)).rstrip("."), "setting": descriptions.knobs(cell)}
     told |= {"rate": rate, "meaning": meaning(cell) if cell["bottleneck"] in _MEANINGS else ""}
     if words.is_number(cell["efficiency"]) and isinstance(cell["limit"], str):
         turns = cell["limit"] != "load" and words.is_number(cell["device_ceiling"])

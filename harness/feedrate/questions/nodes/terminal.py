@@ -8,7 +8,7 @@ from rich.console import Console
 
 from feedrate.analysis.estimates import rows_of
 from feedrate.pages import report
-from feedrate.pages.report import Cell, Section
+from feedrate.pages.report import Section
 from feedrate.questions.nodes import sentences
 from feedrate.questions.nodes.analysis import ALL, find
 from feedrate.questions.nodes.sweep import Sweep, names
@@ -33,15 +33,7 @@ def show(sweep: Sweep, results: Path, console: Console) -> None:
     if off := list(sentences.reasons(findings, naming)):
         sections.append(Section("Where they are off", items=off))
     every = rows_of(findings.judged[findings.judged["part"].eq(ALL)].sort_values("ratio"))
-    rows = [
-        (
-            Cell(naming(row["node"])),
-            Cell(sentences.distance(row), "yellow" if row["node"] in findings.outlying else ""),
-            Cell(f"{row['n']}"),
-        )
-        for row in every
-    ]
-    if rows:
+    if rows := [(naming(row["node"]), sentences.distance(row), f"{row['n']}") for row in every]:
         titles = ("node", "throughput", "repetitions")
         sections.append(Section("Each node against the others, in all settings", (), titles, rows))
     report.show(sections, console)

@@ -4,31 +4,24 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
-from typing import Any
 
 import pandas as pd
 from rich.console import Console
 
 from feedrate.analysis.ceilings import cells_with_ceilings
-from feedrate.analysis.contrasts import contrasts
 from feedrate.analysis.estimate import Estimate
 from feedrate.analysis.estimates import cells, rows_of
 from feedrate.analysis.noise import CRITERIA, grade
 from feedrate.pages import descriptions
-from feedrate.pages.tasks import gain_words, headlines, of_machines, set_words
-from feedrate.plan import suite
+from feedrate.pages.tasks import gain_words, headlines, of_machines, set_words, task_words
 from feedrate.plan.search import GRID_BLOCKS
 from feedrate.plan.suite import CALIBRATION
 from feedrate.plan.tuning import sentences
 from feedrate.questions.calibration import terminal as calibration_terminal
 from feedrate.questions.claims import terminal as claims_terminal
 from feedrate.schema import words
-from feedrate.schema.axes import BY_NAME, CONDITIONS, EMULATED_STEPS, SCRIPT
-from feedrate.schema.metrics import SAME
 from feedrate.store.runs import StoredRun
 
-Row = Mapping[str, Any]
 _STOPPED = {
     "target": "every question is answered as well as wanted",
     "budget": "the budget is used",
@@ -49,7 +42,6 @@ def show(run: StoredRun, console: Console) -> None:
             return
         _tasks(trials, console)
         calibration_terminal.show(trials[trials["suite"].eq(CALIBRATION)], console)
-        _contrasts(run, trials[~trials["suite"].map(suite.for_claims)], console)
         claims_terminal.show_run(run, console)
     _next(run, console)
 
@@ -80,19 +72,6 @@ def _quality(run: StoredRun, trials: pd.DataFrame, console: Console) -> None:
         _say(console, f"  {len(rows)} × {outcome}: {kind}: {message}", "yellow")
 
 
-def task(row: Row) -> str:
-    """A question's conditions in a line: what is done, on what."""
-    mode = {"load": "loading alone", "compute": "step alone", "copy": "copy alone", "train": "training"}[row["mode"]]
-    if row["mode"] == "train" and row["step"] in EMULATED_STEPS:
-        mode = f"emulated {row['step_ms']:g} ms step"
-    if row["workload"] == SCRIPT:
-        return f"{mode} · {row['script']}"
-    shown = {"workload", "script", "mode", "step", "step_ms", "patch_size"}
-    rest = {axis: row[axis] for axis in CONDITIONS if axis not in shown and not bool(pd.isna(row[axis]))}
-    more = [f", {axis}={value}" for axis, value in rest.items() if value != BY_NAME[axis].default]
-    return f"{mode} · {words.sized(row['workload'], row['patch_size'], ' ')}{''.join(more)}"
-
-
 def _tasks(trials: pd.DataFrame, console: Console) -> None:
     """Per task: the best cell, what holds it back, how many are as good, what loader knobs gain over the defaults."""
     asked = cells_with_ceilings(trials)
@@ -102,7 +81,7 @@ def _tasks(trials: pd.DataFrame, console: Console) -> None:
         )
         bound = f"; {row['bound']}{reached}" if row["mode"] == "train" else ""
         gain = ", ".join(filter(None, gain_words(row["gain"])))
-        _say(console, f"\n{task(row)}", "bold")
+        _say(console, f"\n{task_words(row)}", "bold")
         best = Estimate.of_row(row).with_n(" samples/s")
         _say(console, f"  best: {descriptions.knobs(row)}: {best}{bound}")
         if others := set_words(row):
@@ -116,7 +95,7 @@ def _tuned(run: StoredRun, trials: pd.DataFrame, console: Console) -> None:
     for tuned in run.manifest.tuned:
         row = rows[tuned.recommended]
         reached = Estimate.of_row(row).with_n(" samples/s")
-        _say(console, f"\n{task(row)}", "bold")
+        _say(console, f"\n{task_words(row)}", "bold")
         _say(console, f"  recommended: {descriptions.knobs(row)}: {reached}")
         for sentence in sentences(tuned):
             _say(console, f"  {sentence}")
@@ -124,23 +103,6 @@ def _tuned(run: StoredRun, trials: pd.DataFrame, console: Console) -> None:
         _say(console, f"  {words.plural(tuned.trials, 'measurement')}; {grid}")
         for counted in tuned.aside:
             _say(console, f"  not measured: {words.plural(counted.count, 'setting')}: {counted.reason}")
-
-
-def _contrasts(run: StoredRun, trials: pd.DataFrame, console: Console) -> None:
-    """How many questions are answered, and how many intervals became as narrow as the protocol wants."""
-    compared = contrasts(trials[trials["role"].ne("ceiling").fillna(True)])
-    if compared.empty:
-        return
-    decided = compared[compared["verdict"] != "inconclusive"]
-    clear = decided[decided["verdict"] != "no difference"]
-    narrow = sum(one.reason == "target" for one in run.manifest.contrasts)
-    wide = len(compared) - narrow if narrow else "all"
-    _say(
-        console,
-        f"\n{len(clear)} of {words.plural(len(compared), 'comparison')} show a difference, {len(decided) - len(clear)} "
-        f"show none (within {100 * (SAME[1] - 1):.0f} %); {wide} need more repetitions for "
-        f"±{run.manifest.protocol.ci_target_pct:g} %. A comparison is two settings that differ in one option.",
-    )
 
 
 def _next(run: StoredRun, console: Console) -> None:
