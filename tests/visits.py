@@ -84,7 +84,7 @@ def made_up(fake_run: ModuleType) -> dict[str, list[Any]]:
 UNFOLD = """() => {
   window.feedrate.fill(document);
   for (const part of document.querySelectorAll("details")) part.open = true;
-  for (const part of document.querySelectorAll(".fr-figure, .fr-claims, .fr-untested, details")) {
+  for (const part of document.querySelectorAll(".fr-figure, .fr-claims, details")) {
     part.style.contentVisibility = "visible";
   }
 }"""

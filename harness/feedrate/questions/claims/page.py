@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from markupsafe import Markup, escape
 
@@ -88,7 +87,6 @@ def page(verdicts: Verdicts) -> Page:
         origin=_origin,
         tables_of=_tables,
         beside={workers_page.SUITE: Markup("\n".join(workers_page.beside(verdicts)))},  # noqa: S704 - the page escapes it
-        untested=_untested(verdicts),
         sources=[
             (key.format(name), source.title, source.about, _count(verdicts, name)) for name, source in SOURCES.items()
         ],
@@ -134,18 +132,6 @@ def _filters(verdicts: Verdicts) -> dict[str, dict[str, int]]:
         "device": {device: devices[device] for device in ("cpu", "cuda")},
     }
     return {name: {value: count for value, count in counts.items() if count} for name, counts in groups.items()}
-
-
-def _untested(verdicts: Verdicts) -> list[tuple[Any, dict[str, list[str]]]]:
-    """Of every machine the claims that it cannot test, by reason; nothing where there are none on any."""
-    untested = []
-    for at, platform in enumerate(verdicts.platforms):
-        reasons: dict[str, list[str]] = {}
-        for name, results in verdicts.results.items():
-            if results[at].verdict == NOT_TESTABLE:
-                reasons.setdefault(str(results[at].row["reason"]), []).append(name)
-        untested.append((platform, reasons))
-    return untested if any(reasons for _, reasons in untested) else []
 
 
 def badges(results: Sequence[ClaimResult]) -> Markup:

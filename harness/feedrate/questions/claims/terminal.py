@@ -1,8 +1,7 @@
-"""Claims on the terminal: a verdict a line with its effect as a bar, and why the rest cannot be tested here."""
+"""Claims on the terminal: a verdict a line with its effect, and why the rest cannot be tested here."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,10 +30,6 @@ COLOURS = {
     "no difference": "blue",
     "inconclusive": "yellow",
 }
-BAR_WIDTH = 15
-BAR_REACH = 4.0
-"""A bar ends at this ratio and at its inverse; what lies beyond gets an arrow."""
-_BARS = f"  Bars: B ÷ A from {1 / BAR_REACH:g} to {BAR_REACH:g}, with 1 in the middle and 95 % intervals."
 Row = Mapping[Any, Any]
 
 
@@ -49,14 +44,11 @@ def show(findings: Findings, claims: Claims, console: Console, *, whole: bool = 
             _say(console, f"  {holding}", "dim")
         if tested:
             console.print(_table(tested))
-            _say(console, _BARS)
         if whole:
             _sentences(findings, tested, claims, console)
         for row in tested:
             if note := _note(row):
                 _say(console, f"  {row['claim']}{note}.", "dim")
-        for remark, names in _remarks(tested).items():
-            _say(console, f"  {words.sentence(remark)[:-1]}: {', '.join(names)}", "dim")
         untested = rows[rows["verdict"].eq(NOT_TESTABLE)].groupby("reason", sort=False)["claim"].agg(list)
         for reason, names in sorted(untested.items(), key=lambda pair: -len(pair[1])):
             _say(console, f"  Not testable here ({reason}): {', '.join(names)}", "dim")
@@ -97,58 +89,27 @@ def _say(console: Console, text: str, style: str = "") -> None:
     console.print(text, style=style, markup=False, highlight=False)
 
 
-def _remarks(rows: Sequence[Row]) -> dict[str, list[str]]:
-    """What is to be known of the runs behind verdicts, each with the claims that it is of."""
-    texts: dict[str, list[str]] = {}
-    for row in rows:
-        for remark in remarks(row):
-            texts.setdefault(remark, []).append(row["claim"])
-    return texts
-
-
 def _note(row: Row) -> str:
     """What a claim depends on, or why it is open."""
     if row["depends_on"]:
         return f" depends: {row['depends_on']}"
     if row["verdict"] != "inconclusive" or not words.is_number(row["ratio"]):
         return ""
-    return f": {row['reason']}" if row["reason"] else f": {blocks_needed(row)} (had {row['n']:.0f})"
+    return f": {row['reason'] or blocks_needed(row)}"
 
 
 def _table(rows: Sequence[Row]) -> Table:
     """The claims that were tested, by verdict."""
     table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim")
-    for name in ("claim", "effect (95 %)", "worst", "B ÷ A", "verdict"):
-        table.add_column(name, no_wrap=True, min_width=max(map(len, COLOURS)) if name == "verdict" else None)
+    for name in ("claim", "effect (95 %)", "n", "worst", "verdict", "runs"):
+        table.add_column(name, no_wrap=name != "runs")
     for row in sorted(rows, key=lambda row: VERDICTS.index(row["verdict"])):
-        style = COLOURS[row["verdict"]]
-        measured = not pd.isna(row["ratio"])
-        effect = estimate(row) if measured else "a fact" if not pd.isna(row["fact_value"]) else "–"
-        drawn = bar(row["ratio"], row["lo"], row["hi"]) if measured else ""
-        plain = map(Text, (row["claim"], effect, worst(row)))
-        table.add_row(*plain, Text(drawn, style), Text(row["verdict"], style))
+        effect = estimate(row) if words.is_number(row["ratio"]) else "–" if pd.isna(row["fact_value"]) else "a fact"
+        verdict = Text(row["verdict"], COLOURS[row["verdict"]])
+        table.add_row(
+            row["claim"], effect, f"{row['n']:.0f}", worst(row), verdict, Text("; ".join(remarks(row)), "dim")
+        )
     return table
-
-
-def bar(ratio: float, lo: float, hi: float, reach: float = BAR_REACH) -> str:
-    """Draw an effect on a log scale of one ``reach`` either way: ``●`` estimate, ``─`` interval, ``│`` no effect."""
-    middle = BAR_WIDTH // 2
-
-    def position(value: float) -> int:
-        share = math.log(value) / math.log(reach)
-        return round(middle + max(-1.0, min(1.0, share)) * middle)
-
-    cells = [" "] * BAR_WIDTH
-    cells[middle] = "│"
-    if math.isfinite(lo) and lo > 0:
-        for at in range(position(lo), position(hi) + 1):
-            cells[at] = "─"
-    cells[position(ratio)] = "●"
-    if ratio > reach:
-        cells[-1] = "▶"
-    elif ratio < 1 / reach:
-        cells[0] = "◀"
-    return "".join(cells)
 
 
 def _sentences(findings: Findings, rows: Sequence[Row], claims: Claims, console: Console) -> None:
