@@ -10,7 +10,6 @@ import pytest
 from reading import table_rows
 
 from feedrate.pages.runs import RunView
-from feedrate.pages.selection import by_machine
 from feedrate.questions.machines import page as machines_page
 from feedrate.questions.records import page as data_page
 from feedrate.schema import words
@@ -20,7 +19,7 @@ Show = Callable[..., RunView]
 
 def table(*runs: RunView) -> str:
     """The table of the machines of some runs, newest first."""
-    return machines_page.listing("compare.md", by_machine(runs))
+    return machines_page.listing("compare.md", runs)
 
 
 @pytest.mark.slow
@@ -36,7 +35,7 @@ def test_machines_are_compared_by_a_task_that_most_have(show: Show) -> None:
     best = machines_page.tasks_of([gpu])
     shared = machines_page.shared_task([machines_page.tasks_of([odd]), best, machines_page.tasks_of([cpu])])
     assert shared is not None
-    fastest = best["cuda", shared].row
+    fastest = best[shared].row
     assert found[0][6] == words.number(fastest["samples_per_s"])
     assert found[0][8] == str(fastest["n"])
 
@@ -71,19 +70,16 @@ def test_lists_name_the_device(both: tuple[RunView, RunView]) -> None:
 
 
 @pytest.mark.slow
-def test_the_faster_device_speaks_for_a_machine(both: tuple[RunView, RunView], show: Show) -> None:
-    """The list ranks a machine by its faster device, and names that device."""
+def test_devices_of_a_machine_have_a_row_each(both: tuple[RunView, RunView], show: Show) -> None:
+    """The list ranks devices by their own speed, and never one by the other's."""
     cpu, gpu = both
     other = show(cores=8, batches=(8,), workers=(0,), blocks=2, fails="none")
-    tasks = machines_page.tasks_of(both)
-    task = machines_page.shared_task([machines_page.tasks_of([other]), tasks])
+    platforms = [machines_page.tasks_of([view]) for view in (cpu, gpu, other)]
+    task = machines_page.shared_task(platforms)
     assert task is not None
-    rates = {device: tasks[device, task].row["samples_per_s"] for device in ("cpu", "cuda")}
-    assert rates["cuda"] > rates["cpu"]
-    text = table(cpu, other, gpu)
-    first, second = (row for row in table_rows(text) if row)
-    assert first[1] == "CPU, GPU"
-    assert first[6] == f"{words.number(rates['cuda'])} on GPU"
-    assert second[6] == words.number(machines_page.tasks_of([other])["cpu", task].row["samples_per_s"])
-    assert "Of two devices the faster speaks." in text
-    assert "two devices" not in table(other, gpu)
+    rates = [tasks[task].row["samples_per_s"] for tasks in platforms]
+    found = [row for row in table_rows(table(cpu, other, gpu)) if row]
+    assert [row[6] for row in found] == [words.number(rate) for rate in sorted(rates, reverse=True)]
+    assert [row[1] for row in found] == [
+        {rates[0]: "CPU", rates[1]: "GPU", rates[2]: "CPU"}[rate] for rate in sorted(rates, reverse=True)
+    ]

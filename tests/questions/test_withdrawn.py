@@ -71,7 +71,7 @@ def test_every_table_names_the_tier(results: Path) -> None:
     view = shown_of(results, STAYS)
     everyone = select(load_runs(results))
     listed, its_own = data_page.page([view], [], [], []).body, run_page.page(view).body
-    for body in (listed, its_own, machines_page.listing("compare.md", everyone.machines)):
+    for body in (listed, its_own, machines_page.listing("compare.md", everyone.every)):
         assert "run.html#tiers" in body
         assert ">reference</a>" in body
         assert "<b>Lab</b>" not in body

@@ -32,7 +32,7 @@ def name_of(machine: Machine) -> str:
 
 def on(machine: Machine, device: str) -> str:
     """Name where something was measured: the machine, and its CPU where it has a GPU that was not used."""
-    return name_of(machine) + (f", {on_device(device)}" if gpu_idle(machine, device) else "")
+    return name_of(machine) + (f", on {device_name(device)}" if gpu_idle(machine, device) else "")
 
 
 def gpu_idle(machine: Machine, device: str) -> bool:
@@ -43,11 +43,6 @@ def gpu_idle(machine: Machine, device: str) -> bool:
 def device_name(device: str) -> str:
     """Name a device for people: ``CPU``, ``GPU``."""
     return {"cuda": "GPU"}.get(device, device.upper())
-
-
-def on_device(device: str) -> str:
-    """Name a device behind what was measured there: ``on GPU``."""
-    return f"on {device_name(device)}"
 
 
 def day(moment: str) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from feedrate.pages.runs import RunView
 from feedrate.plan import suite
@@ -34,10 +33,10 @@ class Selection:
     withdrawn: Sequence[RunView] = ()
     """Runs that are shown nowhere but on a page of their own, which says why."""
 
-    @cached_property
-    def machines(self) -> dict[str, list[RunView]]:
-        """Every machine with its runs, newest first; the machine that was measured last comes first."""
-        return by_machine(self.every)
+    @property
+    def machines(self) -> int:
+        """How many machines there are."""
+        return len({view.machine_id for view in self.every})
 
     def of_suite(self, name: str) -> list[RunView]:
         """Featured runs of the machines that a suite's page speaks of."""
@@ -61,14 +60,6 @@ class Selection:
         machines = [view.machine_id for view in (*filter(comes_first, self.featured), *self.featured)]
         kept = list(dict.fromkeys(machines))[: most or MACHINES]
         return [view for view in self.featured if view.machine_id in kept]
-
-
-def by_machine(runs: Sequence[RunView]) -> dict[str, list[RunView]]:
-    """Sort runs, newest first, by machine; the machine that was measured last comes first."""
-    machines: dict[str, list[RunView]] = {}
-    for view in runs:
-        machines.setdefault(view.machine_id, []).append(view)
-    return machines
 
 
 def select(every: Sequence[RunView]) -> Selection:

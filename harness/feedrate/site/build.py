@@ -172,8 +172,8 @@ def _noted(page: Page, everyone: Selection, data: Path | None) -> Page:
     notes = []
     most = {home_page.PATH: MACHINES, claims_page.PATH: MACHINES}.get(page.path)
     most = CHARTED if page.path.startswith("suites/") else most
-    if most and len(everyone.machines) > most:
-        all_machines = link(page.path, f"{compare_page.PATH}#machines", f"All {len(everyone.machines):,} machines")
+    if most and everyone.machines > most:
+        all_machines = link(page.path, f"{compare_page.PATH}#machines", f"All {everyone.machines:,} machines")
         text = f"Only the {most} machines that were measured last are shown."
         notes.append(f'<p class="fr-note">{text} {all_machines}</p>\n')
     if data and page.path in (data_page.PATH, home_page.PATH, explore_page.PATH):

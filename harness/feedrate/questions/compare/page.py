@@ -86,7 +86,7 @@ def page(everyone: Selection, verdicts: Verdicts, texts: Mapping[str, str], data
         machines, search, more = section(PATH, everyone, data)
         figures["hardware"], files = search, {**files, **more}
     else:
-        machines = listing(PATH, everyone.machines)
+        machines = listing(PATH, everyone.every)
     body = render("compare/page.md", machines=machines, many=bool(data))
     return Page(PATH, "Compare", body, figures, files, hide=("navigation", "toc"))
 

@@ -1,7 +1,7 @@
-"""The table of all machines, which stands below the comparison of two.
+"""The table of all machines, which stands below the comparison of two: a row a machine and device.
 
 A task is what a user is given: the conditions of ``analysis.summary``. Of several runs on a device that have a task
-the one that is ranked first speaks, never for the machine's other device.
+the one that is ranked first speaks.
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ from feedrate.pages.template import render
 from feedrate.plan.suite import MAIN
 from feedrate.questions.runs import facts as runs_facts
 from feedrate.schema import words
-
-_NONE = "–"
 
 
 def hardware(recorded: Sequence[Machine]) -> dict[str, str]:
@@ -48,11 +46,6 @@ def hardware(recorded: Sequence[Machine]) -> dict[str, str]:
     }
 
 
-def devices(views: Sequence[RunView]) -> str:
-    """Name the devices that runs were made on: ``CPU``, ``CPU, GPU``."""
-    return ", ".join(sorted({descriptions.device_name(view.manifest.device) for view in views}))
-
-
 def memory(machine: Machine) -> str:
     """Write the memory that a process may use."""
     limit = machine.memory_limit_bytes
@@ -66,17 +59,12 @@ def storage(recorded: Sequence[Machine]) -> str:
     return "; ".join(dict.fromkeys(names)) or "unknown"
 
 
-def _several_devices(views: Sequence[RunView]) -> bool:
-    """Whether numbers of a machine must name their device: runs were made on its CPU, and it has a GPU too."""
-    return any(descriptions.gpu_idle(view.manifest.machine, view.manifest.device) for view in views)
-
-
 Task = tuple[str, ...]
 """Of ``tasks.task_key``."""
 
 
 class Best(NamedTuple):
-    """The best setting of a task on one device of a machine."""
+    """The best setting of a task on a machine and device."""
 
     view: RunView
     """The run that found it."""
@@ -84,73 +72,55 @@ class Best(NamedTuple):
     """Of ``pages.headlines.headlines``."""
 
 
-Tasks = Mapping[tuple[str, Task], Best]
-"""Device and task to its best, in the order of the headlines of the run that is ranked first of those that have it."""
-
-
-def tasks_of(runs: Sequence[RunView]) -> Tasks:
-    """Find the best setting of every task on each device of one machine."""
-    best: dict[tuple[str, Task], Best] = {}
+def tasks_of(runs: Sequence[RunView]) -> dict[Task, Best]:
+    """Find the best setting of every task in runs of one machine and device, newest first."""
+    best: dict[Task, Best] = {}
     for view in ranked(runs):
         for row in rows_of(view.headlines):
-            best.setdefault((view.manifest.device, task_key(row)), Best(view, row))
+            best.setdefault(task_key(row), Best(view, row))
     return best
 
 
-def shared_task(machines: Sequence[Tasks]) -> Task | None:
-    """Choose the task by which machines are compared: the one that most of them have, on whatever device.
+def shared_task(platforms: Sequence[Mapping[Task, Best]]) -> Task | None:
+    """Choose the task by which machines are compared: the one that most of them have.
 
     Of several that equally many have it is one of the main suite, and of those the first in the headlines of the
     machine that was measured last.
     """
-    had, main = Counter[Task](), Counter[Task]()
-    for tasks_of_machine in machines:
-        had.update({task for _, task in tasks_of_machine})
-        main.update({task for (_, task), best in tasks_of_machine.items() if MAIN in best.view.suites})
-    tasks = dict.fromkeys(task for tasks_of_machine in machines for _, task in tasks_of_machine)
-    return max(tasks, key=lambda task: (had[task], main[task]), default=None)
+    had = Counter(task for tasks in platforms for task in tasks)
+    main = Counter(task for tasks in platforms for task, best in tasks.items() if MAIN in best.view.suites)
+    return max(had, key=lambda task: (had[task], main[task]), default=None)
 
 
-def _rate(best: Best) -> float:
-    return float(best.row["samples_per_s"])
-
-
-def listing(path: str, machines: Mapping[str, Sequence[RunView]]) -> Markup:
-    """Write the table of all machines on the page of a path, the fastest at the task that most of them have first.
-
-    ``machines``: the runs of each, newest first.
-    """
-    tasks = {name: tasks_of(views) for name, views in machines.items()}
-    task = shared_task(list(tasks.values()))
-    best: dict[str, Best] = {}
-    for name, tasks_of_machine in tasks.items():
-        if candidates := [candidate for (_, own_task), candidate in tasks_of_machine.items() if own_task == task]:
-            best[name] = max(candidates, key=_rate)  # of two devices the faster speaks
-    ranked = sorted(machines, key=lambda name: -_rate(best[name]) if name in best else 0.0)
+def listing(path: str, runs: Sequence[RunView]) -> Markup:
+    """Write the table on the page of a path: the fastest at the task that most have comes first; runs newest first."""
+    platforms: dict[tuple[str, str], list[RunView]] = {}
+    for view in runs:
+        platforms.setdefault(view.where, []).append(view)
+    tasks = [tasks_of(views) for views in platforms.values()]
+    task = shared_task(tasks)
+    rows = [(views, own.get(task) if task else None) for views, own in zip(platforms.values(), tasks, strict=True)]
+    rows.sort(key=lambda row: -row[1].row["samples_per_s"] if row[1] else 0.0)
     return render(
         "machines/table.md",
-        task=task_words(next(iter(best.values())).row) if best else "",
-        several=any(len({view.manifest.device for view in views}) > 1 for views in machines.values()),
-        rows=[_row(path, machines[name], best.get(name)) for name in ranked],
+        task=next((task_words(best.row) for _, best in rows if best), ""),
+        rows=[_row(path, views, best) for views, best in rows],
     )
 
 
 def _row(path: str, views: Sequence[RunView], best: Best | None) -> tuple[object, ...]:
-    """A machine in the table of all."""
-    machine = views[0].manifest.machine
-    rate = words.number(_rate(best)) if best else "not measured"
-    if best and _several_devices(views):
-        rate = markup.two_lines(rate, descriptions.on_device(best.view.manifest.device))
+    """A machine and device in the table of all."""
+    machine, speaking = views[0].manifest.machine, best.view if best else views[0]
     return (
-        markup.link(path, (best.view if best else views[0]).page, descriptions.name_of(machine)),
-        devices(views),
+        markup.link(path, speaking.page, descriptions.name_of(machine)),
+        descriptions.device_name(views[0].manifest.device),
         f"{views[0].cores:g}",
         memory(machine),
         storage([view.manifest.machine for view in views]),
         len(views),
-        rate,
-        words.interval(best.row["lo"], best.row["hi"]) if best else _NONE,
-        best.row["n"] if best else _NONE,
-        runs_facts.badge(path, best.view if best else views[0]),
+        words.number(best.row["samples_per_s"]) if best else "not measured",
+        words.interval(best.row["lo"], best.row["hi"]) if best else "–",
+        best.row["n"] if best else "–",
+        runs_facts.badge(path, speaking),
         runs_facts.tiers(path, views),
     )
