@@ -74,7 +74,7 @@ def test_a_missed_target_is_said() -> None:
     counted = (
         "Of 3 figures, 1 meets its target, 1 misses its target (in bold) and 1 cannot be measured on this machine."
     )
-    assert f"{counted} Measured on 2 January 2026." in body
+    assert counted in body
 
 
 def test_every_section_of_bench_is_shown() -> None:
@@ -125,18 +125,6 @@ def test_every_tuned_workload_is_shown() -> None:
     assert "<script>alert" not in said
     (record,) = (json.loads(str(text)) for name, text in page.files.items() if name.endswith(".json"))
     assert BenchRecord.model_validate(record).tuned == tuple(tuned)
-
-
-def test_trials_stand_beside_those_of_the_record_before() -> None:
-    """What a change of the search costs in trials is seen workload by workload; of the newest record alone."""
-    alike = {"costs": "some", "settings": 49, "bound_pct": None, "present": "num_workers=0", "blocks": 1}
-    alike |= {"steps_per_s": {"num_workers=0": (50.0,)}, "feedrate": {"setting": "num_workers=0", "took_s": 1.0}}
-    records = [
-        make(day=day, sections=("tuning",), promises=(), witnessed=(), tuned=[TunedWorkload(trials=trials, **alike)])
-        for day, trials in ((5, 35), (2, 13))
-    ]
-    assert "before: 13" in accuracy_page.page(records).body
-    assert "before: –" in accuracy_page.page(records[:1]).body
 
 
 def test_the_newest_record_with_a_section_counts() -> None:

@@ -132,7 +132,7 @@ def page(benches: Sequence[BenchRecord]) -> Page:
         if (bench := newest.get("account")) and bench.accounted:
             sections["accounted"] = _kept(bench, mark, files) | {"rows": list(_accounted(bench.accounted))}
         if (bench := newest.get("tuning")) and bench.tuned:
-            sections["tuned"] = _kept(bench, mark, files) | {"rows": list(_tuned(bench, benches))}
+            sections["tuned"] = _kept(bench, mark, files) | {"rows": list(_tuned(bench.tuned))}
         name = descriptions.name_of(next(iter(newest.values())).machine)
         machines.append({"name": name, "mark": mark, **sections})
     machines.sort(key=lambda machine: machine["errors"] is None)  # the answer first
@@ -268,22 +268,15 @@ def _both(shares: Iterable[Told]) -> str:
     return ", ".join(f"{words.percent(share.said)} ({words.percent(share.truth)})" for share in shares) or "–"
 
 
-def _tuned(bench: BenchRecord, benches: Sequence[BenchRecord]) -> Iterator[tuple[object, ...]]:
-    """A row a planted workload: what each tuner recommends, how much faster the best is, and how long it took.
-
-    Below the trials stand those of the machine's record before.
-    """
-    machine_id, by_time = bench.machine.machine_id, sorted(benches, key=lambda record: record.started_at)
-    older = [record for record in by_time if record.machine.machine_id == machine_id]
-    older = older[: older.index(bench)]
-    before = {workload.costs: workload.trials for record in older for workload in record.tuned}
-    for workload in bench.tuned:
+def _tuned(workloads: Sequence[TunedWorkload]) -> Iterator[tuple[object, ...]]:
+    """A row a planted workload: what each tuner recommends, how much faster the best is, and how long it took."""
+    for workload in workloads:
         paces = workload.paces
         best = max(paces, key=paces.__getitem__)
         yield (
             workload.costs,
             markup.two_lines(*(f"{setting}: {paces[setting]:.1f}" for setting in (best, workload.present))),
-            markup.two_lines(str(workload.trials), f"before: {before.get(workload.costs, '–')}"),
+            workload.trials,
             *(_advised(workload, advice) for advice in (workload.feedrate, workload.stopped, workload.loadtune)),
         )
 
@@ -297,10 +290,8 @@ def _advised(workload: TunedWorkload, advice: Advice | None) -> str:
 
 
 def _promises(newest: Mapping[str, BenchRecord]) -> dict[str, Any]:
-    """Rows of what feedrate promises and their count in words; the day stands there where it is the same for all."""
+    """Rows of what feedrate promises, those that were missed, and their count in words."""
     made = [(name, promise) for name in _SPOKEN if name in newest for promise in newest[name].section(name)]
-    days = {name: descriptions.day(newest[name].started_at.isoformat()) for name, _ in made}
-    several = len(set(days.values())) > 1
     rows = [
         (
             _SPOKEN[name],
@@ -308,7 +299,7 @@ def _promises(newest: Mapping[str, BenchRecord]) -> dict[str, Any]:
             promise.target.replace(" ", "\u00a0").replace(",\u00a0", ", "),
             promise.measured,
             _MET[promise.met],
-            *([days[name].replace(" ", "\u00a0")] if several else []),
+            descriptions.day(newest[name].started_at.isoformat()).replace(" ", "\u00a0"),
         )
         for name, promise in made
     ]
@@ -316,8 +307,6 @@ def _promises(newest: Mapping[str, BenchRecord]) -> dict[str, Any]:
     parts = [f"{kept} {'meets its target' if kept == 1 else 'meet their targets'}"] if kept else []
     parts += [f"{broken} {'misses its target' if broken == 1 else 'miss theirs'} (in bold)"] if broken else []
     parts += [f"{unknown} cannot be measured on this machine"] if unknown else []
-    day_of_all = "" if several or not made else f" Measured on {min(days.values())}."
-    counted = f"Of {words.plural(len(made), 'figure')}, {words.listed(parts)}.{day_of_all}"
-    columns = ["About", "Figure", "Target", "Measured", "Verdict", *(["Date"] if several else [])]
+    counted = f"Of {words.plural(len(made), 'figure')}, {words.listed(parts)}."
     missed = [row for row, (_, promise) in zip(rows, made, strict=True) if promise.met is False]
-    return {"rows": rows, "missed": missed, "counted": counted, "columns": columns}
+    return {"rows": rows, "missed": missed, "counted": counted}
