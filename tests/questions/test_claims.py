@@ -145,11 +145,11 @@ def test_machines_and_devices_stand_apart(show: Show, tested: RunView) -> None:
     """Each machine has its own verdict, in the order of the tallies; its picture has a panel for each."""
     gpu = run(show, run_id="20260103T030405Z-gpu", device="cuda", claims=("collate",))
     found = load_verdicts([gpu, tested])
-    assert {platform.device for platform in found.platforms} == {"cpu", "cuda"}
+    assert {platform.manifest.device for platform in found.platforms} == {"cpu", "cuda"}
     page = claims_page.page(found)
     html = section(page.body, "totensor-transpose")
     for platform, told in zip(found.platforms, found.results["totensor-transpose"], strict=True):
-        assert told.device == platform.device
+        assert told.device == platform.manifest.device
         assert platform.name in plain(html)
         assert plain(told.sentence) in plain(html)
     assert page.figures["claims"].html.count('class="fr-chart"') == 2

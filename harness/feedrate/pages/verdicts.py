@@ -15,7 +15,6 @@ from feedrate.analysis.claim_values import RunValues, observe
 from feedrate.analysis.claims import CLAIM_COLUMNS, NOT_TESTABLE, VERDICTS, judge_claims
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.sentences import sentence
-from feedrate.pages import descriptions
 from feedrate.pages.runs import RunView
 from feedrate.plan import suite
 from feedrate.plan.claim import Claim, Claims
@@ -30,7 +29,6 @@ class ClaimResult:
     claim: Claim
     views: tuple[RunView, ...]
     """The runs that tested it and count, newest first; where none did, the newest of the machine."""
-    device: str
     row: Row
     """Of ``Findings.claims``."""
     cases: Sequence[Row] = ()
@@ -40,6 +38,11 @@ class ClaimResult:
     def view(self) -> RunView:
         """The newest of the runs."""
         return self.views[0]
+
+    @property
+    def device(self) -> str:
+        """On which they were made."""
+        return self.view.manifest.device
 
     @property
     def verdict(self) -> str:
@@ -58,29 +61,12 @@ class ClaimResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Platform:
-    """A machine and device on which claims were tested."""
-
-    view: RunView
-    """Its newest run."""
-    device: str
-    several: bool
-    """Whether runs of both devices were made on this machine."""
-
-    @property
-    def name(self) -> str:
-        """For people; with the device where that does not follow from the machine."""
-        machine = self.view.manifest.machine
-        name = f"{descriptions.name_of(machine)}, on {self.device.upper()}"
-        return name if self.several else descriptions.on(machine, self.device)
-
-
-@dataclass(frozen=True, slots=True)
 class Verdicts:
     """What runs say of all claims, on every machine and device."""
 
     claims: Claims
-    platforms: tuple[Platform, ...]
+    platforms: tuple[RunView, ...]
+    """The newest run of each machine and device on which claims were tested."""
     results: Mapping[str, tuple[ClaimResult, ...]]
     """Claim to what is known of it, in the order of the platforms."""
     views: Mapping[str, RunView]
@@ -122,15 +108,14 @@ def load_verdicts(
     rows, cases, asides = (_by_claim(getattr(findings, table)) for table in ("claims", "cases", "asides"))
     keys = dict.fromkeys(key[1:] for key, (row,) in rows.items() if row["verdict"] != NOT_TESTABLE)
     newest = {view.where: view for view in reversed(by_id.values())}
-    machines = [machine for machine, _ in keys]
-    platforms = tuple(Platform(newest[key], key[1], machines.count(key[0]) > 1) for key in keys)
+    platforms = tuple(newest[key] for key in keys)
     results = {}
     for name, (_, claim) in asked.items():
         of_claim = []
         for key, platform in zip(keys, platforms, strict=True):
             (row,), at = rows[name, *key], (name, *key)
-            views = tuple(by_id[run_id] for run_id in row["run_ids"]) or (platform.view,)
-            of_claim.append(ClaimResult(claim.on(key[1]), views, key[1], row, cases.get(at, ()), asides.get(at, ())))
+            views = tuple(by_id[run_id] for run_id in row["run_ids"]) or (platform,)
+            of_claim.append(ClaimResult(claim.on(key[1]), views, row, cases.get(at, ()), asides.get(at, ())))
         results[name] = tuple(of_claim)
     return Verdicts(asked, platforms, results, by_id)
 

@@ -33,7 +33,7 @@ def numbers(verdicts: Verdicts) -> str:
         runs = dict.fromkeys(run for number in (*effects, *facts) for run in number["runs"])
         trials = {run: verdicts.views[run].trials for run in runs}
         left_out = {run: rows.loc[doubtful(rows), "trial_id"].tolist() for run, rows in trials.items()}
-        where = {"machine": platform.view.machine_id, "device": platform.device, "left_out": left_out}
+        where = {"machine": platform.machine_id, "device": platform.manifest.device, "left_out": left_out}
         platforms.append({**where, "effects": effects, "facts": facts})
     return json.dumps(platforms, indent=1)
 

@@ -50,7 +50,7 @@ def page(verdicts: Verdicts) -> Page:
     figures: dict[str, Placed] = {}
     title = ""
     if verdicts.platforms:
-        views = [platform.view for platform in verdicts.platforms]
+        views = verdicts.platforms
         names = {view.machine_id: descriptions.name_of(view.manifest.machine) for view in views}
         figure = forest(verdicts.frame(), verdicts.claims, names)
         title = figure.title
@@ -286,10 +286,9 @@ def suite_section(verdicts: Verdicts, suite: str, path: str) -> list[str]:
 def answer(verdicts: Verdicts, suite: str, view: RunView) -> str:
     """Answer a suite that asks by claims: how many hold on a run's machine and device; empty where none was tested."""
     mine = [verdicts.results[name] for name, (owner, _) in verdicts.claims.items() if owner == suite]
-    platforms = [(platform.view.machine_id, platform.device) for platform in verdicts.platforms]
-    here = (view.machine_id, view.manifest.device)
-    if here not in platforms or not any(results[platforms.index(here)].tested for results in mine):
+    here = [result for results in mine for result in results if result.view.where == view.where]
+    if not any(result.tested for result in here):
         return ""
-    tally = Counter(results[platforms.index(here)].verdict for results in mine)
+    tally = Counter(result.verdict for result in here)
     counts = words.listed(f"{tally[verdict]} {verdict}" for verdict in VERDICTS if tally[verdict])
     return f"Of {words.plural(len(mine), 'claim')} on this question: {counts}."

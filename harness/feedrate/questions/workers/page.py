@@ -60,7 +60,7 @@ def beside(verdicts: Verdicts) -> Iterator[str]:
         if tested:
             view = max(tested, key=lambda view: view.manifest.started_at)
             suite = SUITE if SUITE in view.suites else next(iter(view.suites))
-            yield section(view, suite, f"{platform.device}-{markup.slug(view.machine_id)}", platform.name)
+            yield section(view, suite, f"{platform.manifest.device}-{markup.slug(view.machine_id)}", platform.name)
 
 
 def _number(row: Row, name: str, unit: Callable[[float], str] = words.number) -> str:
