@@ -137,7 +137,7 @@ def test_claims_whose_verdict_differs(fake_run: ModuleType, tmp_path: Path) -> N
     assert len(found.verdicts) > 3
     text = said(found)
     same = int(found.verdicts["agree"].sum())
-    assert f"Both tested {len(found.verdicts)} claims; {same} have the same verdict" in text
+    assert f"Both tested {len(found.verdicts)} claims, {same} with the same verdict" in text
     for row in found.verdicts[~found.verdicts["agree"].astype(bool)].to_dict("records"):
         assert f"{row['claim']}: " in text
 

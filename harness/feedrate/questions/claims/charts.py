@@ -10,6 +10,7 @@ effect and are not drawn.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -97,20 +98,18 @@ def _effects(rows_of_claims: pd.DataFrame, asked: Claims) -> list[dict[str, Any]
             continue
         what = METRICS[effect.metric].noun + (f", per doubling of {effect.along}" if effect.along else "")
         what += ", as a share of the source’s figure" if effect.level else ""
-        ratio, low, high = (plain(row[name]) for name in ("ratio", "lo", "hi"))
-        worst = plain(row["worst"])
+        what += ", factor here ÷ factor there" if effect.against else ""
+        ratio, low, high, worst = (plain(row[name]) for name in ("ratio", "lo", "hi", "worst"))
         figure = None if effect.level else effect.figure
-        value, ends, tick = ratio, (low, high) if low and high else (None, None), worst
+        value, tick, ring, lo, hi = ratio, worst, figure, low, high
         if effect.says == "less":
-            value, ends, tick = 1 / ratio, (1 / high, 1 / low) if low and high else (None, None), worst and 1 / worst
+            value, tick, ring, lo, hi = (each and 1 / each for each in (ratio, worst, figure, high, low))
         drawn.append(
             {name: str(row[name]) for name in ("claim", "suite", "device", "verdict")}
             | {"machine": str(row["machine_id"]), "runs": row["run_ids"], "run": ", ".join(row["run_ids"])}
-            | {"n": int(row["n"])}
-            | {"says": effect.says, "worst_case": row["worst_case"], "worst": worst, "tick": tick, "figure": figure}
-            | {"ring": 1 / figure if figure and effect.says == "less" else figure}
-            | {"metric": what + (", factor here ÷ factor there" if effect.against else "")}
-            | {"ratio": ratio, "low": low, "high": high, "value": value, "lo": ends[0], "hi": ends[1]}
+            | {"metric": what, "says": effect.says, "n": int(row["n"]), "worst_case": row["worst_case"]}
+            | {"ratio": ratio, "low": low, "high": high, "worst": worst, "figure": figure}
+            | {"value": value, "lo": lo, "hi": hi, "tick": tick, "ring": ring}
         )
     return drawn
 
@@ -144,18 +143,13 @@ def _plot(rows: Sequence[dict[str, Any]]) -> Plot:
 
 
 def _message(rows: Sequence[dict[str, Any]]) -> str:
-    """Count the verdicts; name the largest effect either way."""
-    counts = [
-        f"{sum(row['verdict'] == verdict for row in rows)} {verdict}"
-        for verdict in VERDICTS
-        if any(row["verdict"] == verdict for row in rows)
-    ]
-    sentences = [f"Of {words.plural(len(rows), 'effect')}: {words.listed(counts)}."]
-    for verdict, name in (("confirmed", "Largest of the confirmed"), ("refuted", "Clearest of the refuted")):
-        of_verdict = [row for row in rows if row["verdict"] == verdict]
-        if of_verdict:
-            most = max(of_verdict, key=lambda row: abs(math.log(row["value"] / (row["ring"] or 1))))
-            ratio = words.estimate((most["ratio"], most["low"], most["high"]), "ratio", n=most["n"])
-            says = f"; its source says {words.times(most['figure'])}" if most["figure"] else ""
-            sentences.append(f"{name}: {most['claim']}, {most['metric']} {ratio}{says}.")
-    return " ".join(sentences)
+    """Count the verdicts, and name the clearest of those that are refuted."""
+    tally = Counter(row["verdict"] for row in rows)
+    counts = words.listed(f"{tally[verdict]} {verdict}" for verdict in VERDICTS if tally[verdict])
+    text = f"Of {words.plural(len(rows), 'effect')}: {counts}."
+    if refuted := [row for row in rows if row["verdict"] == "refuted"]:
+        most = max(refuted, key=lambda row: abs(math.log(row["value"] / (row["ring"] or 1))))
+        ratio = words.estimate((most["ratio"], most["low"], most["high"]), "ratio", n=most["n"])
+        says = f"; its source says {words.times(most['figure'])}" if most["figure"] else ""
+        text += f" Clearest of the refuted: {most['claim']}, {most['metric']} {ratio}{says}."
+    return text

@@ -27,7 +27,7 @@ from feedrate.pages.template import render, table
 from feedrate.pages.verdicts import ClaimResult, Row, Verdicts
 from feedrate.plan import suite as suites
 from feedrate.plan.claim import SOURCES, Claim
-from feedrate.questions.claims.charts import LOOKS, forest
+from feedrate.questions.claims.charts import LOOKS, TITLE, forest
 from feedrate.questions.claims.numbers import RECOMPUTE, numbers
 from feedrate.questions.runs import facts as runs_facts
 from feedrate.questions.workers import page as workers_page
@@ -48,12 +48,10 @@ _UNITS: Mapping[str, Sequence[tuple[str, float]]] = {
 def page(verdicts: Verdicts) -> Page:
     """Write the page."""
     figures: dict[str, Placed] = {}
-    title = ""
     if verdicts.platforms:
         views = verdicts.platforms
         names = {view.machine_id: descriptions.name_of(view.manifest.machine) for view in views}
         figure = forest(verdicts.frame(), verdicts.claims, names)
-        title = figure.title
         figures["claims"] = place(figure, "claims", PATH, together(view.origin for view in views))
     by_suite: dict[str, dict[str, list[tuple[Claim, Sequence[ClaimResult]]]]] = {}
     for name, (suite, claim) in verdicts.claims.items():
@@ -69,7 +67,7 @@ def page(verdicts: Verdicts) -> Page:
         badges=badges,
         confirmed_over=CONFIRMED_OVER,
         refuted_under=REFUTED_UNDER,
-        same=_margin(),
+        same=f"±{100 * (SAME[1] - 1):g}\u00a0%",
         of_documents=sum(claim.sources != ("field",) for _, claim in verdicts.claims.values()),
         tallies=[
             (
@@ -81,7 +79,7 @@ def page(verdicts: Verdicts) -> Page:
         ],
         substitutions=_substitutions(verdicts),
         filters=_filters(verdicts),
-        figure=title,
+        figure=TITLE,
         suites=by_suite,
         facts_of=partial(_facts, verdicts),
         origin=_origin,
@@ -93,11 +91,6 @@ def page(verdicts: Verdicts) -> Page:
     )
     files: dict[str, str | Path] = {"claims/numbers.json": numbers(verdicts), "claims/recompute.py": RECOMPUTE}
     return Page(PATH, "Claims", body, figures, files, hide=("navigation",))
-
-
-def _margin() -> str:
-    low, high = (f"{abs(100 * (edge - 1)):g}" for edge in SAME)
-    return f"±{high}\u00a0%" if low == high else f"−{low}\u00a0% to +{high}\u00a0%"
 
 
 def _count(verdicts: Verdicts, source: str) -> int:

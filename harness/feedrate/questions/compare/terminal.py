@@ -81,14 +81,9 @@ def facts(comparison: Comparison) -> Section:
     lines = [*comparison.notes, *_settings(comparison)]
     if _repeats(comparison):
         lines.append("These are two runs of one machine: their difference shows how well a run repeats.")
-    versions = [
-        {**side.manifest.software.model_dump(), **side.manifest.runtime} for side in (comparison.a, comparison.b)
-    ]
-    differ = []
-    for name in dict.fromkeys((*versions[0], *versions[1])):
-        in_a, in_b = ("none" if of.get(name) is None else str(of[name]) for of in versions)
-        if in_a != in_b:
-            differ.append(f"{name} {in_a} in A, {in_b} in B")
+    sides = [{**side.manifest.software.model_dump(), **side.manifest.runtime} for side in (comparison.a, comparison.b)]
+    versions = [(name, *(value_text(of.get(name)) for of in sides)) for name in sides[0] | sides[1]]
+    differ = [f"{name} {in_a} in A, {in_b} in B" for name, in_a, in_b in versions if in_a != in_b]
     if differ:
         lines.append(f"Versions differ too, which is in every ratio: {'; '.join(differ)}.")
     return Section("A and B", lines, ("", "A", "B", ""), rows)
@@ -112,7 +107,7 @@ def _settings(comparison: Comparison) -> Iterator[str]:
 
 
 def value_text(value: object) -> str:
-    """Write the value of an axis; none where it does not apply."""
+    """Write the value of an axis or a version; none where there is none."""
     return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -264,10 +259,7 @@ def _claims(comparison: Comparison) -> Iterator[Section]:
     if not len(tested):
         return
     differ = tested[~tested["agree"]]
-    decided = int(differ["decided"].sum())
-    line = f"Both tested {plural(len(tested), 'claim')}; {len(tested) - len(differ)} have the same verdict"
-    if len(differ):
-        line += f", {decided} contradict each other, {len(differ) - decided} are inconclusive on one side"
+    line = f"Both tested {plural(len(tested), 'claim')}, {len(tested) - len(differ)} with the same verdict"
     rows = []
     for row in rows_of(differ):
         _, claim = comparison.claims[row["claim"]]
