@@ -31,9 +31,9 @@ from feedrate.store import runs
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, Request
 
-BUILD_S, PEAK_GB = 20, 2
-BEFORE_KB, AFTER_KB = 150, 500
-PAINT_MS, BLOCKED_MS = 1000, 300
+BUILD_S, PEAK_GB = 10, 2
+BEFORE_KB, AFTER_KB = 120, 500
+PAINT_MS, BLOCKED_MS = 500, 200
 SLOWER, LOADS = 4, 5
 """By how much the main thread of a page is slowed down, and slow loads of a page, each with an empty cache."""
 MISSING = "needs Chromium; type: sudo apt-get install chromium"

@@ -24,6 +24,8 @@ Fields = Mapping[str, str | tuple[str, str]]
 BLOCKS: Fields = {"n:Q": "repetitions"}
 HEIGHT = 250
 """Of a panel whose left side is a quantity, in CSS pixels."""
+_CHANNELS = {"x2": alt.X2, "y2": alt.Y2, "text": alt.Text}
+"""What Altair looks for, in milliseconds each time, where an encoding is a mere text."""
 ENDS = ("lo", "hi")
 """Fields of a drawn row that hold the ends of its interval."""
 
@@ -152,7 +154,7 @@ class Plot:
         marks = base.mark_point(filled=True, size=self.size, opacity=0 if self.curve else 1)
         second = base.transform_filter(f"isValid(datum.{self.tick})").mark_tick(thickness=2, size=self.row * 0.6)
         rings = base.transform_filter(f"isValid(datum.{self.ring})").mark_point(size=self.size, strokeWidth=1.5)
-        spread = spread.encode(**value.along(other, low), **{f"{other}2": f"{high}:Q"})
+        spread = spread.encode(**value.along(other, low), **{f"{other}2": _CHANNELS[f"{other}2"](f"{high}:Q")})
         has_spread = any(row[low] is not None and row[high] is not None for row in self.rows)
         return [
             *self.behind,
@@ -219,7 +221,8 @@ class Bars:
         )
         stack = stack.encode(**dashed(self.by, self.asleep)) if self.asleep in used else stack
         whole = base.transform_filter("datum.order === 0 && isValid(datum.lo)")
-        whisker = whole.mark_rule(color=colour("ink"), strokeWidth=1.5).encode(**self.x.along("x", "lo"), x2="hi:Q")
+        whisker = whole.mark_rule(color=colour("ink"), strokeWidth=1.5)
+        whisker = whisker.encode(**self.x.along("x", "lo"), x2=alt.X2("hi:Q"))
         return [stack, *([whisker] if self.whisker else [])]
 
     def panel(self, title: str, subtitle: str | list[str], message: str) -> Panel:
@@ -229,7 +232,8 @@ class Bars:
 
 def mark(kind: str, rows: alt.InlineData, style: Mapping[str, Any], **channels: Any) -> alt.Chart:
     """Draw rows as marks of a kind; ``style`` is that of all of them, ``channels`` are Vega-Lite's encodings."""
-    drawn: alt.Chart = getattr(alt.Chart(rows), f"mark_{kind}")(**style).encode(**channels)
+    typed = {name: _CHANNELS[name](value) if isinstance(value, str) else value for name, value in channels.items()}
+    drawn: alt.Chart = getattr(alt.Chart(rows), f"mark_{kind}")(**style).encode(**typed)
     return drawn
 
 

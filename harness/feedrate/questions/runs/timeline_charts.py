@@ -175,7 +175,7 @@ def _panel(subset: Slice, trials: Sequence[Trial], rows: Sequence[Row]) -> Panel
         for index, (one, rate) in enumerate(zip(trials, rates, strict=True))
     ]
     layers = [
-        _bars(rows).encode(**x.along("x"), x2="to:Q", **y.along("y")),
+        _bars(rows).encode(**x.along("x"), x2=alt.X2("to:Q"), **y.along("y")),
         _text(_numbers(rows, span), "center", -6, "muted", 9).encode(**x.along("x", "at"), **y.along("y")),
         _text(heads, "left", 3, "ink", 11).encode(**x.along("x", "at"), **y.along("y")),
     ]
