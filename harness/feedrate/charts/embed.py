@@ -33,6 +33,8 @@ FEWEST_IN_GROUP = 4
 """Rows that a group has on the average where what they share is said above them."""
 FILES = {"SVG": "svg", "PNG (2×)": "png", "PDF": "pdf", "CSV": "csv", "Vega-Lite": "vl.json"}
 """What a figure can be downloaded as, to how the file's name ends."""
+RASTER = ("png", "pdf")
+"""Of these what is drawn from the SVG, which takes long."""
 FOLDED = re.compile("<noscript>.*?</noscript>", re.DOTALL)
 """What is read later, in the HTML of a page."""
 _PARTED = re.compile('</?noscript|class="fr-slot"')

@@ -17,7 +17,7 @@ from feedrate.analysis.crossfit import LEAST_BLOCKS
 from feedrate.analysis.estimates import cells
 from feedrate.analysis.storage import believable
 from feedrate.charts.citation import Citation, Origin, data_hash, day
-from feedrate.charts.embed import FILES, citation_html, figure_csv, figure_html, specifications
+from feedrate.charts.embed import FILES, RASTER, citation_html, figure_csv, figure_html, specifications
 from feedrate.charts.figure import Figure, charts_by_name
 from feedrate.charts.render import picture, standalone
 from feedrate.pages import descriptions, markup
@@ -240,10 +240,11 @@ def draw(chart: str, view: RunView, suite: str | None = None) -> Figure:
         return drawing.draw(frame, **more)
 
 
-def place(figure: Figure, name: str, page: str, origin: Origin) -> Placed:
+def place(figure: Figure, name: str, page: str, origin: Origin, *, raster: bool = True) -> Placed:
     """Make a figure ready for a page, with its citation and the files that it can be downloaded as.
 
-    Links and citations call it by its name, which is unique on the site and safe in an id.
+    Links and citations call it by its name, which is unique on the site and safe in an id. Without ``raster`` PNG and
+    PDF are no downloads.
     """
     if not figure.panels:
         return Placed(name, figure_html(figure, name, ""))
@@ -258,7 +259,8 @@ def place(figure: Figure, name: str, page: str, origin: Origin) -> Placed:
         f"{FOLDER}/{name}.svg": picture(figure, caption),
         f"{FOLDER}/{name}.vl.json": json.dumps(standalone(figure), separators=(",", ":"), sort_keys=True) + "\n",
     }
-    places = {kind: f"{FOLDER}/{name}.{end}" for kind, end in FILES.items()} | {"CSV": f"data/{name}.csv"}
+    kinds = {kind: end for kind, end in FILES.items() if raster or end not in RASTER}
+    places = {kind: f"{FOLDER}/{name}.{end}" for kind, end in kinds.items()} | {"CSV": f"data/{name}.csv"}
     cite = citation_html(citation, {kind: up + path for kind, path in places.items()})
     html = figure_html(figure, name, up + places["CSV"], cite)
-    return Placed(name, html, files, citation, specifications(figure, name))
+    return Placed(name, html, files, citation, specifications(figure, name), raster)

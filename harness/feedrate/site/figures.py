@@ -83,9 +83,9 @@ class Drawing:
         self._begun: dict[str, Future[None]] = {}
 
     def begin(self, page: Page) -> None:
-        """Begin to draw the figures of a page, unless that was done."""
+        """Begin to draw the figures of a page that are offered as PNG and PDF, unless that was done."""
         for figure in placed([page]):
-            if figure.name not in self._made_from:
+            if figure.raster and figure.name not in self._made_from:
                 self.add(figure.name, figure.picture)
 
     def add(self, name: str, picture: str) -> None:

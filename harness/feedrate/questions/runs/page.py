@@ -89,7 +89,7 @@ def _charts(view: RunView) -> dict[str, tuple[Figure, Placed]]:
     figures = {name: make(view) for name, make in script.FIGURES.items()}
     figures |= {name: draw(name, view) for name in (*own, *_OF_RUNS)}
     return {
-        name: (figure, place(figure, f"{name}-{view.slug}", view.page, view.origin))
+        name: (figure, place(figure, f"{name}-{view.slug}", view.page, view.origin, raster=name not in _OF_RUNS))
         for name, figure in figures.items()
         if figure and figure.panels
     }
