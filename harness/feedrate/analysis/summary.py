@@ -51,8 +51,8 @@ def _off(estimates: pd.DataFrame, knobs: Sequence[str]) -> npt.NDArray[np.int64]
     return off_default(estimates, (axis for axis in AXES if axis.name in knobs))
 
 
-def _best_set(group: pd.DataFrame, blocks: Blocks) -> pd.DataFrame:
-    """The set of one question, cheapest first."""
+def _best_set(group: pd.DataFrame, changed: npt.NDArray[np.int64], blocks: Blocks) -> pd.DataFrame:
+    """The set of one question, cheapest first; ``changed`` counts the settings of each cell off their default."""
     ids = list(group["cell_id"])
     best = int(group["samples_per_s"].to_numpy().argmax())
     ratios = blocks.ratios(list(group["run_id"]), [ids[best]] * len(ids), ids)
@@ -64,7 +64,7 @@ def _best_set(group: pd.DataFrame, blocks: Blocks) -> pd.DataFrame:
         {
             "workers": group["num_workers"].astype("float64").fillna(0),
             "memory": np.rint(group["pss_peak_bytes"] / MEMORY_STEP),
-            "changed": _off(group, SETTINGS),
+            "changed": changed,
             "slowness": -group["samples_per_s"],
         }
     )
@@ -92,7 +92,11 @@ def best_cells(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> p
     estimates, blocks = cells_with_ceilings(trials) if estimates is None else estimates, blocks_of(trials)
     columns = [name for name in estimates if name not in _CEILINGS] + [*_IN_SET]
     candidates = _candidates(trials, estimates)
-    sets = [_best_set(candidates.loc[rows].reset_index(drop=True), blocks) for rows in _questions(candidates)]
+    candidates = candidates.reset_index(drop=True)
+    changed = _off(candidates, SETTINGS)
+    sets = [
+        _best_set(candidates.loc[rows].reset_index(drop=True), changed[rows], blocks) for rows in _questions(candidates)
+    ]
     return pd.concat(sets, ignore_index=True)[columns] if sets else estimates.iloc[:0].reindex(columns=columns)
 
 

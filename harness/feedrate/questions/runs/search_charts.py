@@ -86,7 +86,7 @@ def section(view: RunView) -> dict[str, Any] | None:
 
 def searches(view: RunView) -> list[tuple[object, ...]]:
     """What the searches of a tuned sweep found, a row a task; none of other runs."""
-    if view.manifest.search is not None:
+    if view.manifest.search is not None or not view.manifest.tuned:
         return []
     cells = {str(row["cell_id"]): row for row in rows_of(view.cells)}
     return [_task(tuned, cells[tuned.recommended]) for tuned in view.manifest.tuned]
