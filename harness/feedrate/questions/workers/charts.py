@@ -104,6 +104,7 @@ def worker_scaling(sheet: Sheet, trials: pd.DataFrame, cores: float | None = Non
     """Draw throughput against the number of workers; ``cores`` are those of the machine."""
     tasks = [(subset, *_marks(subset)) for subset in slices(scaled_cells(trials), (EMULATED, LOAD, TRAIN))]
     tasks = [task for task in tasks if task[1]]
+    tasks.sort(key=lambda task: -len({row["workers"] for row in task[1]}))  # the longest curves first
     looks = _line_looks({row["line"] for _, rows, _ in tasks[:MOST_PANELS] for row in rows})
     for subset, rows, still in tasks:
         numbered = [row["workers"] for row in rows]
