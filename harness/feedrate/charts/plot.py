@@ -26,6 +26,8 @@ HEIGHT = 250
 """Of a panel whose left side is a quantity, in CSS pixels."""
 _CHANNELS = {"x2": alt.X2, "y2": alt.Y2, "text": alt.Text}
 """What Altair looks for, in milliseconds each time, where an encoding is a mere text."""
+_FAR = 4.0
+"""How far a logarithmic side goes beyond its outermost values; intervals that are longer are cut there."""
 ENDS = ("lo", "hi")
 """Fields of a drawn row that hold the ends of its interval."""
 
@@ -75,9 +77,10 @@ def log(key: str, title: str, ends: tuple[float, float], form: str = ",.3~s", *,
     return Side(key, title, scale, {"values": ticks(*ends), "format": form, "grid": grid, "domain": False})
 
 
-def log_of(rows: Iterable[Row], title: str, key: str = "value", ends: Sequence[str] = ENDS, **more: Any) -> Side:
-    """A positive quantity of rows and its intervals on a logarithmic scale."""
-    return log(key, title, extent(rows, (key, *ends)), **more)
+def log_of(rows: Sequence[Row], title: str, key: str = "value", ends: Sequence[str] = ENDS, **more: Any) -> Side:
+    """A positive quantity of rows and its intervals on a logarithmic scale; it ends at ``_FAR``."""
+    (low, high), (least, most) = extent(rows, (key,)), extent(rows, (key, *ends))
+    return log(key, title, (max(least, low / _FAR), min(most, high * _FAR)), **more)
 
 
 def counts(key: str, title: str, values: Collection[int]) -> Side:
@@ -147,7 +150,8 @@ class Plot:
         base = base.encode(**position.along(channel), **self._offset(channel), color=tone(self.by, looks))
         known = base.transform_filter(f"isValid(datum.{low}) && isValid(datum.{high})")
         # An area that is drawn of known values alone would bridge the gaps between them.
-        spread = base.mark_area(opacity=0.2) if self.curve else known.mark_rule(strokeWidth=1.75)
+        cut = value.scale.get("type") == "log"
+        spread = base.mark_area(opacity=0.2) if self.curve else known.mark_rule(strokeWidth=1.75, clip=cut)
         line = base.mark_line(strokeWidth=1.75, opacity=0.75, strokeCap="round").encode(**value.along(other))
         key, shapes = self.shaped or (self.by, {name: pair[1] for name, pair in looks.items()})
         shaped = {} if self.curve else {"shape": shape(key, shapes)}

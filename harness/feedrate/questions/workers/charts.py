@@ -189,6 +189,7 @@ def worker_startup(sheet: Sheet, trials: pd.DataFrame) -> Figure:
         sheet.add(panel, listed(rows, {"what was loaded": loaded}, columns))
     limit_panels(sheet)
     sheet.note("The loader alone; the time contains the preparation of that batch. Means are geometric.")
+    sheet.note("Intervals that reach the edge go on beyond it.")
     return sheet.figure(keys(LOOKS, used), "No two settings here differ in their workers only.")
 
 
