@@ -119,7 +119,7 @@ def test_steps_and_telemetry_belong_to_trials(run: runs.StoredRun, trials: pd.Da
 
 def test_the_end_is_told(swept: tuple[runs.StoredRun, str]) -> None:
     """The terminal shows best settings, bounds, defaults against best, where files are, what to type next."""
-    told = ("best: ", "defaults", "bound", "comparisons", "Files:", "make site")
+    told = ("best: ", "defaults", "bound", "Files:", "make site")
     packed = ("pin_memory: no CUDA device here", "packing synthetic")
     assert [words for words in (*told, *packed) if words not in swept[1]] == []
     assert "Traceback" not in swept[1]

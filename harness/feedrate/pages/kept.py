@@ -28,7 +28,9 @@ def _state(paths: Iterable[Path]) -> Iterator[str]:
 def _code() -> str:
     """State of everything that pages are made by."""
     folders = (PACKAGE, RESOURCES / "site", ROOT / "suites")
-    files = sorted(path for folder in folders for kind in ("py", "md", "js") for path in folder.rglob(f"*.{kind}"))
+    files = sorted(
+        path for folder in folders for kind in ("py", "md", "html", "js") for path in folder.rglob(f"*.{kind}")
+    )
     return " ".join((*map(version, ("altair", "vl-convert-python", "pandas")), *_state(files)))
 
 

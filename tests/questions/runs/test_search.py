@@ -65,7 +65,7 @@ def test_what_to_paste_comes_first(view: RunView, page: Page) -> None:
     said = page_text(page)
     ratio, lo, hi = found.gain or (0.0, 0.0, 0.0)
     assert f"It is {ratio:.2f}× ({lo:.2f}–{hi:.2f}) as fast as num_workers=0 , which the script has." in said
-    assert f"{found.trials} of {view.manifest.cells} settings" in said
+    assert f"{found.trials} measurements of {view.manifest.cells} settings" in said
 
 
 def test_every_setting_that_ran_has_a_row(view: RunView, page: Page) -> None:

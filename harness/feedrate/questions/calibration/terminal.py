@@ -9,6 +9,16 @@ from feedrate.analysis.estimates import rows_of
 from feedrate.questions.calibration import analysis
 from feedrate.schema import words
 
+_NAMES = {
+    "read": "reading",
+    "decode": "decoding",
+    "collate": "collating",
+    "payload": "bytes of the payload",
+    "step": "step",
+    "batch": "whole batch",
+}
+"""Quantities within a sentence."""
+
 
 def show(trials: pd.DataFrame, console: Console) -> None:
     """Print what was planted and what was measured by the trials of one run; nothing where nothing was planted."""
@@ -37,7 +47,7 @@ def answer(costs: pd.DataFrame, effects: pd.DataFrame, pairs: pd.DataFrame, boun
     worst = rows_of(costs)[int(costs["error_pct"].abs().to_numpy().argmax())]
     parts = [
         f"Of {words.plural(len(costs), 'planted cost')}, half are read back within "
-        f"{words.per_cent(costs['error_pct'].abs().median())}; the worst ({worst['quantity']}) is off by "
+        f"{words.per_cent(costs['error_pct'].abs().median())}; the worst ({_NAMES[worst['quantity']]}) is off by "
         f"{words.signed(worst['error_pct'], 2)}."
     ]
     if len(effects):

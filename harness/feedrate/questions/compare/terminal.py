@@ -40,7 +40,7 @@ def markdown(comparison: Comparison, *, whole: bool = False) -> str:
 def _sections(comparison: Comparison, whole: bool) -> list[Section]:
     return [
         facts(comparison),
-        _matched(comparison),
+        _matched(comparison, whole),
         _overall(comparison),
         *_wins_and_losses(comparison, None if whole else MOST_CELLS),
         *_stages(comparison),
@@ -111,7 +111,7 @@ def value_text(value: object) -> str:
     return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _matched(comparison: Comparison) -> Section:
+def _matched(comparison: Comparison, whole: bool) -> Section:
     """Which cells are compared, and why the others are not."""
     counts = [len(side.trials[CELL].drop_duplicates()) for side in (comparison.a, comparison.b)]
     same = "script, device and protocol, whatever its loader's settings"
@@ -121,7 +121,8 @@ def _matched(comparison: Comparison) -> Section:
     )
     rows = []
     for reason, group in comparison.found.unmatched.groupby("reason", sort=False):
-        examples = [*map(descriptions.setting, rows_of(group.head(2))), *["…"] * (len(group) > 2)]
+        shown = group if whole else group.head(2)
+        examples = [*map(descriptions.setting, rows_of(shown)), *["…"] * (len(group) > len(shown))]
         rows.append((str(reason), f"{len(group):,}", "; ".join(examples)))
     lines = [line, "Not compared:" if rows else "That is all of them."]
     return Section("What is compared", lines, ("reason", "settings", "such as"), rows)

@@ -135,7 +135,9 @@ def gpu_idle(sheet: Sheet, trials: pd.DataFrame, cores: int) -> Figure:
         plot = Plot(rows, x, y, "decoder", looks, curve=True, behind=core_marks([cores], x, places[-1]))
         panel = plot.panel(name, f"{words.number(rate)} images a second", _idle_message(ends[0], rate, cores))
         sheet.add(panel, listed(rows, {"GPU": name}, _IDLE_COLUMNS))
-    sheet.note("We assume that each vCPU loads as much as one does above.")
+    for core in ends[:1]:
+        rest = "" if core["workers"] >= cores else f" With all {cores} vCPUs busy each may load less."
+        sheet.note(f"We assume that each vCPU loads as much as one does with {core['workers']} of them busy.{rest}")
     return sheet.figure(keys(looks), _MISSING)
 
 

@@ -148,5 +148,7 @@ def _waiting(rows: Sequence[Row]) -> str:
     text = f"with {words.plural(workers, 'worker')}, waiting for data takes {words.percent(share)} of the time"
     text += f" at batch {batch}" + (f" and {words.percent(at_last)} at batch {last}" if last > batch else "")
     largest = max((row for row in segments if row["batch"] == last), key=lambda row: row["us"])
+    if largest["phase"] == "fetch":
+        return words.sentence(text)
     name = LABELS[largest["phase"]].partition(":")[0]
     return words.sentence(f"{text}. The largest part there is {name} ({words.percent(largest['share'])})")

@@ -164,6 +164,7 @@ def loader_memory(sheet: Sheet, trials: pd.DataFrame) -> Figure:
         panel = plot.panel(subset.title, subset.subtitle, _memory_message(best))
         sheet.add(panel, listed(marks, subset.row(), _MEMORY | _COLUMNS), still)
     sheet.note("Memory of all processes after the window, shared pages in parts (PSS). Up and left is better.")
+    sheet.note("The dashed line joins loaders that none beats in both.")
     return sheet.figure(keys(looks), _MISSING)
 
 

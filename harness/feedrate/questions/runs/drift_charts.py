@@ -39,7 +39,7 @@ def drift(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     control, seconds = noise.control_trials(ended), noise.seconds_since_first(ended)
     at = seconds.loc[control.index].to_numpy(dtype=np.float64)
     if len(control) < 2 or not np.isfinite(at).any():
-        return sheet.figure((), _MISSING)
+        return sheet.figure((), _MISSING if len(control) < 2 else "This run does not say when its measurements began.")
     rates, run_s = control["samples_per_s"].to_numpy(dtype=np.float64), float(seconds.max())
     estimate, trend = Estimate.of_row(rows_of(estimates.cells(control))[0]), noise.drift_trend(at, rates)
     scale, unit = unit_of(run_s)

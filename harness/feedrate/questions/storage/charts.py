@@ -219,18 +219,20 @@ def storage_size(sheet: Sheet, trials: pd.DataFrame) -> Figure:
             plot.panel(subset.title, subset.subtitle, _size_message(best)), listed(rows, shared(subset), columns), still
         )
     limit_panels(sheet)
-    sheet.note("Labels mark the best size–speed trade-offs. Raw pixels take a byte a channel.")
+    sheet.note(
+        "The dashed line joins formats that none beats in both size and speed. Raw pixels take a byte a channel."
+    )
     return sheet.figure(_legend(shown), "Fewer than two formats have a known size on disk.")
 
 
 def _size_message(best: Sequence[Row]) -> str:
     """The smallest and the fastest of those that none beats in both."""
     small, fast = best[0], best[-1]
-    points = [
-        f"{row['format']}, {words.number(row['bytes'] / 1000)} kB a sample, {words.number(row['value'])} samples/s "
-        f"({interval(row)})"
-        for row in (small, fast)
-    ]
+    points = []
+    for row in (small, fast):
+        name = f"{row['format']} (lossy)" if "lossy" in row["stores"] else row["format"]
+        rate = f"{words.number(row['value'])} samples/s ({interval(row)})"
+        points.append(f"{name}, {words.number(row['bytes'] / 1000)} kB a sample, {rate}")
     if small is fast:
         return f"{fast['state'].capitalize()}: smallest and fastest is {points[0]}."
     return f"{fast['state'].capitalize()}: smallest is {points[0]}; fastest is {points[1]}."

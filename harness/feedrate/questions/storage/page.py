@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 from markupsafe import Markup
 
+from feedrate.analysis.crossfit import LEAST_BLOCKS
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.storage import BUSY_PCT, WAITING_PCT, format_costs
 from feedrate.analysis.summary import LOAD
@@ -51,14 +52,19 @@ def sections(view: RunView, suite: str, path: str) -> tuple[str, str]:
         return "", ""
     chosen = _questions(choices(trials))
     usual = [choice for choice in chosen if _is_usual(choice[SPEED][0])]
-    ties = Counter(str(name) for choice in usual for name in {row["storage_format"] for row in choice[SPEED]})
+    # One repetition orders settings by chance.
+    firm = [choice[SPEED] for choice in usual if choice[SPEED][0]["n"] >= LEAST_BLOCKS]
+    ties = Counter(name for best in firm for name in dict.fromkeys(str(row["storage_format"]) for row in best))
+    most = max(ties.values(), default=0)
     disk = view.manifest.machine.storage
     answers = render(
         "storage/answers.md",
         path=path,
         rule=RULE,
         mark=view.mark,
-        best=ties.most_common(1),
+        best=[name for name, count in ties.items() if count == most],
+        most=most,
+        cases=len(firm),
         busy=BUSY_PCT,
         waiting=WAITING_PCT,
         usual=[_use_cells(choice, disk) for choice in usual],
@@ -110,7 +116,7 @@ def _use_cells(choice: Choice, disk: Storage | None) -> list[str]:
         two_lines(
             words.number(row["samples_per_s"]), words.interval(row["lo"], row["hi"]), f"n\u00a0=\u00a0{row['n']}"
         ),
-        _size(row),
+        _size(row) or "–",
         *(_compare(choice.get(purpose), row) for purpose in (SPACE, LOSSY)),
     ]
 
