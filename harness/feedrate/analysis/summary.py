@@ -91,8 +91,7 @@ def best_cells(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> p
     """
     estimates, blocks = cells_with_ceilings(trials) if estimates is None else estimates, blocks_of(trials)
     columns = [name for name in estimates if name not in _CEILINGS] + [*_IN_SET]
-    candidates = _candidates(trials, estimates)
-    candidates = candidates.reset_index(drop=True)
+    candidates = _candidates(trials, estimates).reset_index(drop=True)
     changed = _off(candidates, SETTINGS)
     sets = [
         _best_set(candidates.loc[rows].reset_index(drop=True), changed[rows], blocks) for rows in _questions(candidates)

@@ -54,7 +54,6 @@ from feedrate.store.runs import RESULTS, benches, folders
 SOURCE = RESOURCES / "site"
 _TEXTS = tuple(RESOURCES / name for name in ("CHANGELOG.md", "CITATION.cff"))
 """Files outside of ``SOURCE`` that pages are made from."""
-Question = tuple[str, str, Suite]
 Admit = Callable[[Sequence[Path]], validator.Admitted]
 SHOWN = 100
 """Of more runs than these the newest have pages, and as many reference runs at most; one table has all others."""
@@ -210,7 +209,7 @@ def _content(
             vars(view).update(lists)
             files |= {path: str(text) for path, text in page.files.items() if path == path_of(view)}
             yield page
-        sections = dict(_sections(questions, everyone, ahead))
+        of_suites = [(question, _sections(*question, everyone, ahead)) for question in questions]
 
         def judge() -> Verdicts:
             return load_verdicts(judged, lambda view: seen[view.page](), everyone.withdrawn)
@@ -219,8 +218,8 @@ def _content(
         verdicts = kept.made(judge, "verdicts", folders_judged)
         of_claims = ahead.begin(claims_page.PATH, folders_judged, claims_page.page, verdicts)
         of_home = ahead.begin(home_page.PATH, every, home_page.page, everyone.at_home(), questions, verdicts)
-        for name, path, suite in questions:
-            made = {view.page: begun() for (of, view), begun in sections.items() if of == path}
+        for (name, path, suite), sections in of_suites:
+            made = {run_page: section() for run_page, section in sections.items()}
             yield suites_page.page(name, path, suite, everyone.of_suite(name), verdicts, made)
         yield of_accuracy()
         yield explore_page.page(everyone, files)
@@ -233,14 +232,15 @@ def _content(
 
 
 def _sections(
-    questions: Sequence[Question], everyone: Selection, ahead: processes.Ahead
-) -> Iterator[tuple[tuple[str, RunView], Callable[[], suites_page.Section]]]:
-    """Begin what each suite's page shows of each run that speaks there: one of a run more leaves the others."""
-    for name, path, suite in questions:
-        for at, view in enumerate(suites_page.measured(name, everyone.of_suite(name))):
-            make = partial(suites_page.section, charted=at < suites_page.CHARTED)
-            made_from = f"{path} {at < suites_page.CHARTED}", [view.run.folder]
-            yield (path, view), ahead.begin(*made_from, make, name, path, suite, view)
+    name: str, path: str, suite: Suite, everyone: Selection, ahead: processes.Ahead
+) -> dict[str, Callable[[], suites_page.Section]]:
+    """Begin what a suite's page shows of each run that speaks there, by its page: a run more leaves the others."""
+    sections = {}
+    for at, view in enumerate(suites_page.measured(name, everyone.of_suite(name))):
+        charted = at < suites_page.CHARTED
+        make = partial(suites_page.section, charted=charted)
+        sections[view.page] = ahead.begin(f"{path} {charted}", [view.run.folder], make, name, path, suite, view)
+    return sections
 
 
 def _of_texts() -> Iterator[Page]:

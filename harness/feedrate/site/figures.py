@@ -19,12 +19,13 @@ from tempfile import TemporaryDirectory
 
 from feedrate.charts import paper, raster
 from feedrate.charts.citation import BIBLIOGRAPHY, bibliography
+from feedrate.charts.embed import RASTER
 from feedrate.machine.identity import usable_cores
 from feedrate.pages import processes
 from feedrate.pages.markup import Page, Placed
 from feedrate.schema.errors import FeedrateError
 
-_KINDS = (".png", ".pdf")
+_KINDS = tuple(f".{end}" for end in RASTER)
 _NICE = 10
 _CORES_EACH = 2
 """Cores for which there is a process that draws: the last pictures are drawn while the site is put together on one."""
@@ -83,9 +84,9 @@ class Drawing:
         self._begun: dict[str, Future[None]] = {}
 
     def begin(self, page: Page) -> None:
-        """Begin to draw the figures of a page that are offered as PNG and PDF, unless that was done."""
+        """Begin to draw the figures of a page that are offered as PNG and PDF."""
         for figure in placed([page]):
-            if figure.raster and figure.name not in self._made_from:
+            if figure.raster:
                 self.add(figure.name, figure.picture)
 
     def add(self, name: str, picture: str) -> None:

@@ -77,6 +77,12 @@ def idle(per_core: float, rate: float, cores: int) -> float:
     return max(0.0, 1 - per_core * cores / rate)
 
 
+def assumption(core: Row, cores: int) -> str:
+    """Say what is assumed of cores that were not busy when this rate of one was measured."""
+    text = f"We assume that each vCPU loads as much as one does with {core['workers']} of them busy."
+    return text if core["workers"] >= cores else f"{text} With all {cores} vCPUs busy each may load less."
+
+
 def busiest(loaded: Sequence[Row]) -> list[Row]:
     """Of each decoder the rate with the most workers that all decoders ran with, the fastest decoder first."""
     by_decoder: dict[str, dict[int, Row]] = {}
@@ -135,9 +141,8 @@ def gpu_idle(sheet: Sheet, trials: pd.DataFrame, cores: int) -> Figure:
         plot = Plot(rows, x, y, "decoder", looks, curve=True, behind=core_marks([cores], x, places[-1]))
         panel = plot.panel(name, f"{words.number(rate)} images a second", _idle_message(ends[0], rate, cores))
         sheet.add(panel, listed(rows, {"GPU": name}, _IDLE_COLUMNS))
-    for core in ends[:1]:
-        rest = "" if core["workers"] >= cores else f" With all {cores} vCPUs busy each may load less."
-        sheet.note(f"We assume that each vCPU loads as much as one does with {core['workers']} of them busy.{rest}")
+    if ends:
+        sheet.note(assumption(ends[0], cores))
     return sheet.figure(keys(looks), _MISSING)
 
 

@@ -16,7 +16,7 @@ from markupsafe import Markup
 from feedrate.charts.figure import Row, interval
 from feedrate.pages.runs import RunView
 from feedrate.pages.template import render
-from feedrate.questions.cores.charts import busiest, idle, named, on_gpu, per_core, rates_of
+from feedrate.questions.cores.charts import assumption, busiest, idle, named, on_gpu, per_core, rates_of
 from feedrate.schema import words
 
 SUITE = "cores"
@@ -36,7 +36,8 @@ def section(view: RunView, suite: str) -> str:
     return render(
         "cores/section.md",
         mark=view.mark,
-        best=loaded[0],
+        loaded_by=loaded[0]["decoder"],
+        assumption=assumption(loaded[0], cores),
         answers=[_answer(loaded[0], name, rate, cores) for name, rate in rates.items()],
         declared=not measured,
         rates=[(name, f"{value:.0f}") for name, value in rates.items()],
