@@ -15,6 +15,7 @@ from visits import COLOURS, Site, broken_links, everybody, narrowed, policies, s
 from feedrate.pages import selection
 from feedrate.questions.machines import store as machines_store
 from feedrate.site import build as site_build
+from feedrate.site import content as site_content
 from feedrate.site.serve import served
 from feedrate.store import compact, marks
 from feedrate.store.runs import folders
@@ -55,7 +56,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(site_build, "SHOWN", SHOWN)
         patch.setattr(selection, "MACHINES", 2)
-        patch.setattr(site_build, "MACHINES", 2)
+        patch.setattr(site_content, "MACHINES", 2)
         folder = site_build.build(results, root / "build", everybody)
     with served(folder) as address:
         yield Site(results, folder, address)

@@ -16,6 +16,8 @@ from typing import TypeVar
 from feedrate.schema.plugins import PACKAGE, RESOURCES, ROOT
 
 Made = TypeVar("Made")
+RUN = "a run's page"
+"""The name under which a run's page is kept, with what lists say of the run."""
 
 
 def _state(paths: Iterable[Path]) -> Iterator[str]:

@@ -32,8 +32,10 @@ from feedrate.charts.embed import FOLDED
 from feedrate.charts.theme import css, on_page
 from feedrate.pages.markup import Page, Placed, addressed, slot
 from feedrate.schema.errors import FeedrateError
+from feedrate.schema.plugins import RESOURCES
 from feedrate.site import scripts
 
+SOURCE = RESOURCES / "site"
 _SCRIPT = re.compile(r"<script(?P<attributes>[^>]*)>(?P<body>.*?)</script>", re.DOTALL)
 HEADERS = "_headers"
 """The file from which some hosts take the headers that they send; for others it holds the policy to be copied."""
@@ -68,16 +70,16 @@ _LOST = "<h1>404 - Not found</h1>"
 _LOST_HERE = "<h1>There is no such page</h1><p>The search above, or one of the tabs, leads on.</p>"
 
 
-def publish(source: Path, docs: Path, target: Path, nav: list[dict[str, Any]], pages: Sequence[Page]) -> None:
+def publish(docs: Path, target: Path, nav: list[dict[str, Any]], pages: Sequence[Page]) -> None:
     """Turn pages into the site below ``target``."""
     apart = [*map(_folded_apart, pages)]
     for page in apart:
         put(docs / page.path, page.markdown())
-    shutil.copytree(source / "assets", docs / "assets")
+    shutil.copytree(SOURCE / "assets", docs / "assets")
     (docs / "assets" / "palette.css").write_text(css(), encoding="utf-8")
     (docs / "assets" / "vega.js").write_text(_vega(), encoding="utf-8")
     scripts.bundle(docs / "assets" / "scripts")
-    _mkdocs(source / "mkdocs.yml", docs, target, nav)
+    _mkdocs(SOURCE / "mkdocs.yml", docs, target, nav)
     for sheet in (target / "assets" / "stylesheets").glob("*.css"):
         sheet.write_text(_SWITCHING.sub("", sheet.read_text(encoding="utf-8")), encoding="utf-8")
     for bundle in (target / "assets" / "javascripts").glob("bundle.*.js"):
@@ -123,6 +125,15 @@ def sitemap(site: Path, address: str) -> None:
         places = "".join(f"<url><loc>{escape(address + path)}</loc></url>\n" for path in paths)
         head = '<?xml version="1.0" encoding="UTF-8"?>\n<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">\n'
         (site / "sitemap.xml").write_text(f"{head}{places}</urlset>\n", encoding="utf-8")
+
+
+def address() -> str:
+    """Where the site will be published, as ``mkdocs.yml`` says it, ending in a slash; empty where it does not."""
+    from mkdocs.utils.yaml import yaml_load
+
+    with (SOURCE / "mkdocs.yml").open(encoding="utf-8") as file:
+        published: str = yaml_load(file).get("site_url") or ""
+    return published and published.rstrip("/") + "/"
 
 
 def put(path: Path, content: str | Path) -> None:

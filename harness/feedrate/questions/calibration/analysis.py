@@ -193,7 +193,7 @@ def planted(trials: pd.DataFrame) -> pd.DataFrame:
     ``error_pct`` is measured ÷ planted - 1.
     """
     cells = _cells(trials)
-    if not len(cells):
+    if not cells[[*PLANTS, "step_ms"]].gt(0).any(axis=None):
         return pd.DataFrame(columns=list(PLANTED_COLUMNS))
     blocks = _blocks(trials, cells)
     quantities = pd.concat([_read_back(quantity, blocks) for quantity in QUANTITIES], ignore_index=True)

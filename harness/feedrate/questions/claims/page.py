@@ -163,9 +163,12 @@ def _facts(verdicts: Verdicts, suite: str, claim: Claim) -> Iterator[tuple[str, 
 
 def _linked(text: str, here: str, ids: Iterable[str]) -> Markup:
     """Write text in which the ids of other claims lead to them: where sources contradict each other both are named."""
-    others = "|".join(re.escape(name) for name in sorted(ids, key=len, reverse=True) if name != here and "-" in name)
-    safe = str(escape(text))
-    linked = re.sub(rf"(?<![\w-])({others})(?![\w-])", r'<a href="#claim-\1">\1</a>', safe) if others else safe
+    names = "|".join(re.escape(name) for name in sorted(ids, key=len, reverse=True) if "-" in name)
+
+    def link(match: re.Match[str]) -> str:
+        return match[0] if match[0] == here else f'<a href="#claim-{match[0]}">{match[0]}</a>'
+
+    linked = re.sub(rf"(?<![\w-])(?:{names})(?![\w-])", link, str(escape(text)))
     return Markup(linked)  # noqa: S704 - it was escaped
 
 
