@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from html import unescape
 
+import pandas as pd
 import pytest
 
 from feedrate.analysis.estimates import rows_of
@@ -88,6 +89,8 @@ def test_the_call_to_copy_has_arguments_of_the_dataloader_alone() -> None:
     call = "DataLoader(dataset, batch_size=8, num_workers=2, multiprocessing_context='spawn')  # and decoder cv2"
     assert home_page.call(gain) == call
     assert gain_settings(gain) == "2 workers, decoder cv2, start_method spawn"
+    assert home_page.call({**gain, "loader": "spdl"}).endswith("loader spdl, start_method spawn, batch 8")
+    assert "DataLoader" not in home_page.call({**gain, "loader": "spdl"})
 
 
 @pytest.mark.slow
@@ -119,6 +122,35 @@ def test_machines_of_one_name_are_told_apart(show: Callable[..., RunView]) -> No
     assert one.name == other.name
     named = [key.label for key in home_page.drawn(machine_workers, [one, other])[0].keys]
     assert named == [f"{view.name} ({view.machine_id[-4:]})" for view in (one, other)]
+
+
+def test_a_machine_without_the_settings_of_the_others_is_named(show: Callable[..., RunView]) -> None:
+    """Each line is of the same batch size; whose machine was measured with another one has none."""
+    few = {"workers": (0, 1), "fails": "none", "blocks": 2}
+    one, other = show(cores=2, batches=(8,), **few), show(cores=8, batches=(32,), run_id="else", **few)
+    figure = home_page.drawn(machine_workers, [one, other])[0]
+    assert {row["machine"] for row in figure.rows} == {other.name}  # its batch size is the default
+    assert figure.notes[0].startswith(
+        f"{figure.panels[0].facets['images']}, {figure.panels[0].facets['step']}: no line"
+    )
+    assert f"no line of {one.name}; " in figure.notes[0]
+
+
+def test_tasks_of_other_models_have_rows_of_their_own(show: Callable[..., RunView]) -> None:
+    """Two trainings that differ in model or number of samples are two tasks, and their marks two rows."""
+    headlines = show(fails="none", blocks=8, batches=(8,), workers=(0, 1)).headlines
+    task = headlines[headlines["kind"] == "train"].head(1)
+    other = task.assign(model="resnet50", n_samples=65_536)
+    figure = machine_gains.draw(pd.concat([task, other]))
+    assert len({row["task"] for row in figure.rows}) == len(figure.rows) == 2
+    assert "model resnet50" in figure.rows[1]["task"]
+
+
+def test_a_gpu_that_was_not_used_is_no_gpu_that_is_not_there(show: Callable[..., RunView]) -> None:
+    """Of a machine that was measured on its CPU the page does not say that it has no GPU."""
+    few = {"batches": (8,), "workers": (0,), "blocks": 2}
+    assert "1 machine, no GPU was used: a sleep" in body(show(gpu_idle=True, **few))
+    assert "1 machine, no GPU among them: a sleep" in body(show(run_id="else", **few))
 
 
 @pytest.mark.slow

@@ -21,13 +21,19 @@ _NAMED = re.compile(r"(?<![\w`*])[`*]([\w.=/-]+)[`*](?![\w`*])")
 
 
 def name_of(machine: Machine) -> str:
-    """Name a machine for people: its GPU if it has one, its processor, its cores."""
-    cores = words.plural(machine.cores_logical, "core")
-    count = f"{machine.gpu_count} × " if machine.gpu_count > 1 else ""
-    gpu = f"{count}{machine.gpu_name}, " if machine.gpu_name else ""
+    """Name a machine for people: its GPUs if it has some, its processor, its cores or the threads that they run."""
+    threaded = machine.cores_physical is not None and machine.cores_physical < machine.cores_logical
+    cores = words.plural(machine.cores_logical, "hardware thread" if threaded else "core")
+    gpu = f"{gpu_words(machine)}, " if machine.gpu_name else ""
     quota = machine.cpu_quota_cores
     limit = f" limited to {quota:g}" if quota and quota < machine.cores_logical else ""
     return f"{gpu}{machine.cpu_model}, {cores}{limit}"
+
+
+def gpu_words(machine: Machine) -> str:
+    """Name a machine's GPUs; how many only where all are of one kind, as the record has no count of each."""
+    alike = machine.gpu_count > 1 and " + " not in (machine.gpu_name or "")
+    return f"{machine.gpu_count} × {machine.gpu_name}" if alike else machine.gpu_name or ""
 
 
 def on(machine: Machine, device: str) -> str:
@@ -59,7 +65,7 @@ def minutes(start: str, end: str) -> str:
         seconds = (datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds()
     except (ValueError, TypeError):
         return "unknown"
-    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.1f} min"
+    return words.show(seconds)
 
 
 def size(count: int | None) -> str:

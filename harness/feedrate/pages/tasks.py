@@ -100,7 +100,7 @@ def set_words(row: Mapping[Any, Any]) -> str:
 def what_ran(row: Mapping[Any, Any]) -> str:
     """Write what ran, and under which conditions: ``emulated step, 10 ms a step, cold page cache``."""
     step = [f"{row['step_ms']:g} ms a step"] if row["kind"] == EMULATED else []
-    return ", ".join([_SPOKEN[row["kind"]].removeprefix("an "), *step, *_conditions(row)])
+    return ", ".join([_SPOKEN[row["kind"]].removeprefix("an "), *step, *conditions(row)])
 
 
 def task_words(row: Mapping[Any, Any]) -> str:
@@ -108,10 +108,10 @@ def task_words(row: Mapping[Any, Any]) -> str:
     kind = kind_of(row)
     step = f" of {row['step_ms']:g} ms" if kind == EMULATED else ""
     data = row["script"] if row["workload"] == SCRIPT else words.sized(row["workload"], row["patch_size"], " at ")
-    return ", ".join([f"{_SPOKEN[kind]}{step} on {data}", *_conditions(row)])
+    return ", ".join([f"{_SPOKEN[kind]}{step} on {data}", *conditions(row)])
 
 
-def _conditions(row: Mapping[Any, Any]) -> list[str]:
+def conditions(row: Mapping[Any, Any]) -> list[str]:
     """What else a task was given, where that is not the default: how samples are read, then axes by name."""
     others = descriptions.changed({name: row.get(name) for name in CONDITIONS if name not in _WORDED})
     return [*descriptions.reading(row), *([others] if others else [])]

@@ -31,8 +31,7 @@ from feedrate.charts.figure import (
     with_ends,
 )
 from feedrate.charts.plot import Looks, Plot, amount, core_marks, counts, keys, log_of, names, rule, unlike, written
-from feedrate.pages import descriptions
-from feedrate.pages.tasks import gain_settings
+from feedrate.pages.tasks import conditions, gain_settings
 from feedrate.questions.workers.charts import against_fewest, scaled_cells, speed_up
 from feedrate.schema import words
 
@@ -40,6 +39,7 @@ _KINDS = (EMULATED, TRAIN, LOAD)
 _WORKERS = {"machine": "machine", "workers": "workers", **RATE, **with_ends("speed-up", "times")}
 _WORKERS |= {"over workers": "base", "run": "run_id"}
 _GAINS = {"machine": "machine", "task": "task", "settings": "settings", "times": "value", **ENDS, "run": "run_id"}
+_MACHINE = ["machine_id", "device"]
 _NO_MACHINE = "Every machine was measured with one number of workers only."
 _NO_GAIN = "No run compares PyTorch's default with other settings."
 Machines = Mapping[tuple[str, str], tuple[str, float | None]]
@@ -69,14 +69,18 @@ def machine_workers(
         machines_here = list(dict.fromkeys(row["machine"] for row in rows))
         facets = {"images": subset.title, "step": subset.subtitle, "machine": machines_here}
         sheet.add(replace(panel, wide=True, facets=facets), listed(rows, subset.row(), _WORKERS), still)
+        every = (_named(row, machines)["machine"] for row in rows_of(subset.frame.drop_duplicates(_MACHINE)))
+        if absent := sorted({*every} - {*machines_here}):
+            lacks = "the settings that the others have, with several numbers of workers, were not measured"
+            sheet.note(f"{subset.title}, {subset.subtitle}: no line of {words.listed(absent)}; {lacks}.")
     return sheet.figure(keys(looks), _NO_MACHINE)
 
 
 def _task(subset: Slice, machines: Machines | None) -> tuple[Slice, list[dict[str, Any]], dict[str, Any]]:
     """A mark a number of workers of each machine's run; none of machines with one number."""
-    frame, still = held(subset.frame, ("num_workers",), ("machine_id", "device"))
+    frame, still = held(subset.frame, ("num_workers",), _MACHINE)
     rows = []
-    for _, of_machine in frame.groupby(["machine_id", "device"], sort=False):
+    for _, of_machine in frame.groupby(_MACHINE, sort=False):
         cells = rows_of(of_machine.sort_values("num_workers").drop_duplicates("num_workers"))
         for cell in cells if len(cells) > 1 else ():
             of_run = {"run_id": str(cell["run_id"]), "workers": int(cell["num_workers"])}
@@ -136,7 +140,7 @@ def _gain(row: Mapping[Any, Any]) -> dict[str, Any]:
     ran = f"{row['step_ms']:g} ms step" if kind == EMULATED else {TRAIN: "training", LOAD: "loading"}[kind]
     return {
         "run_id": str(row["run_id"]),
-        "task": ", ".join([ran, words.sized(row["workload"], row["patch_size"], " "), *descriptions.reading(row)]),
+        "task": ", ".join([ran, words.sized(row["workload"], row["patch_size"], " "), *conditions(row)]),
         "settings": gain_settings(gain),
         "verdict": gain["verdict"],
         "value": float(gain["ratio"]),

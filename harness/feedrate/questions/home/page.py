@@ -37,13 +37,18 @@ _SAME = ("storage_format", "batch_size")
 
 
 def call(gain: Mapping[str, Any]) -> str:
-    """Write the DataLoader to copy: what the better side of a gain has otherwise than PyTorch's default."""
+    """Write the DataLoader to copy: what the better side of a gain has otherwise than PyTorch's default.
+
+    Of another loader it names the setting: none of them is called alike.
+    """
     given = {name: BY_NAME[name].type(gain[name]) for name in SETTINGS if name in gain and not pd.isna(gain[name])}
     values = {name: value for name, value in given.items() if value != BY_NAME[name].default}
     chosen: dict[str, object] = {"batch_size": int(gain["batch_size"])}
     chosen |= {_ARGUMENTS[name]: value for name, value in values.items() if name in _ARGUMENTS}
     written = f"DataLoader(dataset, {', '.join(f'{name}={value!r}' for name, value in chosen.items())})"
     others = {name: value for name, value in values.items() if name not in (*_ARGUMENTS, *_SAME)}
+    if "loader" in others:
+        return f"{gain_settings(gain)}, batch {chosen['batch_size']}"
     return f"{written}  # and {descriptions.changed(others)}" if others else written
 
 
@@ -117,9 +122,12 @@ def _measured(runs: Sequence[RunView]) -> str:
     """How many machines these are; whether an accelerator is among them, or a sleep stands in for one."""
     machines = {view.machine_id for view in runs}
     kinds = {kind for view in speaking(runs) for kind in view.headlines["kind"]}
-    no_gpu = ", no GPU among them" + (": a sleep stands in for its step" if EMULATED in kinds else "")
-    gpus = any(view.manifest.device == "cuda" for view in runs)
-    return f"{words.plural(len(machines), 'machine')}{'' if gpus else no_gpu}" if runs else ""
+    there = any(view.manifest.machine.gpu_count for view in runs)
+    no_gpu = (", no GPU was used" if there else ", no GPU among them") + (
+        ": a sleep stands in for its step" if EMULATED in kinds else ""
+    )
+    used = any(view.manifest.device == "cuda" for view in runs)
+    return f"{words.plural(len(machines), 'machine')}{'' if used else no_gpu}" if runs else ""
 
 
 def _tally(verdicts: Verdicts) -> dict[str, Any]:

@@ -31,14 +31,13 @@ def hardware(recorded: Sequence[Machine]) -> dict[str, str]:
         threads = words.plural(machine.cores_logical, "hardware thread")
         cores = f"{threads} of {words.plural(machine.cores_physical, 'core')}"
     quota = f", limited to the time of {machine.cpu_quota_cores:g}" if machine.cpu_quota_cores else ""
-    count = f"{machine.gpu_count} × " if machine.gpu_count > 1 else ""
     gpu_memory = f", {descriptions.size(machine.gpu_memory_bytes)}" if machine.gpu_memory_bytes else ""
     limit, memory = machine.memory_limit_bytes, descriptions.size(machine.memory_bytes)
     if limit and limit < machine.memory_bytes:
         memory = f"{descriptions.size(limit)} of {memory}, by a limit"
     return {
         "Processor": f"{machine.cpu_model}, {cores}{quota}",
-        "Accelerator": f"{count}{machine.gpu_name}{gpu_memory}" if machine.gpu_name else "none",
+        "Accelerator": f"{descriptions.gpu_words(machine)}{gpu_memory}" if machine.gpu_name else "none",
         "Memory": memory,
         "Storage of the data": storage(recorded),
         "Virtual machine": {True: "yes", False: "no", None: "unknown"}[machine.virtualised],
