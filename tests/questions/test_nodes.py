@@ -19,7 +19,7 @@ from feedrate.analysis.estimate import Floats
 from feedrate.pages.runs import load_runs
 from feedrate.questions.nodes import page, sentences, terminal
 from feedrate.questions.nodes.analysis import ALL, find, found_by, judge, spread
-from feedrate.questions.nodes.sweep import named
+from feedrate.questions.nodes.sweep import Sweep, named
 from feedrate.schema.axes import Value
 from feedrate.schema.errors import InputError
 from feedrate.store import clusters, runs
@@ -195,7 +195,10 @@ def test_cells_are_held_against_the_same_alone() -> None:
     assert not page.draw(apart).panels
     two = find(cluster({"load": 0.5}, nodes=2))
     assert "2 nodes measured something, and 3 are needed" in sentences.answer(two)
-    assert sentences.absent(two, 4) == "Node 2 and node 3 measured nothing that ended well."
+    gone = "Node 2 and node 3 measured nothing that ended well."
+    assert sentences.absent(two, range(4)) == gone
+    sweep = Sweep("s", dict.fromkeys(range(100)), 256)  # type: ignore[arg-type]  # the runs are not read
+    assert sweep.size == "100 of 256 nodes (the others have no run here)"
 
 
 @pytest.fixture(scope="module")

@@ -36,7 +36,7 @@ def page(every: Sequence[RunView]) -> Page | None:
         title=TITLE,
         answer=sentences.answer(judged),
         variation=sentences.variation(judged),
-        absent=sentences.absent(judged, sweep.nodes),
+        absent=sentences.absent(judged, node_views),
         reasons=list(sentences.reasons(judged)),
         **shared(sweep, node_views, PATH),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -101,7 +101,7 @@ def _between(spread: Spread) -> str:
     return words.estimate((spread.between, spread.lo, spread.hi), write=percent)
 
 
-def absent(findings: NodeFindings, nodes: int, naming: Naming = numbered) -> str:
-    """Name the nodes that swept and of which nothing can be compared."""
-    gone = [naming(node) for node in range(nodes) if node not in findings.nodes]
+def absent(findings: NodeFindings, nodes: Iterable[int], naming: Naming = numbered) -> str:
+    """Name the nodes with a run in which nothing can be compared."""
+    gone = [naming(node) for node in nodes if node not in findings.nodes]
     return words.sentence(f"{words.listed(gone)} measured nothing that ended well") if gone else ""

@@ -46,6 +46,12 @@ class Sweep:
     together: bool = False
     """Whether they ran each trial at the same moment."""
 
+    @property
+    def size(self) -> str:
+        """How many nodes swept; of a store that is not shown whole, or with withdrawn runs, those with a run here."""
+        whole = words.plural(self.nodes, "node")
+        return whole if len(self.runs) == self.nodes else f"{len(self.runs)} of {whole} (the others have no run here)"
+
     def trials(self) -> pd.DataFrame:
         """Read what is compared of all nodes' trials, with ``node``, in order of the nodes.
 

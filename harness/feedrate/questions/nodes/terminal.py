@@ -25,11 +25,11 @@ def show(sweep: Sweep, results: Path, console: Console) -> None:
     findings = find(sweep.trials())
     lines = [
         sentences.answer(findings, naming),
-        sentences.absent(findings, sweep.nodes, naming),
+        sentences.absent(findings, sorted(sweep.runs), naming),
         sentences.variation(findings),
         f"{words.INTERVALS} Those of nodes hold for all nodes and stages at once.",
     ]
-    sections = [Section(f"Sweep {sweep.name}: are its nodes alike?", list(filter(None, lines)))]
+    sections = [Section(f"Sweep {sweep.name}, {sweep.size}: are they alike?", list(filter(None, lines)))]
     if off := list(sentences.reasons(findings, naming)):
         sections.append(Section("Where they are off", items=off))
     every = rows_of(findings.judged[findings.judged["part"].eq(ALL)].sort_values("ratio"))

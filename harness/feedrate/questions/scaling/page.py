@@ -43,7 +43,7 @@ def show(sweep: Sweep, console: Console) -> None:
     """Print a sentence for everything that was loaded or trained by several numbers of nodes."""
     lines = [*answers(sweep.joined()), words.INTERVALS]
     lines = lines if len(lines) > 1 else [sentences.NOTHING]
-    report.show([Section(f"Sweep {sweep.name}: how many nodes at once?", lines)], console)
+    report.show([Section(f"Sweep {sweep.name}, {sweep.size}: how many at once?", lines)], console)
 
 
 def answers(trials: pd.DataFrame) -> Iterator[str]:
