@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from feedrate.plan.suite import Suite
 from feedrate.plan.suite import claims as all_claims
 from feedrate.questions.claims import page as claims_page
 from feedrate.questions.suites import page as suites_page
+from feedrate.schema import words
 from feedrate.store.manifest import AskedClaim
 
 Show = Callable[..., RunView]
@@ -113,6 +115,9 @@ def test_runs_of_a_machine_are_pooled_and_named(show: Show, tested: RunView) -> 
     found = load_verdicts([again, tested], withdrawn=[gone])
     (told,), (single,) = found.results["gil-threads"], found.results["totensor-transpose"]
     assert (told.views, told.row["n"]) == ((again, tested), 6)
+    cited = claims_page.page(found).figures["claims"].citation
+    assert cited
+    assert {*cited.origin.runs} == {again.manifest.run_id, tested.manifest.run_id}
     assert (single.views, single.row["n"]) == ((tested,), 3)
     assert len(found.platforms) == 1
     html = section(claims_page.page(found).body, "gil-threads")
@@ -136,8 +141,10 @@ def test_parts_and_worst_cases_are_shown(found: Verdicts, body: str) -> None:
     assert any(line.endswith(f"{part['case']} {estimate(part)} {part['n']} {part['verdict']}") for line in lines)
     ends = [case["ratio"] for case in told.cases if case["role"] == "case"]
     assert told.row["worst"] == max(ends)
-    assert f"×, worst {worst(told.row)}" in plain(html.partition("</summary>")[0])
+    assert f"{estimate(told.row)}, worst {worst(told.row)}" in plain(html.partition("</summary>")[0])
     assert f"; the worst is {worst(told.row)} (" in told.sentence
+    depends = replace(told, row={**told.row, "verdict": "depends"})
+    assert f"{words.times(min(ends))} to {words.times(max(ends))}" in plain(claims_page.badges([depends]))
 
 
 @pytest.mark.slow

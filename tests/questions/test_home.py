@@ -16,6 +16,7 @@ from feedrate.pages.verdicts import load_verdicts
 from feedrate.questions.home import page as home_page
 from feedrate.questions.home.charts import machine_gains, machine_workers
 from feedrate.questions.suites import page as suites_page
+from feedrate.schema import words
 from feedrate.store import marks
 
 WORDS = 350
@@ -124,6 +125,19 @@ def test_machines_of_one_name_are_told_apart(show: Callable[..., RunView]) -> No
     assert named == [f"{view.name} ({view.machine_id[-4:]})" for view in (one, other)]
 
 
+def test_more_workers_than_tie_are_not_advised(show: Callable[..., RunView]) -> None:
+    """The caption says from how many workers on nothing clear is gained: the intervals overlap."""
+    figure = home_page.drawn(machine_workers, [show(fails="none", batches=(8,), workers=(0, 1, 2, 4))])[0]
+    panel, rows = figure.panels[0], figure.rows[:4]
+    assert [row["workers"] for row in rows] == [0, 1, 2, 4]
+    best = max(rows, key=lambda row: row["samples per s"])
+    ties = [row["workers"] for row in rows if best["low"] <= row["high"] and row["workers"] < best["workers"]]
+    assert (
+        f"{words.plural(best['workers'], 'worker')}, {words.number(best['samples per s'])} samples/s" in panel.message
+    )
+    assert panel.message.endswith(f"; more than {min(ties)} gain nothing clear." if ties else " samples/s.")
+
+
 def test_a_machine_without_the_settings_of_the_others_is_named(show: Callable[..., RunView]) -> None:
     """Each line is of the same batch size; whose machine was measured with another one has none."""
     few = {"workers": (0, 1), "fails": "none", "blocks": 2}
@@ -158,7 +172,7 @@ def test_verdicts_are_counted(show: Callable[..., RunView]) -> None:
     """Those of the place that tested most claims; the page stays short."""
     runs = [show(suites=("claims",), claims=("storage",), blocks=3, fails="none"), show(fails="none")]
     verdicts, text = load_verdicts(runs), body(*runs)
-    counts = {verdict: int(count) for count, verdict in re.findall(r"<strong>(\d+)</strong> ([\w ]+)</li>", text)}
+    counts = {verdict: int(count) for count, verdict in re.findall(r">(\d+) ([\w ]+)</a></li>", text)}
     tally = verdicts.tally(0)
     assert counts == {verdict: count for verdict, count in tally.items() if count}
     assert len(re.sub(r"<[^>]+>", " ", text).split()) < WORDS

@@ -53,7 +53,7 @@ def test_the_short_page_names_the_constants_of_the_code() -> None:
     assert "{{" not in text
     assert len(re.sub(r"<[^>]+>", " ", text).split()) <= 600
     assert f"at least {DEFAULT_PROTOCOL['window_s']:g} s" in text
-    assert f"beyond\n{metrics.CONFIRMED_OVER:g}, refuted below {metrics.REFUTED_UNDER:g}" in text
+    assert f"beyond {metrics.CONFIRMED_OVER:g}. *Refuted*: it lies below\n{metrics.REFUTED_UNDER:g}" in text
 
 
 def test_every_table_is_used() -> None:

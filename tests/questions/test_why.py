@@ -74,9 +74,18 @@ def test_what_a_bottleneck_means_is_no_more_than_what_is_known(
     bottleneck: str, limit: str | None, workers: int, text: str
 ) -> None:
     """Stages that take turns are not said to hide one another, and phases tell of no ceilings."""
-    meaning = loader_cells.meaning({"bottleneck": bottleneck, "limit": limit, "num_workers": workers})
+    cell = {"bottleneck": bottleneck, "limit": limit, "num_workers": workers}
+    meaning = loader_cells.meaning({**cell, "device": "cuda", "step": "model", "efficiency": 0.65})
     assert meaning.startswith(text)
     assert ("gains little" in meaning or "gain little" in meaning) == ("little" in text)
+
+
+@pytest.mark.parametrize("bottleneck", ["compute-bound", "balanced"])
+def test_a_loader_that_takes_the_model_s_cores_is_not_called_hidden(bottleneck: str) -> None:
+    """On a CPU the step alone is what training without loading would reach: it is said how far that is."""
+    cell = {"bottleneck": bottleneck, "limit": "compute", "num_workers": 2, "device": "cpu", "efficiency": 0.5}
+    assert loader_cells.meaning({**cell, "step": "model"}).endswith("without loading it would be up to 2.0× as fast")
+    assert "gain" in loader_cells.meaning({**cell, "step": "emulated"})
 
 
 def test_every_bottleneck_is_shown_and_few_cells_are(cuda: RunView) -> None:

@@ -248,7 +248,11 @@ def test_search_finds_a_suite_and_a_column(seen: Visit) -> None:
     assert "search_index.json" not in asked
     field = page.locator(".md-search__input")
     field.click()
-    for words, place in (("GPU busy", "suites/loader"), ("prefetch_factor", "dictionary.html")):
+    for words, place in (
+        ("GPU busy", "suites/loader"),
+        ("prefetch_factor", "dictionary.html"),
+        ("how many workers", "suites/loader"),
+    ):
         field.fill("")
         field.press_sequentially(words, delay=5)
         page.locator(f".md-search-result__link[href*='{place}']").first.wait_for()

@@ -288,7 +288,7 @@ def core_marks(cores: Iterable[float | None], x: Side, end: float) -> list[alt.C
     texts = [words.plural(int(count), "core") if count == int(count) else "cores" for count in counted]
     rows = table([{"at": count, "text": text} for count, text in zip(counted, texts, strict=True)])
     line = {"color": colour("muted"), "strokeDash": [2, 3]}
-    name = {"align": "right", "baseline": "top", "dx": -4, "fontSize": 10, "color": colour("muted")}
+    name = {"align": "right", "baseline": "top", "dx": -4, "color": colour("muted")}
     at = x.along("x", "at")
     return [mark("rule", rows, line, **at), mark("text", rows, name, **at, y=alt.value(2), text=alt.Text("text:N"))]
 

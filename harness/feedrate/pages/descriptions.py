@@ -104,6 +104,13 @@ def knobs(row: Mapping[Any, Any]) -> str:
     return ", ".join(filter(None, [*parts, changed(chosen)]))
 
 
+def fixed(row: Mapping[Any, Any]) -> str:
+    """Write format and batch size of a cell, where they apply: ``png, batch 32``."""
+    return ", ".join(
+        [*([] if pd.isna(row["storage_format"]) else [row["storage_format"]]), f"batch {row['batch_size']}"]
+    )
+
+
 def reading(row: Mapping[Any, Any]) -> list[str]:
     """Write how samples were read, where that is not as usual: from a cold page cache, in stored order."""
     unusual = (("page_cache", "cold", "cold page cache"), ("access", "sequential", "in stored order"))

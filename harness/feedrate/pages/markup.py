@@ -65,6 +65,8 @@ class Page:
     """Whether navigation and search know the page."""
     hide: Sequence[str] = ()
     """``navigation`` and ``toc``, where a page has no use for them."""
+    boost: float = 1
+    """How far up the search lists it: a page that answers a question stands before those that explain."""
 
     @property
     def charts(self) -> str:
@@ -85,7 +87,7 @@ class Page:
         """Write the page with its front matter."""
         lines = ["---", f'title: "{entities(self.title)}"']
         lines += ["hide:", *(f"  - {side}" for side in self.hide)] if self.hide else []
-        lines += [] if self.listed else ["search:", "  exclude: true"]
+        lines += ["search:", f"  boost: {self.boost}" if self.listed else "  exclude: true"]
         return "\n".join([*lines, "---", "", self.body, ""])
 
 

@@ -6,6 +6,7 @@ What takes longest is begun first, in processes apart, and what earlier builds m
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -118,9 +119,10 @@ def content(
             files |= {path: str(text) for path, text in page.files.items() if path == path_of(view)}
             yield page
         of_home = ahead.begin(home_page.PATH, every, home_page.page, everyone.at_home(), questions, verdicts)
+        of_cells = [json.loads(text) for text in files.values()]
         for (name, path, suite), sections in of_suites:
             made = {run_page: section() for run_page, section in sections.items()}
-            yield suites_page.page(name, path, suite, everyone.of_suite(name), verdicts, made)
+            yield suites_page.page(name, path, suite, everyone.of_suite(name), verdicts, made, of_cells)
         yield of_accuracy()
         yield explore_page.page(everyone, files)
         yield compare_page.page(everyone, verdicts, files, data)
@@ -174,7 +176,7 @@ def navigation(pages: Sequence[Page]) -> list[dict[str, Any]]:
 
     questions = (page.path for page in pages if page.path.startswith("suites/"))
     return [
-        {"Results": [{"Results": home_page.PATH}, *listed(*questions), {"Explore": explore_page.PATH}]},
+        {"Results": [{"Overview": home_page.PATH}, *listed(*questions), {"Explore": explore_page.PATH}]},
         {
             "Compare": [
                 {"Compare": compare_page.PATH},

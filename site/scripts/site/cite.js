@@ -2,10 +2,11 @@
 // address is made whole, and each form gets a button that copies it.
 import { make } from "../dom.js";
 
-// The canonical address, where the site was built for one; else the one that is open. A file has none to cite.
+// The canonical address, where the site was built for one; else the one that is open. A file has none to cite, and
+// this machine's own leads nobody else there.
 function whole(below) {
   const page = document.querySelector("link[rel=canonical]")?.getAttribute("href") ?? location.href;
-  if (!/^https?:/.test(page)) return below;
+  if (!/^https?:/.test(page) || /^https?:\/\/(localhost|127\.|\[::1\])/.test(page)) return below;
   const { base } = JSON.parse(document.getElementById("__config").textContent);
   return new URL(`${base}/${below}`, page).href;
 }

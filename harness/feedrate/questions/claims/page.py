@@ -52,7 +52,9 @@ def page(verdicts: Verdicts) -> Page:
         views = verdicts.platforms
         names = {view.machine_id: descriptions.name_of(view.manifest.machine) for view in views}
         figure = forest(verdicts.frame(), verdicts.claims, names)
-        figures["claims"] = place(figure, "claims", PATH, together(view.origin for view in views))
+        drawn = {run: None for row in figure.rows for run in str(row["run"]).split(", ")}
+        origin = together(verdicts.views[run].origin for run in drawn) if drawn else views[0].origin
+        figures["claims"] = place(figure, "claims", PATH, origin)
     by_suite: dict[str, dict[str, list[tuple[Claim, Sequence[ClaimResult]]]]] = {}
     for name, (suite, claim) in verdicts.claims.items():
         results = verdicts.results[name]
@@ -132,13 +134,26 @@ def badges(results: Sequence[ClaimResult]) -> Markup:
     if not results:
         return badge("not tested yet")
     if len(results) == 1:
-        row = results[0].row
-        mean = f"{words.number(row['ratio'])}×" if words.is_number(row.get("ratio")) else ""
-        return badge(results[0].verdict, f"{mean}, worst {worst(row)}" if mean and worst(row) else mean)
+        return badge(results[0].verdict, _effect(results[0]))
     verdicts_of: dict[str, set[str]] = {}
     for result in results:
         verdicts_of.setdefault(result.verdict, set()).add(result.view.machine_id)
     return Markup(" ").join(badge(verdict, words.plural(len(ids), "machine")) for verdict, ids in verdicts_of.items())
+
+
+def _effect(result: ClaimResult) -> str:
+    """Write a claim's ratio in short: with its interval, or from least to most where it depends on the setting."""
+    row, effect = result.row, result.claim.effect
+    if effect is None or not words.is_number(row.get("ratio")):
+        return ""
+    what = "" if effect.metric == THROUGHPUT else f"{METRICS[effect.metric].noun} "
+    cases = [case for case in result.cases if case["role"] == "case"]
+    ratios = [float(case["ratio"]) for case in cases if words.is_number(case["ratio"])]
+    if result.verdict == "depends" and ratios:
+        return f"{what}{words.times(min(ratios))} to {words.times(max(ratios))}"
+    few = "" if words.is_number(row["lo"]) else " (no interval)"
+    extreme = f", worst {worst(row)}" if worst(row) else ""
+    return f"{what}{estimate(row)}{few}{extreme}"
 
 
 def badge(verdict: str, more: str = "") -> Markup:

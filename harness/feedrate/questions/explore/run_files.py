@@ -129,14 +129,15 @@ def run_file(view: RunView) -> str:
 
 def settings(file: Mapping[str, Any]) -> list[str]:
     """Name the settings of a run as Compare does: the loops of a script have its name, whatever is set there."""
-
-    def column(name: str) -> list[Any]:
-        held = file["dims"].get(name, {"values": [], "codes": -1})
-        codes = held["codes"] if isinstance(held["codes"], list) else [held["codes"]] * len(file["cell"])
-        return [None if code < 0 else held["values"][code] for code in codes]
-
-    cells = zip(column("device"), file["cell"], column("script"), column("mode"), strict=True)
+    cells = zip(column(file, "device"), file["cell"], column(file, "script"), column(file, "mode"), strict=True)
     return sorted({f"{device} {f'{script}, {mode}' if script else cell}" for device, cell, script, mode in cells})
+
+
+def column(file: Mapping[str, Any], name: str) -> list[Any]:
+    """Give a column of a run's file, a value a cell; None where it does not apply."""
+    held = file["dims"].get(name, {"values": [], "codes": -1})
+    codes = held["codes"] if isinstance(held["codes"], list) else [held["codes"]] * len(file["cell"])
+    return [None if code < 0 else held["values"][code] for code in codes]
 
 
 def _fact(manifest: Any, path: str) -> Any:

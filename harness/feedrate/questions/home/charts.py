@@ -27,12 +27,14 @@ from feedrate.charts.figure import (
     estimate,
     held,
     listed,
+    overlap,
     slices,
     with_ends,
 )
 from feedrate.charts.plot import Looks, Plot, amount, core_marks, counts, keys, log_of, names, rule, unlike, written
+from feedrate.pages import descriptions
 from feedrate.pages.tasks import conditions, gain_settings
-from feedrate.questions.workers.charts import against_fewest, scaled_cells, speed_up
+from feedrate.questions.workers.charts import scaled_cells, speed_up
 from feedrate.schema import words
 
 _KINDS = (EMULATED, TRAIN, LOAD)
@@ -84,6 +86,7 @@ def _task(subset: Slice, machines: Machines | None) -> tuple[Slice, list[dict[st
         cells = rows_of(of_machine.sort_values("num_workers").drop_duplicates("num_workers"))
         for cell in cells if len(cells) > 1 else ():
             of_run = {"run_id": str(cell["run_id"]), "workers": int(cell["num_workers"])}
+            of_run["fixed"] = descriptions.fixed(cell)
             rows.append({**_named(cell, machines), **of_run, **estimate(cell), **speed_up(cell)})
     return subset, rows, still
 
@@ -99,16 +102,19 @@ def _lines(rows: Sequence[Row], looks: Looks) -> Plot:
 
 
 def _workers_message(rows: Sequence[Row]) -> str:
-    """Of each machine the fastest number of workers, and what it brings over the fewest."""
+    """Of each machine the fastest number of workers, and the fewest whose interval overlaps with that."""
     texts = []
     for machine in dict.fromkeys(row["machine"] for row in rows):
-        best = max((row for row in rows if row["machine"] == machine), key=lambda row: row["value"])
+        of_machine = [row for row in rows if row["machine"] == machine]
+        best = max(of_machine, key=lambda row: row["value"])
+        fewest = min((row for row in of_machine if row is best or overlap(best, row)), key=lambda row: row["workers"])
         fastest = f"{words.plural(best['workers'], 'worker')}, {words.number(best['value'])} samples/s"
-        texts.append(f"Fastest on {machine}: {fastest}{against_fewest(best)}.")
+        tie = f"; more than {fewest['workers'] or 'none'} gain nothing clear" if fewest is not best else ""
+        texts.append(f"Fastest on {machine} with {best['fixed']}: {fastest}{tie}.")
     return " ".join(texts)
 
 
-@chart("From the default to the best", "What do better loader settings gain?", reads="headlines")
+@chart("Gain from loader settings alone", "What do better loader settings gain?", reads="headlines")
 def machine_gains(sheet: Sheet, headlines: pd.DataFrame, machines: Machines | None = None) -> Figure:
     """Draw a row a task and machine: its best loader settings' speed over that of PyTorch's defaults."""
     gained = [row for row in rows_of(headlines) if row["gain"] is not None and words.is_number(row["gain"]["lo"])]

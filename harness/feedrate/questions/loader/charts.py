@@ -96,6 +96,7 @@ def phases(sheet: Sheet, cells: pd.DataFrame) -> Figure:
             used |= {row["phase"] for row in rows}
     if EMULATED in used:
         sheet.note(EMULATED_NOTE)
+        sheet.note("An emulated step lasts as long at every batch size: a larger batch makes it cheaper per sample.")
     counts = {row["num_workers"] for row in sheet.rows}
     if len(counts) > 1:
         first = "no workers, PyTorch’s default" if 0 in counts else "the fewest workers"

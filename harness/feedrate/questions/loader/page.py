@@ -51,6 +51,7 @@ _MEANINGS = {
 }
 """What a bottleneck means, and what follows where stages work at the same time."""
 _IN_TURNS = "without workers loading and step take turns, so a faster one of either gains"
+_SHARED = "workers and model share the cores; without loading it would be up to {} as fast"
 
 
 Task = tuple[pd.DataFrame, Sequence[tuple[str, Row]]]
@@ -191,4 +192,7 @@ def meaning(cell: Row) -> str:
     if not isinstance(cell["limit"], str):
         balanced = cell["bottleneck"] == "balanced"
         return "No phase takes half of the time" if balanced else f"{means}, as far as its phases tell"
+    shares = cell["device"] == "cpu" and cell["step"] not in EMULATED_STEPS and cell["bottleneck"] != "loader-bound"
+    if cell["num_workers"] and shares and words.is_number(cell["efficiency"]) and cell["efficiency"] < 1:
+        follows = _SHARED.format(words.times(1 / cell["efficiency"]))
     return ": ".join(filter(None, (means, follows if cell["num_workers"] else _IN_TURNS)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from markupsafe import Markup
 
@@ -24,10 +25,13 @@ from feedrate.questions.loader import page as loader_page
 from feedrate.questions.loaders import page as loaders_page
 from feedrate.questions.runs import facts as runs_facts
 from feedrate.questions.storage import page as storage_page
+from feedrate.questions.suites.other_runs import between
 from feedrate.questions.workers import page as workers_page
 from feedrate.schema import plugins
 from feedrate.schema.axes import SCRIPT, TUNE
 
+BOOST = 4
+"""Of the search: answers stand before glossary and dictionary, which have every word of a question too."""
 CHARTED = 2
 """Runs whose charts a page has room for, with some thirty kilobytes each, compressed."""
 
@@ -102,10 +106,12 @@ def page(
     runs: Sequence[RunView],
     verdicts: Verdicts | None = None,
     made: Mapping[str, Section] | None = None,
+    of_cells: Sequence[Mapping[str, Any]] = (),
 ) -> Page:
     """Write the page of the suite of a name from all runs, newest first, and from what they say of claims, if given.
 
-    ``made`` has the :func:`section` of each run by its page; without, they are made here.
+    ``made`` has the :func:`section` of each run by its page; without, they are made here. ``of_cells`` are
+    the files of all runs' cells, which say how far other runs of a machine are off.
     """
     first = measured(name, runs)
     made = made or {
@@ -118,6 +124,7 @@ def page(
         if not before and verdicts and (text := claims_page.answer(verdicts, name, view)):
             before = _joined([markup.paragraph(text, "fr-answer")])
         notes = [*map(descriptions.note, view.manifest.substitutions)]
+        notes += filter(None, [between(view.manifest.run_id, of_cells)])
         shown = {"before": before, "charts": of_run.charts, "after": of_run.after}
         parts.append({"view": view, "badge": runs_facts.badge(path, view), "notes": notes, **shown})
     body = render(
@@ -133,7 +140,7 @@ def page(
     )
     figures = {place: placed for of_run in sections for place, placed in of_run.figures.items()}
     files = {place: text for of_run in sections for place, text in of_run.files.items()}
-    return Page(path, name.capitalize(), body, figures, files)
+    return Page(path, name.capitalize(), body, figures, files, boost=BOOST)
 
 
 def _about(name: str) -> list[Markup] | None:

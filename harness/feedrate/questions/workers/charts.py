@@ -110,7 +110,7 @@ def worker_scaling(sheet: Sheet, trials: pd.DataFrame, cores: float | None = Non
         numbered = [row["workers"] for row in rows]
         x, y = counts("workers", "workers", numbered), amount("value", "samples per second")
         plot = Plot(rows, x, y, "line", looks, joined=True, behind=core_marks([cores], x, max(numbered)))
-        panel = plot.panel(subset.title, subset.subtitle, _throughput_message(rows))
+        panel = plot.panel(subset.title, f"{subset.subtitle}; {rows[0]['fixed']}", _throughput_message(rows))
         sheet.add(panel, listed(rows, subset.row(), _COLUMNS), still)
     if any(subset.kind != LOAD for subset, _, _ in tasks):
         sheet.note("With a step, the speed-up ends where the step becomes the bottleneck.")
@@ -142,7 +142,10 @@ def _marks(subset: Slice) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     rows = []
     for cell in rows_of(several):
         line = str(cell[axis]) if formats else f"batch {int(cell[axis])}"
-        rows.append({**point(cell), "line": line, **speed_up(cell), "pairs": int(plain(cell["pairs"]) or 0)})
+        fixed = f"batch {int(cell['batch_size'])}" if formats else str(plain(cell["storage_format"]) or "no files")
+        rows.append(
+            {**point(cell), "line": line, "fixed": fixed, **speed_up(cell), "pairs": int(plain(cell["pairs"]) or 0)}
+        )
     return rows, still
 
 
