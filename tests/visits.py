@@ -45,15 +45,18 @@ class Site:
 
 
 def broken_links(site: Site) -> list[tuple[str, str]]:
-    """Links within a site that lead to no file or, with a fragment, to no id; and ids that a page has twice."""
+    """Links within a site that lead to no file or, with a fragment, to no id or choice; ids that a page has twice."""
     texts = site.texts()
     ids = {path: re.findall(r' id="?([^" >]+)', re.sub(r"<svg.*?</svg>", "", text)) for path, text in texts.items()}
+    choices = {path: set(re.findall(r' name="?(\w+)"? value="?([^">]+)', text)) for path, text in texts.items()}
     broken = [(path, "an id twice") for path, names in ids.items() if len(set(names)) < len(names)]
     for path, text in texts.items():
         main = text.partition("<article")[2].partition("</article>")[0]
         for address, fragment in re.findall(r'href="([^"#:?]*)(?:\?[^"#]*)?(?:#([^"]*))?"', main):
             target = os.path.normpath(Path(path).parent / address) if address else path
-            if not (site.folder / target).is_file() or (fragment and unquote(fragment) not in ids[target]):
+            name, chooses, value = unquote(fragment).partition("=")
+            there = (name, value) in choices.get(target, ()) if chooses else name in ids.get(target, ())
+            if not (site.folder / target).is_file() or (fragment and not there):
                 broken.append((path, f"{address}#{fragment}"))
     return broken
 

@@ -38,7 +38,7 @@ def test_devices_of_a_machine_stand_apart(show: Callable[..., Any], monkeypatch:
     other = show(cores=4, run_id="other", **few)
     page = suites_page.page("loader", "suites/loader.md", suite.Suite("Which?", ("phases",)), [cpu, other, gpu])
     names = re.findall(r"^## (.+) \{ #(.+) \}$", unescape(page.body), re.MULTILINE)
-    machine = "Example GPU 80, Example 9000 8-Core, 16 cores"
+    machine = "Example GPU 80, Example 9000 8-Core, 16 hardware threads"
     assert names[:2] == [(f"{machine}, on CPU", f"{gpu.machine_id}-cpu"), (machine, gpu.machine_id)]
     assert names[2][1] == other.machine_id
     assert f'<a href="#{gpu.machine_id}-cpu">{machine}, on CPU</a>' in page.body

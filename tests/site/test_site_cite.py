@@ -54,9 +54,10 @@ def test_a_citation_is_copied_with_its_whole_address(sites: dict[str, Site], bro
     page = seen.open(HOME)
     figure = page.locator("#workers")
     assert "{index.html#workers}" in form(figure, "BibTeX")
-    public = "https://feedrate.example/"
+    public, page = "https://feedrate.example/", page.context.new_page()
     page.route(f"{public}**", lambda asked: asked.fulfill(path=shown.folder / urlsplit(asked.request.url).path[1:]))
     page.goto(f"{public}{HOME}")
+    figure = page.locator("#workers")
     unfold(figure.locator(".fr-cite summary"))
     figure.get_by_role("button", name="Copy as BibTeX").focus()
     page.keyboard.press("Enter")
