@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -30,10 +31,10 @@ def _state(paths: Iterable[Path]) -> Iterator[str]:
 def _code() -> str:
     """State of everything that pages are made by."""
     folders = (PACKAGE, RESOURCES / "site", ROOT / "suites")
-    files = sorted(
-        path for folder in folders for kind in ("py", "md", "html", "js") for path in folder.rglob(f"*.{kind}")
-    )
-    return " ".join((*map(version, ("altair", "vl-convert-python", "pandas")), *_state(files)))
+    kinds = ("py", "md", "html", "js", "csv")
+    files = sorted(path for folder in folders for kind in kinds for path in folder.rglob(f"*.{kind}"))
+    libraries = map(version, ("altair", "vl-convert-python", "pandas", "numpy", "scipy", "jinja2"))
+    return " ".join((sys.version, *libraries, *_state([*files, RESOURCES / "CITATION.cff"])))
 
 
 def _of_run(folder: Path) -> str:
