@@ -92,7 +92,7 @@ TASK = named(
     ),
     mode=activity(
         "train",
-        "What a trial does: the whole training step, one stage alone (its ceiling), or a check of a fact, which times "
+        "What is measured: the whole training step, one stage alone (its limit), or a check of a fact, which times "
         "nothing.",
         choices=one_of("train", "load", "compute", "copy", "check"),
         of_scripts=True,
@@ -151,8 +151,8 @@ STORED = named(
     storage_format=knob("png", "How samples lie on disk.", choices=lambda: names("feedrate.formats"), idle=LOADS),
     page_cache=condition(
         "warm",
-        "Whether the packed samples lie in the system's page cache when a trial begins. All do (warm), none do "
-        "(cold), or as many as fill the trial's memory (full). A cold trial reads every sample once at most.",
+        "Whether the packed samples lie in the system's page cache when a measurement begins. All do (warm), "
+        "none do (cold), or as many as fill its memory (full). A cold one reads every sample once at most.",
         choices=one_of("warm", "cold", "full"),
         idle=LOADS,
     ),
@@ -184,15 +184,15 @@ STORED = named(
     readahead=knob(True, "LMDB: whether the kernel may read ahead of what is asked for.", idle=format_has("readahead")),
     memory_limit_mib=setting(
         0,
-        "Memory that a trial may use, page cache included: it runs in a memory cgroup of that size; 0: no limit.",
+        "Memory that a measurement may use, page cache included: it runs in a memory cgroup of that size; 0: no limit.",
         unit="MiB",
         least=0,
         idle=only("page_cache", "cold", "full"),
     ),
     disk_mib_s=condition(
         0,
-        "How fast a trial may read from the disk. The kernel delays further reads (a control group), as a slower disk "
-        "would. 0: as fast as the disk is.",
+        "How fast a measurement may read from the disk. The kernel delays further reads (a control group), as a slower "
+        "disk would. 0: as fast as the disk is.",
         unit="MiB/s",
         least=0,
         idle=only("page_cache", "cold", "full"),
@@ -200,7 +200,7 @@ STORED = named(
     read_ahead_kib=setting(
         0,
         "How far the kernel may read ahead in a file, and around a fault in a mapped one. Set for the disk while the "
-        "trial runs. 0: as the disk has it.",
+        "measurement runs. 0: as the disk has it.",
         unit="KiB",
         least=0,
         idle=only("page_cache", "cold", "full"),
@@ -248,7 +248,7 @@ PLANTED = named(
         idle=only("workload", "synthetic"),
     ),
     replica=condition(
-        0, "Changes nothing: the same cell again under another id, to see what two equal cells differ by."
+        0, "Changes nothing: the same setting again under another id, to see what two equal ones differ by."
     ),
 )
 """Planted costs, whose truth is known, and what changes nothing."""
@@ -330,7 +330,7 @@ LOADING = named(
 TOGETHER = named(
     nodes=condition(
         1,
-        "Nodes of a cluster that run the trial at the same moment: each loads by itself, or all train one model "
+        "Nodes of a cluster that measure at the same moment: each loads by itself, or all train one model "
         "(parallel = ddp).",
         least=1,
         idle=only("mode", "train", "load"),

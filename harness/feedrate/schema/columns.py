@@ -99,19 +99,19 @@ _STAGE_DOC = {
 
 _IDENTITY = {
     "run_id": "The run that the row belongs to.",
-    "trial_id": "One execution of one cell: run, block and position.",
+    "trial_id": "One measurement: one execution of one setting, by run, repetition and position.",
     "cell_id": "First 12 hex digits of sha256 over the axes that apply and differ from their default.",
     "machine_id": "Slug and hash of the machine's hardware facts.",
-    "suite": "The first suite of the matrix that asked for the cell.",
-    "role": f"Why the trial ran: {', '.join(ROLES)}.",
-    "block": "Which repetition of all cells, from 0.",
-    "position": "Place of the trial in its block, from 0.",
+    "suite": "The first suite of the matrix that asked for the setting.",
+    "role": f"Why it was measured: {', '.join(ROLES)}. A ceiling is the limit of one stage alone.",
+    "block": "Which repetition of all settings, from 0.",
+    "position": "Place of the measurement in its repetition, from 0.",
     "device": "cpu or cuda.",
     "protocol_version": "Semantics of the measurement.",
     "workload_version": "Version of the workload's data and model step.",
     "format_version": "Version of the storage format's bytes on disk; null where no loader runs.",
     "data_hash": "First 16 hex digits of sha256 over the samples as they were packed.",
-    "started_at": "When the trial began, ISO 8601, UTC.",
+    "started_at": "When the measurement began, ISO 8601, UTC.",
     "outcome": f"One of {', '.join(OUTCOMES)}.",
     "error_kind": "Class of the failure; null when ok.",
     "error_message": "Its message, scrubbed of names and paths; null when ok.",
@@ -145,7 +145,7 @@ MEASURED = _columns(
         "half_ratio": "Throughput of the window's second half over its first; by CUDA events if any.",
         "steady": "Whether half_ratio lies within 0.9 and 1/0.9; of cold windows the flag `unsteady` makes no use.",
         # stored samples
-        "stored_bytes": "Size on disk of the packed set that the trial read.",
+        "stored_bytes": "Size on disk of the packed set that was read.",
         "pack_ns": "What packing that set took when it was packed: source, encoding, writing, fsync.",
         "cached_before_pct": "Share of what is read (the packed set, or its cache on disk) that lay in the page cache "
         "before anything was opened. By cachestat or mincore.",
@@ -195,21 +195,21 @@ MEASURED = _columns(
         "mem_available_bytes": "Memory that the kernel says is available, after the window.",
         "shm_bytes": "Shared memory in use under /dev/shm after the window.",
         # what may have disturbed the trial
-        "foreign_cpu_pct": "CPU of everything that is not the trial or its parent during the window; 100 is one core.",
+        "foreign_cpu_pct": "CPU of everything but the measurement and its parent during the window; 100 is one core.",
         "steal_pct": "Share of all cores' time that the hypervisor gave to others, in the window.",
         "throttled_ns": "Time for which the control group's CPU quota stopped it, in the window.",
         "io_pressure_pct": "PSI: share of the window in which some task waited for storage (machine).",
         "memory_pressure_pct": "PSI: share of the window in which some task waited for memory (machine).",
         "gpu_foreign_processes": "NVML: processes of others on the GPU when the window closed.",
-        "flags": f"What may have disturbed the trial, by stated rules: {', '.join(FLAGS)}; null: nothing.",
+        "flags": f"What may have disturbed the measurement, by stated rules: {', '.join(FLAGS)}; null: nothing.",
         # checks of facts
         "fact": "Whether a check saw what its claim says; null where no fact was checked.",
         "fact_value": "The number behind it, in the unit that the check's file states.",
         "evidence": "What the check saw, in a sentence.",
         # before and after
-        "trial_wall_ns": "From the parent's order until nothing of the trial was left.",
-        "left_processes": "Processes of the trial that outlived the kill of its group (killed after).",
-        "left_shm_segments": "Shared-memory files that the trial left behind (removed after).",
+        "trial_wall_ns": "From the parent's order until nothing of the measurement was left.",
+        "left_processes": "Processes of the measurement that outlived the kill of its group (killed after).",
+        "left_shm_segments": "Shared-memory files that the measurement left behind (removed after).",
     }
 )
 """What a trial measures, identity and axes left out."""
@@ -221,7 +221,7 @@ TRIALS: tuple[Column, ...] = (*_columns(_IDENTITY), *AXIS_COLUMNS, *MEASURED)
 STEPS = _columns(
     {
         "run_id": "The run that the row belongs to.",
-        "trial_id": "The trial that the step belongs to.",
+        "trial_id": "The measurement that the step belongs to.",
         "step": "Place in the window, from 0.",
         **{f"{phase}_ns": f"In this step, {_PHASE_DOC[phase]}." for phase in PHASES},
         **{f"device_{span}_ns": f"In this step, by CUDA events: {_SPAN_DOC[span]}." for span in DEVICE_SPANS},
@@ -238,9 +238,9 @@ STEPS = _columns(
 TELEMETRY = _columns(
     {
         "run_id": "The run that the row belongs to.",
-        "trial_id": "The trial that was running.",
+        "trial_id": "The measurement that was running.",
         "t_ns": "Since the run began, on the machine's monotonic clock.",
-        "in_window": "Whether the sample fell into the trial's window.",
+        "in_window": "Whether the sample fell into the measurement's window.",
         "cpu_util_pct": "Busy share of all cores since the sample before.",
         "main_cpu_pct": "CPU of the training process since the sample before; 100 is one core.",
         "workers_cpu_pct": "CPU of all workers since the sample before; 100 is one core.",
