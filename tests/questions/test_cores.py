@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -34,11 +35,11 @@ def trials(*more: tuple[dict[str, Value], Sequence[float]], device: str = "cpu")
     return make_trials([*rates, *more], device=device)
 
 
-def view(frame: pd.DataFrame) -> Any:
+def view(frame: pd.DataFrame, cores: float = CORES) -> Any:
     """What the page takes of a run."""
     machine = SimpleNamespace(cores_logical=CORES, cores_physical=CORES // 2, virtualised=True)
     manifest = SimpleNamespace(machine=machine)
-    return SimpleNamespace(trials_of=lambda _: frame, cores=float(CORES), mark="m", manifest=manifest)
+    return SimpleNamespace(trials_of=lambda _: frame, cores=float(cores), mark="m", manifest=manifest)
 
 
 def test_a_core_s_rate_is_that_of_busy_cores() -> None:
@@ -62,6 +63,34 @@ def test_decoders_are_ranked_with_as_many_workers_each() -> None:
     frame = make_trials([*rates, (LOAD | {"num_workers": 4}, (800.0,) * 3)])
     text = page.section(view(frame), "cores")
     assert "as one does with 2 of them busy. With all 4 vCPUs busy each may load less." in text
+
+
+@pytest.mark.parametrize("more", [{"batch_size": 64}, {"num_workers": 0}, {"patch_size": 320}])
+def test_a_rate_is_that_of_one_setting(more: dict[str, Value]) -> None:
+    """Beside other batches and sizes, and loading without workers, rates stay those of one setting, which is said."""
+    figure = charts.images_per_core.draw(trials((LOAD | {"num_workers": 1} | more, (50.0,) * 3)), cores=CORES)
+    assert figure.rows == charts.images_per_core.draw(trials(), cores=CORES).rows
+    assert "resize to 224 px" in figure.panels[0].subtitle
+    ((axis, _),) = more.items()
+    assert axis == "num_workers" or f"{axis} {(LOAD | {'batch_size': 32})[axis]}" in figure.notes[0]
+
+
+def test_the_size_in_words_is_that_of_the_images() -> None:
+    """Pictures of another size are not called 224 px."""
+    loaded = make_trials([(LOAD | {"num_workers": 1, "patch_size": 160}, (300.0,) * 3)])
+    assert "resize to 160 px" in charts.images_per_core.draw(loaded, cores=CORES).panels[0].subtitle
+
+
+@pytest.mark.parametrize(("cores", "needed", "idle"), [(1.5, 6, 75), (0.5, 3, 83)])
+def test_a_part_of_a_core_counts_as_that(cores: float, needed: int, idle: int) -> None:
+    """Page and chart say the same with 1.5 vCPUs, and with half of one, which is all that one worker has."""
+    frame = trials((GPU | {"mode": "compute", "model": "resnet50"}, (1800.0, 1800.0)), device="cuda")
+    text = page.section(view(frame, cores), "cores")
+    assert f"needs {needed}.0 of these vCPUs" in text
+    assert f"{idle}\u00a0% idle with {cores}" in text
+    assert f"{needed}.0 vCPUs keep it busy; with {cores} it idles {idle}\u00a0%." in (
+        charts.gpu_idle.draw(frame, cores=cores).panels[0].message
+    )
 
 
 def test_without_a_gpu_its_rate_is_declared() -> None:
@@ -92,6 +121,17 @@ def test_a_gpu_that_was_measured_is_named_with_its_models() -> None:
     assert "resnet18 (1,000 images a second) needs 3.3 of these vCPUs (3.3–3.3); 4 feed it" in text
     assert "declared" not in text
     assert "80\u00a0%" in text
+
+
+def test_a_gpu_is_as_fast_as_its_fastest_setting() -> None:
+    """It says which of several that is; a training setting is held against the GPU’s rate with that very setting."""
+    whole = FILES | {"mode": "compute", "model": "resnet50"}
+    fed = FILES | {"mode": "train", "model": "resnet50", "num_workers": 4}
+    rates = [(whole | {"amp": "bf16"}, (3000.0,) * 2), (whole, (1100.0,) * 2), (fed, (550.0,) * 2)]
+    frame = trials(*rates, (fed | {"amp": "bf16"}, (600.0,) * 2), device="cuda")
+    assert charts.rates_of(frame) == {"this GPU with resnet50, amp bf16": pytest.approx(3000)}
+    fed_table = page.section(view(frame), "cores").rpartition("<table")[2]
+    assert re.findall(r"(\d+)\u00a0%", fed_table) == ["80", "50"]
 
 
 def test_the_chart_says_what_a_core_loads() -> None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from feedrate.analysis.estimates import cells, rows_of
-from feedrate.charts.figure import ENDS, Figure, Row, Sheet, chart, interval, listed
+from feedrate.charts.figure import ENDS, Figure, Row, Sheet, chart, estimate, held, interval, listed
 from feedrate.charts.plot import Plot, Side, amount, core_marks, keys, names, of_workers, unlike
+from feedrate.pages import descriptions
 from feedrate.schema import words
+from feedrate.schema.axes import BY_NAME
 from feedrate.schema.plugins import on_device, samples_of
 
 NAMES = {
@@ -31,6 +34,8 @@ DECLARED = {
 }
 """Images a second that a GPU trains: by NVIDIA's DeepLearningExamples (ResNet-50 v1.5, PyTorch), and as MLPerf Storage
 has an H100 sleep for 400 images."""
+_FREE = ("decoder", "scaled_decode", "num_workers")
+_IMAGES = ["workload", "patch_size"]
 _PLACES = 24
 """Numbers of vCPUs of a line."""
 _IDLE_COLUMNS = {"decoder": "decoder", "vCPUs": "at", "idle (%)": "value", "low": "lo", "high": "hi"}
@@ -41,46 +46,66 @@ _COLUMNS = {"decoder": "decoder", "workers": "workers", "images per s and vCPU":
 def per_core(trials: pd.DataFrame, cores: float) -> list[Row]:
     """What a core loads, by decoder and workers (as many cores are busy), the fastest decoder first.
 
-    ``cores`` might be used. A row has ``value``, images a second and core, with its interval.
+    ``cores`` might be used; of half a core a worker has half. A row has ``value``, images a second and core, with
+    its interval.
     """
-    every: list[Row] = []
-    for cell in rows_of(cells(trials)):
-        workers = max(1, int(cell["num_workers"] or 0)) if cell["mode"] == "load" else 0
-        decoded = _of_files(cell) and cell["storage_format"] == "folder" and not on_device(str(cell["decoder"]))
-        in_its_place = cell["device"] == "cpu" and cell["normalize_on"] == "device"
-        if decoded and not in_its_place and cell["n"] and 0 < workers <= cores:
-            lo, hi = (float(cell[end]) / workers if words.is_number(cell[end]) else None for end in ("lo", "hi"))
-            ends = {"value": float(cell["samples_per_s"]) / workers, "lo": lo, "hi": hi, "n": int(cell["n"])}
-            every.append({"decoder": named(cell), "workers": workers, **ends})
-    best = {row["decoder"]: row["value"] for row in sorted(every, key=lambda row: row["workers"])}
-    return sorted(every, key=lambda row: (-best[row["decoder"]], row["decoder"], row["workers"]))
+    rows: list[Row] = []
+    for cell in rows_of(_loaded(trials)[0]):
+        workers = int(cell["num_workers"])
+        if workers <= max(1, cores):
+            busy, ends = min(workers, cores), estimate(cell)
+            ends |= {end: None if ends[end] is None else ends[end] / busy for end in ("value", "lo", "hi")}
+            rows.append({"decoder": named(cell), "workers": workers, **ends})
+    best = {row["decoder"]: row["value"] for row in sorted(rows, key=lambda row: row["workers"])}
+    return sorted(rows, key=lambda row: (-best[row["decoder"]], row["decoder"], row["workers"]))
 
 
-def _of_files(cell: Row) -> bool:
-    return samples_of(str(cell["workload"])) == "files"
+def _loaded(trials: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Cells in which workers load image files as they are, all else alike; and what is held still."""
+    every, still = _of_files(trials)
+    in_its_place = every["device"].eq("cpu") & every["normalize_on"].eq("device")
+    by_device = every["decoder"].isin([name for name in every["decoder"].unique() if on_device(str(name))])
+    loads = every["mode"].eq("load") & every["storage_format"].eq("folder") & every["num_workers"].gt(0)
+    frame, others = held(every[loads & ~in_its_place & ~by_device], _FREE)
+    return frame, still | others
+
+
+def _of_files(trials: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Cells on image files, of the set and size that most of them have; these two where there are others."""
+    every = cells(trials)
+    of_files = [name for name in every["workload"].unique() if samples_of(str(name)) == "files"]
+    alike = [frame for _, frame in every[every["n"].gt(0) & every["workload"].isin(of_files)].groupby(_IMAGES)]
+    most = max(alike, key=len, default=every[:0])
+    return most, dict(most[_IMAGES].iloc[0]) if len(alike) > 1 else {}
 
 
 def on_gpu(trials: pd.DataFrame, mode: str) -> list[Row]:
     """What a GPU trains on image files in ``mode`` compute (batches that are there) or train, the fastest first."""
-    every = [cell for cell in rows_of(cells(trials)) if cell["device"] == "cuda" and cell["n"] and _of_files(cell)]
-    return sorted((cell for cell in every if cell["mode"] == mode), key=lambda cell: -cell["samples_per_s"])
+    every = [cell for cell in rows_of(_of_files(trials)[0]) if cell["device"] == "cuda" and cell["mode"] == mode]
+    return sorted(every, key=lambda cell: -cell["samples_per_s"])
 
 
 def rates_of(trials: pd.DataFrame) -> dict[str, float]:
-    """Images a second that GPUs train: as the run measured it, else as others declare it."""
+    """Images a second that GPUs train with their fastest settings: as the run measured it, else as declared."""
     measured = on_gpu(trials, "compute")
-    return {f"this GPU with {cell['model']}": float(cell["samples_per_s"]) for cell in measured} or DECLARED
+    rates = {}
+    for model in dict.fromkeys(cell["model"] for cell in measured):
+        best, *others = (cell for cell in measured if cell["model"] == model)
+        unlike = {axis: best[axis] for axis in BY_NAME if any(str(cell[axis]) != str(best[axis]) for cell in others)}
+        name = f"this GPU with {model}" + (f", {descriptions.setting(unlike)}" if unlike else "")
+        rates[name] = float(best["samples_per_s"])
+    return rates or DECLARED
 
 
-def idle(per_core: float, rate: float, cores: int) -> float:
+def idle(per_core: float, rate: float, cores: float) -> float:
     """Share of the time that a GPU has nothing to do, fed by cores that load so many images a second each."""
     return max(0.0, 1 - per_core * cores / rate)
 
 
-def assumption(core: Row, cores: int) -> str:
+def assumption(core: Row, cores: float) -> str:
     """Say what is assumed of cores that were not busy when this rate of one was measured."""
     text = f"We assume that each vCPU loads as much as one does with {core['workers']} of them busy."
-    return text if core["workers"] >= cores else f"{text} With all {cores} vCPUs busy each may load less."
+    return text if core["workers"] >= cores else f"{text} With all {cores:g} vCPUs busy each may load less."
 
 
 def busiest(loaded: Sequence[Row]) -> list[Row]:
@@ -106,13 +131,14 @@ def images_per_core(sheet: Sheet, trials: pd.DataFrame, cores: float) -> Figure:
     looks = of_workers(sorted({row["workers"] for row in rows}))
     if rows:
         x, y = amount("value", "images per second and vCPU"), names("decoder", (row["decoder"] for row in rows))
-        subtitle = f"vCPUs: {cores:g}; decode, random crop, resize to 224 px"
+        frame, still = _loaded(trials)
+        subtitle = f"vCPUs: {cores:g}; decode, random crop, resize to {frame['patch_size'].iloc[0]} px"
         panel = Plot(rows, x, y, "who", looks).panel("What a vCPU loads", subtitle, _message(busiest(rows)))
-        sheet.add(panel, listed(rows, {}, _COLUMNS))
+        sheet.add(panel, listed(rows, {}, _COLUMNS), still)
     sheet.note(
-        "Images a second of the loader ÷ its workers; a vCPU is a hardware thread. Scaled: the decoder reads a "
-        "JPEG file at 1/2, 1/4 or 1/8 of its size where the crop keeps enough pixels. Intervals: Student’s t over "
-        "repetitions, on logs."
+        "Images a second of the loader ÷ its workers (÷ the vCPUs, where these are fewer); a vCPU is a hardware "
+        "thread. Scaled: the decoder reads a JPEG file at 1/2, 1/4 or 1/8 of its size where the crop keeps enough "
+        "pixels. Intervals: Student’s t over repetitions, on logs."
     )
     return sheet.figure(keys(looks), _MISSING)
 
@@ -127,7 +153,7 @@ def _message(loaded: Sequence[Row]) -> str:
 
 
 @chart("GPU idle against cores", "How many vCPUs keep a GPU busy?")
-def gpu_idle(sheet: Sheet, trials: pd.DataFrame, cores: int) -> Figure:
+def gpu_idle(sheet: Sheet, trials: pd.DataFrame, cores: float) -> Figure:
     """Draw a GPU’s idle share against its vCPUs, a panel a GPU, with the fastest and the slowest decoder."""
     loaded = busiest(per_core(trials, cores))
     ends = [loaded[at] for at in sorted({0, len(loaded) - 1}) if loaded]  # the others lie between
@@ -140,20 +166,20 @@ def gpu_idle(sheet: Sheet, trials: pd.DataFrame, cores: int) -> Figure:
         y = Side("value", "GPU idle (%)", {"domain": [0, 100]}, {"tickCount": 5})
         plot = Plot(rows, x, y, "decoder", looks, curve=True, behind=core_marks([cores], x, places[-1]))
         panel = plot.panel(name, f"{words.number(rate)} images a second", _idle_message(ends[0], rate, cores))
-        sheet.add(panel, listed(rows, {"GPU": name}, _IDLE_COLUMNS))
+        sheet.add(panel, listed(rows, {"GPU": name}, _IDLE_COLUMNS), _loaded(trials)[1])
     if ends:
         sheet.note(assumption(ends[0], cores))
     return sheet.figure(keys(looks), _MISSING)
 
 
-def _idle(core: Row, rate: float, vcpus: int) -> Row:
+def _idle(core: Row, rate: float, vcpus: float) -> Row:
     """The idle share with so many vCPUs; where each loads least, the GPU idles most."""
     ends = {"value": "value", "lo": "hi", "hi": "lo"}
     shares = {key: None if core[end] is None else 100 * idle(core[end], rate, vcpus) for key, end in ends.items()}
     return {"decoder": core["decoder"], "at": vcpus, **shares}
 
 
-def _idle_message(best: Row, rate: float, cores: int) -> str:
+def _idle_message(best: Row, rate: float, cores: float) -> str:
     """What the fastest decoder needs, and how idle the GPU is with this machine's."""
     needs = f"With {best['decoder']}, {words.number(rate / best['value'], 2)} vCPUs keep it busy"
     idles = idle(best["value"], rate, cores)

@@ -7,12 +7,12 @@ it; without that script the table stands for the rate that is written beside it.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
 
 from markupsafe import Markup
 
+from feedrate.analysis.ceilings import ceiling_ids
 from feedrate.charts.figure import Row, interval
 from feedrate.pages.runs import RunView
 from feedrate.pages.template import render
@@ -27,31 +27,31 @@ RANGE = (200, 20_000)
 def section(view: RunView, suite: str) -> str:
     """Write what a run says of cores and GPUs; nothing where it loaded no image files as they are."""
     trials = view.trials_of(suite)
-    cores = int(view.cores)
-    loaded = busiest(per_core(trials, cores))
+    loaded = busiest(per_core(trials, view.cores))
     if not loaded:
         return ""
-    measured, rates = on_gpu(trials, "compute"), rates_of(trials)
+    rates = rates_of(trials)
+    alone = {str(cell["cell_id"]): float(cell["samples_per_s"]) for cell in on_gpu(trials, "compute")}
     rate = max(rates.values())
     return render(
         "cores/section.md",
         mark=view.mark,
         loaded_by=loaded[0]["decoder"],
-        assumption=assumption(loaded[0], cores),
-        answers=[_answer(loaded[0], name, rate, cores) for name, rate in rates.items()],
-        declared=not measured,
+        assumption=assumption(loaded[0], view.cores),
+        answers=[_answer(loaded[0], name, rate, view.cores) for name, rate in rates.items()],
+        declared=not alone,
         rates=[(name, f"{value:.0f}") for name, value in rates.items()],
         rate=f"{rate:.0f}",
         place=f"{1000 * math.log10(rate):.0f}",
         ends=[f"{1000 * math.log10(end):.0f}" for end in RANGE],
-        cores=cores,
+        cores=f"{view.cores:g}",
         machine=view.manifest.machine,
-        rows=[_row(core, rate, cores) for core in loaded],
-        fed=[_fed(cell, measured) for cell in on_gpu(trials, "train")],
+        rows=[_row(core, rate, view.cores) for core in loaded],
+        fed=[_fed(cell, alone) for cell in on_gpu(trials, "train")],
     )
 
 
-def _answer(core: Row, name: str, rate: float, cores: int) -> tuple[str, ...]:
+def _answer(core: Row, name: str, rate: float, cores: float) -> tuple[str, ...]:
     """A GPU, its rate, how many such cores load as much, the interval of that, and how idle it is with those here."""
     write = partial(words.number, digits=2)
     low, high = (rate / core[end] if core[end] else None for end in ("hi", "lo"))
@@ -60,8 +60,8 @@ def _answer(core: Row, name: str, rate: float, cores: int) -> tuple[str, ...]:
     return name, words.number(rate), needed, spread, words.percent(idles) if idles else ""
 
 
-def _row(core: Row, rate: float, cores: int) -> Sequence[object]:
-    attributes = Markup('data-core="{:.6g}" data-cores="{}"').format(core["value"], cores)
+def _row(core: Row, rate: float, cores: float) -> Sequence[object]:
+    attributes = Markup('data-core="{:.6g}" data-cores="{:g}"').format(core["value"], cores)
     idle_pct = 100 * idle(core["value"], rate, cores)
     return (
         core["decoder"],
@@ -72,9 +72,8 @@ def _row(core: Row, rate: float, cores: int) -> Sequence[object]:
     )
 
 
-def _fed(cell: Row, measured: Sequence[Row]) -> Sequence[object]:
+def _fed(cell: Row, alone: Mapping[str, float]) -> Sequence[object]:
     """A training cell: what it reached of what its GPU does on batches that are there."""
-    alone: dict[Any, float] = {row["model"]: float(row["samples_per_s"]) for row in measured}
-    reached = float(cell["samples_per_s"])
-    idles = words.percent(idle(reached, alone[cell["model"]], 1)) if cell["model"] in alone else "–"
+    reached, whole = float(cell["samples_per_s"]), alone.get(ceiling_ids(cell).get("compute", ""))
+    idles = words.percent(idle(reached, whole, 1)) if whole else "–"
     return cell["model"], named(cell), words.plural(int(cell["num_workers"]), "worker"), words.number(reached), idles
