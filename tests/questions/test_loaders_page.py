@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from made_trials import WEATHER, make_trials
+from made_trials import WEATHER, make_trials, times
 
 from feedrate.charts import render
 from feedrate.questions.loaders import charts, page
@@ -55,6 +55,21 @@ def test_loaders_are_held_against_pytorchs_own() -> None:
     assert own["CPU for 1,000 samples (s)"] == pytest.approx(10, rel=0.05)  # two busy cores, 190 samples a second
     assert (own["memory (MiB)"], own["first batch after (s)"], own["÷ DataLoader"]) == pytest.approx((512, 1.5, None))
     assert threads["÷ DataLoader: low"] < 0.5 < threads["÷ DataLoader: high"]
+
+
+def test_the_default_is_known_in_any_format() -> None:
+    """Loaders that share another format are held against PyTorch's all the same, and say which format theirs is."""
+    rates = [(LOAD | {"loader": loader, "num_workers": 2}, times(rate)) for loader, rate in (("spdl", 2), ("grain", 3))]
+    text, _ = sections(make_trials([*rates, (LOAD | {"storage_format": "png", "num_workers": 2}, times(1))], **COSTS))
+    assert "Faster: Grain, lmdb 3.00× (3.00–3.00) and SPDL, lmdb 2.00× (2.00–2.00). All with 2" in text
+
+
+def test_a_loader_without_a_comparison_is_named() -> None:
+    """One with fewer workers, or one repetition, is no silent loser among those that were compared."""
+    more = [(LOAD | {"loader": "webdataset", "num_workers": 1}, times(1))]
+    more += [(LOAD | {"loader": "grain", "num_workers": 2}, times(1)[:1])]
+    text, _ = sections(pd.concat([trials(("torch", "threads", "spdl")), make_trials(more, **COSTS)]))
+    assert "All with 2 workers. Too few repetitions with 2 workers: Grain and WebDataset." in text
 
 
 def test_one_loader_is_no_comparison() -> None:

@@ -37,7 +37,8 @@ from feedrate.schema.plugins import loader_traits
 
 FREE = ("loader", "num_workers", "storage_format", "access")
 _KINDS = (LOAD, EMULATED, TRAIN)
-DEFAULT = loader_traits(str(BY_NAME["loader"].default)).title
+_OWN = str(BY_NAME["loader"].default)
+DEFAULT = loader_traits(_OWN).title
 """PyTorch's loader, which others are held against."""
 _MEMORY = {"memory (MiB)": "mib"}
 _COLUMNS = {"loader": "loader", "workers": "workers", "samples per s": "value", **ENDS}
@@ -56,7 +57,8 @@ def compared(trials: pd.DataFrame) -> list[tuple[Slice, list[Row], dict[str, Any
         frame, still = held(subset.frame, FREE)
         if frame["loader"].nunique() < 2:
             continue
-        usual = str(frame["storage_format"].mode()[0])
+        own = frame[frame["loader"].eq(_OWN)]
+        usual = str((own if len(own) else frame)["storage_format"].mode()[0])
         rows = [_row(cell, costs[cell["cell_id"]], usual) for cell in rows_of(frame)]
         rows = _against_default(trials, rows)
         best = {row["loader"]: row["value"] for row in sorted(rows, key=itemgetter("value"))}
@@ -85,6 +87,7 @@ def _row(cell: Row, cost: Row, usual: str) -> Row:
     return {
         **{name: cell[name] for name in ("run_id", "cell_id", "storage_format")},
         "plugin": str(cell["loader"]),
+        "is_default": cell["loader"] == _OWN and cell["storage_format"] == usual,
         "loader": named(cell, usual),
         "workers": workers,
         "who": words.plural(workers, "worker"),
@@ -97,8 +100,8 @@ def _row(cell: Row, cost: Row, usual: str) -> Row:
 
 def _against_default(trials: pd.DataFrame, rows: Sequence[Row]) -> list[Row]:
     """Add each row's speed ÷ that of PyTorch's loader with as many workers, where that was measured."""
-    default = {row["workers"]: row["cell_id"] for row in rows if row["loader"] == DEFAULT}
-    pairs = [row for row in rows if row["loader"] != DEFAULT and row["workers"] in default]
+    default = {row["workers"]: row["cell_id"] for row in rows if row["is_default"]}
+    pairs = [row for row in rows if not row["is_default"] and row["workers"] in default]
     runs, ids = [row["run_id"] for row in pairs], [row["cell_id"] for row in pairs]
     ratios = blocks_of(trials).ratios(runs, [default[row["workers"]] for row in pairs], ids)
     found = dict(zip(ids, rows_of(ratios), strict=True))
@@ -109,7 +112,7 @@ def _against_default(trials: pd.DataFrame, rows: Sequence[Row]) -> list[Row]:
 
 
 def named(cell: Mapping[Any, Any], usual: str) -> str:
-    """Name a cell's loader as its authors do, and the format where it is not that of the others."""
+    """Name a cell's loader as its authors do, and the format where it is not that of PyTorch's."""
     trait, storage_format = loader_traits(str(cell["loader"])), str(cell["storage_format"])
     return trait.title if trait.streams or storage_format == usual else f"{trait.title}, {storage_format}"
 

@@ -32,8 +32,8 @@ def sections(view: RunView, suite: str) -> tuple[str, str]:
 
 
 def _answer(rows: Sequence[Row]) -> str:
-    """Which loaders are clearly faster or slower than PyTorch's with as many workers, and how many are neither."""
-    alike = ({row["workers"] for row in rows if (row["loader"] == DEFAULT) == usual} for usual in (True, False))
+    """Which loaders are clearly faster or slower than PyTorch's with as many workers; then those that are neither."""
+    alike = ({row["workers"] for row in rows if row["is_default"] == usual} for usual in (True, False))
     if not set.intersection(*alike):
         return f"{DEFAULT} was not measured with as many workers."
     known = [row for row in rows if words.is_number(row["times_lo"])]
@@ -47,4 +47,8 @@ def _answer(rows: Sequence[Row]) -> str:
     named = [f"{word}: {words.listed(group)}." for word, group in (("Faster", faster), ("Slower", slower)) if group]
     rest = len(busiest) - len(faster) - len(slower)
     tied = f"{rest} of {len(busiest)} others {'ties' if rest == 1 else 'tie'} with {DEFAULT}."
-    return " ".join([*named, *([tied] if rest else []), f"All with {words.plural(most, 'worker')}."])
+    others = dict.fromkeys(row["loader"] for row in rows if not row["is_default"])
+    left = [loader for loader in others if loader not in dict(busiest)]
+    with_most = f"with {words.plural(most, 'worker')}"
+    few = f"Too few repetitions {with_most}: {words.listed(left)}."
+    return " ".join([*named, *([tied] if rest else []), f"All {with_most}.", *([few] if left else [])])
