@@ -16,7 +16,7 @@ from feedrate.charts.embed import figure_html
 from feedrate.charts.figure import Figure, charts_by_name
 from feedrate.pages.runs import RunView
 from feedrate.plan import suite
-from feedrate.questions.storage.charts import storage_throughput
+from feedrate.questions.storage.charts import CACHED, MARKS, storage_throughput
 
 CHARTS = suite.load("storage").charts
 VARIED = [pytest.param(name, marks=() if name == "storage_effects" else pytest.mark.slow) for name in CHARTS]
@@ -87,6 +87,17 @@ def test_throughput_is_what_analysis_says(whole: pd.DataFrame, figures: dict[str
     frame = whole.copy()
     frame.loc[frame["page_cache"].eq("cold") & frame["block"].eq(0), "cached_before_pct"] = 55.0
     assert re.search(r"We dropped \d+ cold measurements?: ", " ".join(storage_throughput.draw(frame).notes))
+
+
+def test_a_full_page_cache_is_neither_cold_nor_warm(whole: pd.DataFrame) -> None:
+    """It has a shape, a key, a sentence and a note of its own."""
+    full = storage_throughput.draw(whole.assign(page_cache=whole["page_cache"].replace("cold", "full")))
+    assert MARKS["full"] not in (MARKS["cold"], MARKS["warm"])
+    assert {key.label: key.shape for key in full.keys}[CACHED["full"]] == MARKS["full"]
+    assert "Full, " in full.panels[0].message
+    notes = " ".join(full.notes)
+    assert "Full: the page cache holds as many samples as the memory of a measurement has room for." in notes
+    assert "not a disk" not in notes
 
 
 @pytest.mark.slow

@@ -118,13 +118,14 @@ def test_a_step_that_computes_nothing_is_no_training(step: str) -> None:
 
 
 @pytest.mark.slow
-def test_unusual_conditions_are_named() -> None:
+@pytest.mark.parametrize("state", ["cold", "full"])
+def test_unusual_conditions_are_named(state: str) -> None:
     """Two tasks that differ in a condition without words of its own are told apart by its name and value."""
-    frame = pd.concat([trials(RATES), trials(RATES, n_samples=4096, page_cache="cold")], ignore_index=True)
+    frame = pd.concat([trials(RATES), trials(RATES, n_samples=4096, page_cache=state)], ignore_index=True)
     plain, unusual = headlines(frame).to_dict("records")
     assert ">loading alone</span>" in task_cell(plain)
-    assert ">loading alone, cold page cache, n_samples 4096</span>" in task_cell(unusual)
-    assert "Loading alone on synthetic at 64 px, cold page cache, n_samples 4096: " in answer(headlines(frame)[1:])
+    assert f">loading alone, {state} page cache, n_samples 4096</span>" in task_cell(unusual)
+    assert f"Loading alone on synthetic at 64 px, {state} page cache, n_samples 4096: " in answer(headlines(frame)[1:])
 
 
 @pytest.mark.slow

@@ -67,6 +67,8 @@ def test_what_to_use_is_what_the_analysis_chose(compared: RunView, answers: str)
         storage_page._where(row, compared.manifest.machine.storage) for row in rows_of(waiting) if row["disk_limits"]
     )
     assert where == "cold, from an NVMe disk (ext4)"
+    full = {"page_cache": "full", "access": "random", "disk_limits": False, "read_mb_s": None}
+    assert next(storage_page._where(full, None)) == "full: memory holds a part"
     assert any("warm, from memory" in line[1] for line in rows)
 
 

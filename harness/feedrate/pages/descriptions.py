@@ -112,8 +112,9 @@ def fixed(row: Mapping[Any, Any]) -> str:
 
 
 def reading(row: Mapping[Any, Any]) -> list[str]:
-    """Write how samples were read, where that is not as usual: from a cold page cache, in stored order."""
-    unusual = (("page_cache", "cold", "cold page cache"), ("access", "sequential", "in stored order"))
+    """Write how samples were read, where that is not as usual: from a cold or full page cache, in stored order."""
+    caches = (("page_cache", state, f"{state} page cache") for state in ("cold", "full"))
+    unusual = (*caches, ("access", "sequential", "in stored order"))
     return [text for name, value, text in unusual if row.get(name) == value]
 
 

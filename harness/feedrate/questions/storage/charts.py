@@ -56,8 +56,8 @@ LOOKS: Looks = {
     "JPEG (lossy)": (colour("name-1"), "bar"),
 }
 """What a sample is on disk to its colour; shapes tell states of the page cache apart."""
-MARKS = {"warm": "circle", "cold": "diamond"}
-CACHED = {"warm": "warm: in the page cache", "cold": "cold: not in it"}
+MARKS = {"warm": "circle", "full": "triangle-up", "cold": "diamond"}
+CACHED = {"warm": "warm: in the page cache", "full": "full: as much in it as fits", "cold": "cold: not in it"}
 ACCESS = {"random": "random order", "sequential": "in the order of the disk"}
 _COLUMNS = {"format": "format", "stores": "stores", "page_cache": "state", **RATE}
 _COLUMNS |= {"samples in the set": "samples", "shuffle_buffer": "buffer"}
@@ -137,7 +137,9 @@ def _notes(trials: pd.DataFrame) -> Iterator[str]:
             f"{most}\u00a0% there) and reads each sample once at most. Caches of the disk or of a virtual machine’s "
             "host may still hold data. Warm: all of them are cached."
         )
-    else:
+    if full := "full" in set(frame["page_cache"]):
+        yield "Full: the page cache holds as many samples as the memory of a measurement has room for."
+    if not full and not len(cold):
         unknown = frame["cached_before_lo"].isna().all()
         when = "after the first pass" if unknown else "before each measurement, as counted by the kernel"
         yield f"Samples lie in the page cache {when}: we time reading and decoding, not a disk."

@@ -127,7 +127,8 @@ def _where(row: Row, disk: Storage | None) -> Iterator[str]:
     if row["page_cache"] == "warm":
         yield from ("warm, from memory", ordered)
         return
-    yield f"cold, from {disk_words(disk)}" if row["disk_limits"] else "cold cache"
+    other = "cold cache" if row["page_cache"] == "cold" else "full: memory holds a part"
+    yield f"cold, from {disk_words(disk)}" if row["disk_limits"] else other
     yield ordered
     if words.is_number(row["read_mb_s"]):
         yield f"{words.number(row['read_mb_s'])}\u00a0MB/s read"
