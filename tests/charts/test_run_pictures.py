@@ -110,4 +110,6 @@ def test_drift_is_told_with_its_interval(show: Show, specs: Specs) -> None:
     marks = [row for rows in data(specs(figure)[0]) for row in rows if "rate" in row]
     assert sum(row["flags"] != "none" for row in trials) == flagged > 0
     assert sum(row["kind"] == "flagged" for row in marks) == flagged
-    assert "an hour" in figure.rows[len(trials) + 1]["what"]
+    change = figure.rows[len(trials) + 1]
+    assert change["what"] == "change over the run, %"
+    assert f" it changed by {words.signed(change['%'])} " in figure.message

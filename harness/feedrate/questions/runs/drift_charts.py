@@ -15,7 +15,6 @@ from feedrate.analysis import estimates, noise
 from feedrate.analysis.blocks import successful
 from feedrate.analysis.estimate import Estimate
 from feedrate.analysis.estimates import rows_of
-from feedrate.analysis.noise import Trend
 from feedrate.charts.figure import Figure, Key, Row, Sheet, chart, listed, plain, table
 from feedrate.charts.plot import Fields, Plot, Side, band, mark, unit_of
 from feedrate.charts.theme import colour
@@ -34,7 +33,7 @@ _KEYS = (
 
 @chart("Drift of the control setting", "Did the machine stay the same?")
 def drift(sheet: Sheet, trials: pd.DataFrame) -> Figure:
-    """Draw the control cell's throughput over time; the table has a line a trial, then the mean, then the trend."""
+    """Draw the control cell's throughput over time; the table has a line a trial, then the mean, then the change."""
     ended = successful(trials).reset_index(drop=True)
     control, seconds = noise.control_trials(ended), noise.seconds_since_first(ended)
     at = seconds.loc[control.index].to_numpy(dtype=np.float64)
@@ -57,11 +56,12 @@ def drift(sheet: Sheet, trials: pd.DataFrame) -> Figure:
         for second, rate, block, flags in zip(at, rates, control["block"], control["flags"], strict=True)
         if np.isfinite(second)
     ]
+    change = trend.over(run_s).through(_percent_off, "change") if trend else None
     subtitle = f"{words.plural(len(control), 'measurement')}, % from their mean"
     panel = _plot(rows, estimate, unit, run_s / scale).panel(
-        "The control setting over the run", subtitle, _message(len(control), estimate, trend, run_s)
+        "The control setting over the run", subtitle, _message(len(control), estimate, change, run_s)
     )
-    sheet.add(panel, _listed(rows, estimate, trend, unit))
+    sheet.add(panel, _listed(rows, estimate, change, unit))
     cell = {str(name): plain(value) for name, value in control.iloc[0].items()}
     setting = what(cell) if cell["storage_format"] is not None else cell["mode"]
     sheet.note(f"The control setting: {setting}{'' if cell['num_workers'] is None else f', {who(cell)}'}.")
@@ -87,25 +87,24 @@ def _plot(rows: Sequence[Row], mean: Estimate, unit: str, whole: float) -> Plot:
     return Plot(rows, x, y, "kind", _KINDS, tooltip=tooltip, behind=behind, size=50)
 
 
-def _listed(rows: Sequence[Row], mean: Estimate, trend: Trend | None, unit: str) -> list[Row]:
+def _listed(rows: Sequence[Row], mean: Estimate, change: Estimate | None, unit: str) -> list[Row]:
     columns = {"repetition": "block", unit: "at", "samples per s": "rate", "%": "value", "flags": "flags"}
     lines = listed(rows, {"what": "measurement"}, columns)
     lines.append({"what": "mean over repetitions", "samples per s": mean.value, **_ends(mean)})
-    if trend:
-        hour = trend.over(3600.0).through(_percent_off, "change")
-        lines.append({"what": "trend, % an hour", "%": hour.value, **_ends(hour)})
+    if change:
+        lines.append({"what": "change over the run, %", "%": change.value, **_ends(change)})
     return lines
 
 
-def _message(count: int, mean: Estimate, trend: Trend | None, run_s: float) -> str:
+def _message(count: int, mean: Estimate, change: Estimate | None, run_s: float) -> str:
     ran = f"The control setting ran {count} times in {words.plural(mean.n, 'repetition')}"
     summary = words.sentence(f"{ran}: {mean.with_n(' samples/s')}")
-    if trend is None:
+    if change is None:
         return f"{summary} {count} measurements are too few for a trend."
-    whole, (scale, unit) = trend.over(run_s), unit_of(run_s)
-    change = whole.through(_percent_off, "change").text(n=words.plural(whole.n, "measurement"), write=words.signed)
-    verdict = "may be no change" if whole.low <= 1 <= whole.high else "is a drift"
-    return f"{summary} Over the run’s {words.number(run_s / scale, 2)} {unit} it changed by {change}. That {verdict}."
+    scale, unit = unit_of(run_s)
+    changed = change.text(n=words.plural(change.n, "measurement"), write=words.signed)
+    verdict = "may be no change" if change.low <= 0 <= change.high else "is a drift"
+    return f"{summary} Over the run’s {words.number(run_s / scale, 2)} {unit} it changed by {changed}. That {verdict}."
 
 
 def _percent_off(ratio: float) -> float:
