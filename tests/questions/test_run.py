@@ -117,6 +117,23 @@ def test_disturbed_trials_are_counted(busy: RunView, page: Page) -> None:
     assert "tells nothing of: pressure" in html
 
 
+def test_one_repetition_is_no_interval(page: Page, show: Show) -> None:
+    """It is said of a run of one, though its control setting ran more often, and not where nothing ended well."""
+    once = show(blocks=1)
+    failed = RunView(once.run)
+    failed.trials = once.trials.assign(outcome="error", samples_per_s=None)
+    assert "One repetition only" in runs_page.page(once).body
+    assert not any("One repetition only" in body for body in (page.body, runs_page.page(failed).body))
+
+
+def test_a_fact_of_a_stranger_is_written_by_its_type(show: Show) -> None:
+    """A unit in a name is that of a number; text stays text, and keeps no site from being built."""
+    view = RunView(show().run)
+    facts_given = {"pack_s": "quick", "cache_bytes": "2 GB", "load_s": 2.5, "free_bytes": 2 * 2**30}
+    view.manifest = view.manifest.model_copy(update={"runtime": facts_given})
+    assert "pack quick cache 2 GB load 2.5 s free 2.00 GiB" in plain(part(runs_page.page(view), "Software"))
+
+
 def test_contrasts_add_up(busy: RunView, page: Page) -> None:
     """It is said how many became narrow enough, and why the run stopped."""
     contrasts = busy.manifest.contrasts

@@ -154,7 +154,7 @@ def _cautions(view: RunView) -> dict[str, Any]:
     # The second half of a cold window is the faster one, as more has been read ahead: as the flag's rule has it.
     judged = ended[ended["steady"].notna() & ended["page_cache"].ne("cold").fillna(True)]
     return {
-        "single": not ended["cell_id"].duplicated().any(),
+        "single": ended["block"].nunique() == 1,
         "dependent": diagnose(view.trials).reason,
         "judged": len(judged),
         "unsettled": int((~judged["steady"].astype(bool)).sum()),
@@ -199,8 +199,10 @@ def _fact(name: str, value: Any) -> str:
         return "none" if name.startswith(("gpu", "cpu_quota", "memory_limit")) else "unknown"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if name.endswith("_bytes"):
-        return descriptions.size(value)
     if isinstance(value, list | tuple):
         return ", ".join(str(item) for item in value)
+    if isinstance(value, str):  # a stranger's name may end as ours do
+        return value
+    if name.endswith("_bytes"):
+        return descriptions.size(value)
     return f"{value:g} s" if name.endswith("_s") else str(value)
