@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from types import ModuleType
@@ -110,6 +111,20 @@ def test_a_run_from_elsewhere_speaks_through_its_records(show_script: Show) -> N
     assert f"slot-timeline-{view.slug}" in page.body
     assert "What would help" not in page.body
     assert not NOTHING.search(page_text(page))
+
+
+def test_an_account_without_a_cause_is_shown(show_script: Show) -> None:
+    """Of a loop too short to name a cause, the page says how long it waits, and where all of the time went."""
+    view = show_script(hour=4)
+    path = runs.report_of(view.run.folder)
+    report = json.loads(path.read_text())
+    said = [line for line in report["said"] if line[0] not in ("held back by", "next", "by the model")]
+    path.write_text(json.dumps(report | {"cause": None, "pacing": None, "predictions": None, "said": said}))
+    page = runs_page.page(view)
+    assert 'class="fr-answer">train.py waits for data ' in page.body
+    assert f"account-{view.slug}" in page.figures
+    assert "Where the time of the training process went" in page.body
+    assert "What would help" not in page.body
 
 
 def test_a_script_takes_no_best_setting_away(show: Show, view: RunView) -> None:

@@ -64,7 +64,7 @@ def _report(view: RunView) -> dict[str, Any] | None:
     """What ``feedrate run`` said of where time went; None of runs that came from elsewhere."""
     path = report_of(view.run.folder)
     report = json.loads(path.read_text(encoding="utf-8")) if script_name(view) and path.is_file() else {}
-    return report if report.get("account") and report.get("cause") else None
+    return report if report.get("account") else None
 
 
 def _facts(loop: Mapping[Any, Any]) -> list[tuple[str, str]]:
