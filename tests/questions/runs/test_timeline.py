@@ -134,6 +134,14 @@ def test_the_steps_that_are_most_like_the_mean_are_looked_at() -> None:
     assert stretch.first == np.argmin(off)
 
 
+@pytest.mark.parametrize(("fast", "slow"), [([10] * 12, 200), ([1500, *[10] * 19], 90)])
+def test_no_trial_is_looked_at_beyond_its_last_step(fast: list[int], slow: int) -> None:
+    """A trial that was recorded for a shorter time than one slow step lasts is no idle one afterwards."""
+    trials = [trial(len(ms), {}, fetch_ns=[at * MS for at in ms], other_ns=0) for ms in (fast, [slow] * 12)]
+    for found, stretch in zip(trials, stretches(trials), strict=True):
+        assert max(bar.end for bar in bars(found, stretch)) >= stretch.span_ns > 0
+
+
 def test_sums_say_what_the_bars_show() -> None:
     """The mean step and the share of fetching; of the device nothing is known without its clock."""
     step_ns, fetching, idle = sums(trial(8, {"num_workers": 1}, **HOST, **STAGES), Stretch(1, 6, 60.0 * MS))

@@ -136,24 +136,25 @@ def stretches(trials: Sequence[Recorded]) -> list[Stretch]:
     """Choose for every trial of a comparison the steps that are most like all of its recorded ones.
 
     All are looked at for the same time: ``STEPS_SHOWN`` steps of the slowest, or as many as keep the fastest below
-    ``MOST_STEPS``.
+    ``MOST_STEPS``; and no longer than any was recorded, as it would look idle afterwards.
     """
     slow, fast = max(trials, key=lambda trial: trial.step_ns), min(trials, key=lambda trial: trial.step_ns)
     count = max(LEAST_STEPS, min(STEPS_SHOWN, int(MOST_STEPS * fast.step_ns / slow.step_ns)))
     count = min(count, len(slow.places))
     first = _typical(slow, count)
-    span = float(slow.borders[first + count] - slow.borders[first])
+    span = float(min(slow.borders[first + count] - slow.borders[first], *(trial.borders[-1] for trial in trials)))
     bars = []
     for trial in trials:
-        first = _typical(trial, max(1, min(len(trial.places), round(span / trial.step_ns))))
+        first = _typical(trial, max(1, min(len(trial.places), round(span / trial.step_ns))), span)
         whole = int(np.searchsorted(trial.borders, trial.borders[first] + span * (1 + 1e-9), side="right")) - 1 - first
         bars.append(Stretch(first, max(1, whole), span))
     return bars
 
 
-def _typical(trial: Recorded, count: int) -> int:
-    """Row of the first of so many steps whose wall clock and wait are nearest to the means."""
+def _typical(trial: Recorded, count: int, span_ns: float = 0.0) -> int:
+    """Row of the first of so many steps, recorded for so long, whose wall clock and wait are nearest to the means."""
     starts = np.arange(len(trial.places) - count + 1)
+    starts = starts[trial.borders[starts] + span_ns <= trial.borders[-1] * (1 + 1e-9)]
     waits = np.concatenate([[0.0], np.cumsum(trial.phases["fetch"])])
     far = np.zeros(len(starts))
     for sums in (trial.borders, waits):
