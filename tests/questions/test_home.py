@@ -58,6 +58,7 @@ def test_headline_and_charts_are_of_one_run(show: Callable[..., RunView]) -> Non
     first = home_page.headline(home_page.speaking(runs))
     assert first is not None
     assert [first["view"]] == of_workers == of_gains == [whole]
+    assert home_page.drawn(machine_gains, [short])[0].missing.endswith("other settings in enough repetitions.")
 
 
 @pytest.mark.slow

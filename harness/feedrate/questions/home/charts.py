@@ -43,7 +43,7 @@ _WORKERS |= {"over workers": "base", "run": "run_id"}
 _GAINS = {"machine": "machine", "task": "task", "settings": "settings", "times": "value", **ENDS, "run": "run_id"}
 _MACHINE = ["machine_id", "device"]
 _NO_MACHINE = "Every machine was measured with one number of workers only."
-_NO_GAIN = "No run compares PyTorch's default with other settings."
+_NO_GAIN = "No run compares PyTorch's default with other settings in enough repetitions."
 Machines = Mapping[tuple[str, str], tuple[str, float | None]]
 """Machine id and device to the machine's name and its cores."""
 
