@@ -135,10 +135,11 @@ def images_per_core(sheet: Sheet, trials: pd.DataFrame, cores: float) -> Figure:
         subtitle = f"vCPUs: {cores:g}; decode, random crop, resize to {frame['patch_size'].iloc[0]} px"
         panel = Plot(rows, x, y, "who", looks).panel("What a vCPU loads", subtitle, _message(busiest(rows)))
         sheet.add(panel, listed(rows, {}, _COLUMNS), still)
+    busy = "its workers" if cores >= 1 else "the vCPUs"
     sheet.note(
-        "Images a second of the loader ÷ its workers (÷ the vCPUs, where these are fewer); a vCPU is a hardware "
-        "thread. Scaled: the decoder reads a JPEG file at 1/2, 1/4 or 1/8 of its size where the crop keeps enough "
-        "pixels. Intervals: Student’s t over repetitions, on logs."
+        f"Images a second of the loader ÷ {busy}; a vCPU is a hardware thread. Scaled: the decoder reads a "
+        "JPEG file at 1/2, 1/4 or 1/8 of its size where the crop keeps enough pixels. Intervals: Student’s t over "
+        "repetitions, on logs."
     )
     return sheet.figure(keys(looks), _MISSING)
 
