@@ -130,6 +130,8 @@ def test_a_gpu_is_as_fast_as_its_fastest_setting() -> None:
     rates = [(whole | {"amp": "bf16"}, (3000.0,) * 2), (whole, (1100.0,) * 2), (fed, (550.0,) * 2)]
     frame = trials(*rates, (fed | {"amp": "bf16"}, (600.0,) * 2), device="cuda")
     assert charts.rates_of(frame) == {"this GPU with resnet50, amp bf16": pytest.approx(3000)}
+    (panel,) = charts.gpu_idle.draw(frame, cores=CORES).panels
+    assert (panel.title, panel.subtitle) == ("this GPU with resnet50", "3,000 images a second, amp bf16")
     fed_table = page.section(view(frame), "cores").rpartition("<table")[2]
     assert re.findall(r"(\d+)\u00a0%", fed_table) == ["80", "50"]
 

@@ -166,7 +166,9 @@ def gpu_idle(sheet: Sheet, trials: pd.DataFrame, cores: float) -> Figure:
         x = Side("at", "vCPUs", {"nice": False, "zero": True}, {"grid": False, "tickCount": 6})
         y = Side("value", "GPU idle (%)", {"domain": [0, 100]}, {"tickCount": 5})
         plot = Plot(rows, x, y, "decoder", looks, curve=True, behind=core_marks([cores], x, places[-1]))
-        panel = plot.panel(name, f"{words.number(rate)} images a second", _idle_message(ends[0], rate, cores))
+        title, _, setting = name.partition(", ")  # a line holds no more
+        subtitle = [f"{words.number(rate)} images a second", *([setting] if setting else [])]
+        panel = plot.panel(title, subtitle, _idle_message(ends[0], rate, cores))
         sheet.add(panel, listed(rows, {"GPU": name}, _IDLE_COLUMNS), _loaded(trials)[1])
     if ends:
         sheet.note(assumption(ends[0], cores))
