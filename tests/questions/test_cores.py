@@ -32,7 +32,7 @@ def trials(*more: tuple[dict[str, Value], Sequence[float]], device: str = "cpu")
         ({"mode": "load", "workload": "synthetic", "num_workers": 4}, (9000.0, 9000.0)),
         (LOAD | {"num_workers": 4, "collate": "fast", "normalize_on": "device"}, (400.0, 400.0)),
     ]
-    return make_trials([*rates, *more], device=device)
+    return make_trials([*rates, *more], device=device).convert_dtypes()  # as the store reads them
 
 
 def view(frame: pd.DataFrame, cores: float = CORES) -> Any:

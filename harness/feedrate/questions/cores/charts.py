@@ -63,7 +63,7 @@ def per_core(trials: pd.DataFrame, cores: float) -> list[Row]:
 def _loaded(trials: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Cells in which workers load image files as they are, all else alike; and what is held still."""
     every, still = _of_files(trials)
-    in_its_place = every["device"].eq("cpu") & every["normalize_on"].eq("device")
+    in_its_place = every["device"].eq("cpu") & every["normalize_on"].eq("device").fillna(False)
     by_device = every["decoder"].isin([name for name in every["decoder"].unique() if on_device(str(name))])
     loads = every["mode"].eq("load") & every["storage_format"].eq("folder") & every["num_workers"].gt(0)
     frame, others = held(every[loads & ~in_its_place & ~by_device], _FREE)
