@@ -86,8 +86,8 @@ def test_a_part_of_a_core_counts_as_that(cores: float, needed: int, idle: int) -
     """Page and chart say the same with 1.5 vCPUs, and with half of one, which is all that one worker has."""
     frame = trials((GPU | {"mode": "compute", "model": "resnet50"}, (1800.0, 1800.0)), device="cuda")
     text = page.section(view(frame, cores), "cores")
-    assert f"needs {needed}.0 of these vCPUs" in text
-    assert f"{idle}\u00a0% idle with {cores}" in text
+    assert f"{needed}.0 of these vCPUs" in text
+    assert f"with {cores:g} it idles {idle}\u00a0%" in text
     assert f"{needed}.0 vCPUs keep it busy; with {cores} it idles {idle}\u00a0%." in (
         charts.gpu_idle.draw(frame, cores=cores).panels[0].message
     )
@@ -97,8 +97,8 @@ def test_without_a_gpu_its_rate_is_declared() -> None:
     """The sentence says whose rate it is, the table follows it, and the slider begins there."""
     text = page.section(view(trials()), "cores")
     assert "Here a core has 2 threads, as the system counts; its host may count otherwise." in text
-    assert "an H100 as in MLPerf Storage (1,790 images a second) needs 6.0 of these vCPUs (5.9–6.0), and" in text
-    assert "and is 33\u00a0% idle with 4" in text
+    h100 = "feed an H100 as in MLPerf Storage (1,790 images a second); with 4 it idles 33\u00a0%"
+    assert f"6.0 of these vCPUs (5.9–6.0) {h100}" in text
     assert "(published)" in text
     assert 'data-core="300"' in text
     assert 'data-core="150"' in text
@@ -114,11 +114,9 @@ def test_a_gpu_that_was_measured_is_named_with_its_models() -> None:
         device="cuda",
     )
     text = page.section(view(frame), "cores")
-    needs = (
-        "this GPU with resnet50 (3,000 images a second) needs 10 of these vCPUs (10–10), and is 60\u00a0% idle with 4"
-    )
+    needs = "10 of these vCPUs (10–10) feed this GPU with resnet50 (3,000 images a second); with 4 it idles 60\u00a0%"
     assert needs in text
-    assert "resnet18 (1,000 images a second) needs 3.3 of these vCPUs (3.3–3.3); 4 feed it" in text
+    assert "3.3 of these vCPUs (3.3–3.3) feed this GPU with resnet18 (1,000 images a second); 4 are enough" in text
     assert "declared" not in text
     assert "80\u00a0%" in text
 

@@ -25,6 +25,7 @@ from feedrate.charts.figure import (
     held,
     interval,
     listed,
+    overlap,
     plain,
     slices,
     with_ends,
@@ -140,6 +141,9 @@ def _message(rows: Sequence[Row]) -> str:
     """The fastest and the slowest loader, each with the workers that it is fastest with."""
     best = {row["loader"]: row for row in sorted(rows, key=itemgetter("value"))}
     slowest, *_, fastest = sorted(best.values(), key=itemgetter("value"))
+    if overlap(fastest, slowest):
+        ends = (f"{row['loader']} {words.number(row['value'])} ({interval(row)})" for row in (slowest, fastest))
+        return f"Even the ends tie: {' to '.join(ends)} samples a second."
     return (
         f"Fastest: {fastest['loader']}, {fastest['who']}, {words.number(fastest['value'])} samples a second "
         f"({interval(fastest)}). Slowest: {slowest['loader']}, {words.number(slowest['value'])} ({interval(slowest)})."
