@@ -205,8 +205,8 @@ def test_what_holds_by_construction_is_said_to() -> None:
     for ratio, asked, said in ((1.62, built, True), (1.62, ASKED, False), (0.5, built, False)):
         assert ("It holds by construction" in told(loading({32: ratio}), asked)) == said
     advice = replace(ASKED, sources=("field",))
-    assert origins([ASKED, advice]) == "Claims that hold: 1 from a document, 1 from common advice."
-    assert origins([built]).endswith("; 1 by construction.")
+    assert origins([ASKED, advice]) == "Of the confirmed, documents say 1 and common advice says 1."
+    assert origins([built]).endswith("; 1 of them holds by construction.")
     assert origins([]) == ""
 
 

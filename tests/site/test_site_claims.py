@@ -15,7 +15,7 @@ from feedrate.pages.selection import select
 from feedrate.pages.verdicts import load_verdicts
 from feedrate.plan.suite import claims
 from feedrate.questions.claims import page as claims_page
-from feedrate.site.publish import publish
+from feedrate.site.publish import publish, put_assets
 from feedrate.site.serve import served
 
 pytestmark = pytest.mark.slow
@@ -32,6 +32,7 @@ def built(fake_run: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Ite
     gpu = {"run_id": "20260103T030405Z-gpu", "device": "cuda", "claims": ("loader",)}
     fake_run.write(root / "results", fake_run.Fake(**common, **gpu))
     page = claims_page.page(load_verdicts(select(load_runs(root / "results")).of_claims()))
+    put_assets(root / "docs")
     publish(root / "docs", root / "site", [{"Claims": claims_page.PATH}], [page])
     with served(root / "site") as address:
         yield Site(root / "results", root / "site", address)

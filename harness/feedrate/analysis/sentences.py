@@ -79,8 +79,8 @@ def origins(holding: Sequence[Claim]) -> str:
         return ""
     advice = sum(claim.sources == ("field",) for claim in holding)
     built = sum(claim.by_construction for claim in holding)
-    text = f"Claims that hold: {len(holding) - advice} from a document, {advice} from common advice"
-    return f"{text}; {built} by construction." if built else f"{text}."
+    text = f"Of the confirmed, documents say {len(holding) - advice} and common advice says {advice}"
+    return f"{text}; {built} of them {'holds' if built == 1 else 'hold'} by construction." if built else f"{text}."
 
 
 def also(case: Row) -> str:

@@ -43,7 +43,7 @@ class Key:
     colour: str
     """As ``theme.colour`` names it."""
     shape: str = "bar"
-    """``bar``, ``rule`` or a Vega symbol."""
+    """``bar``, ``rule``, ``tick``, ``ring`` or a Vega symbol."""
     dashed: bool = False
 
 

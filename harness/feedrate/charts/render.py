@@ -25,6 +25,8 @@ WIDE = 670
 SYMBOLS = {
     "bar": '<rect x="1" y="3" width="14" height="10"/>',
     "rule": '<rect x="1" y="7" width="14" height="2"/>',
+    "tick": '<rect x="7" y="2" width="2" height="12"/>',
+    "ring": '<path fill-rule="evenodd" d="M8 3a5 5 0 1 0 .01 0zm0 1.6a3.4 3.4 0 1 1-.01 0z"/>',
     "circle": '<circle cx="8" cy="8" r="4.5"/>',
     "square": '<rect x="4" y="4" width="8" height="8"/>',
     "triangle-up": '<path d="M8 3l5 9H3z"/>',

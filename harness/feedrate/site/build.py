@@ -64,8 +64,10 @@ def build(results: Path = RESULTS, out: Path = Path("build"), admit: Admit = val
 
         let_in = checking.result()
         everyone = content.load(results, let_in.folders)
+        assets = thread.submit(publish.put_assets, docs)
         with figures.drawing(out / "pictures") as drawn:
             pages = list(content.pages(everyone, benches(results), let_in.refused, drawn.begin, kept, data))
+            assets.result()
             finished = _fresh(out / "site.next")
             publish.publish(docs, finished, content.navigation(pages), pages)
             publish.sitemap(finished, publish.address())

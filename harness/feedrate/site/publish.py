@@ -70,15 +70,19 @@ _LOST = "<h1>404 - Not found</h1>"
 _LOST_HERE = "<h1>There is no such page</h1><p>The search above, or one of the tabs, leads on.</p>"
 
 
-def publish(docs: Path, target: Path, nav: list[dict[str, Any]], pages: Sequence[Page]) -> None:
-    """Turn pages into the site below ``target``."""
-    apart = [*map(_folded_apart, pages)]
-    for page in apart:
-        put(docs / page.path, page.markdown())
+def put_assets(docs: Path) -> None:
+    """Put styles and scripts below the folder of pages."""
     shutil.copytree(SOURCE / "assets", docs / "assets")
     (docs / "assets" / "palette.css").write_text(css(), encoding="utf-8")
     (docs / "assets" / "vega.js").write_text(_vega(), encoding="utf-8")
     scripts.bundle(docs / "assets" / "scripts")
+
+
+def publish(docs: Path, target: Path, nav: list[dict[str, Any]], pages: Sequence[Page]) -> None:
+    """Turn pages into the site below ``target``; assets lie below ``docs`` already."""
+    apart = [*map(_folded_apart, pages)]
+    for page in apart:
+        put(docs / page.path, page.markdown())
     _mkdocs(SOURCE / "mkdocs.yml", docs, target, nav)
     for sheet in (target / "assets" / "stylesheets").glob("*.css"):
         sheet.write_text(_SWITCHING.sub("", sheet.read_text(encoding="utf-8")), encoding="utf-8")

@@ -19,7 +19,7 @@ import pandas as pd
 from feedrate.analysis.claim_values import observe
 from feedrate.analysis.claims import VERDICTS, judge_claims
 from feedrate.analysis.estimates import rows_of
-from feedrate.charts.figure import Figure, Panel, Sheet, chart, plain
+from feedrate.charts.figure import Figure, Key, Panel, Sheet, chart, plain
 from feedrate.charts.plot import BLOCKS, Looks, Plot, band, keys, log, names, rule
 from feedrate.charts.theme import colour
 from feedrate.plan import suite
@@ -72,16 +72,19 @@ def forest(rows_of_claims: pd.DataFrame, asked: Claims, machines: Mapping[str, s
         panels.setdefault((row["machine"], row["device"]), []).append(row)
     low, high = SAME
     seen = {row["verdict"] for row in drawn}
+    marks = (("worst setting", "tick"), ("source’s figure", "ring"))
     return Figure(
         TITLE,
         QUESTION,
         tuple(_panel(machine, device, rows, machines or {}) for (machine, device), rows in panels.items()),
-        tuple(keys(LOOKS, seen)),
+        (
+            *keys(LOOKS, seen),
+            *(Key(name, colour("muted"), mark) for name, mark in marks if any(row[mark] for row in drawn)),
+        ),
         tuple({heading: row[key] for heading, key in _COLUMNS.items()} for rows in panels.values() for row in rows),
         (
-            "Right of 1 agrees with the claim’s direction; a claim of no difference expects 1. Ring: the source’s "
-            "figure, of which a claim needs 80 %. If a claim says “less”, the picture inverts its ratio, the table "
-            "does not. Tick: worst setting.",
+            "Right of 1 agrees with the claim’s direction; a claim of no difference expects 1. Of a source’s "
+            "figure a claim needs 80 %. If a claim says “less”, the picture inverts its ratio, the table does not.",
             f"Band: {low:g} to {high:g}; an interval inside it means no difference. Lines: 95 % intervals, each claim "
             "by itself. Verdicts are corrected for the number of claims. Lines at the edge go on beyond it.",
         ),

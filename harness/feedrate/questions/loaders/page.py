@@ -63,7 +63,8 @@ def _answer(rows: Sequence[Row], *, alone: bool) -> str:
     said = [f"{word}: {words.listed(group)}." for word, group in (("Faster", faster), ("Slower", slower)) if group]
     rest = len(busiest) - len(faster) - len(slower)
     if rest:
-        said.append(f"{rest} of {len(busiest)} others {'ties' if rest == 1 else 'tie'} with {DEFAULT}.")
+        ties = f"All {rest}" if rest == len(busiest) > 1 else f"{rest} of {len(busiest)}"
+        said.append(f"{ties} others {'ties' if rest == 1 else 'tie'} with {DEFAULT}.")
     others = dict.fromkeys(row["loader"] for row in rows if not row["is_default"])
     left = [loader for loader in others if loader not in dict(busiest)]
     with_most = f"with {words.plural(most, 'worker')}"

@@ -24,7 +24,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy.special import fdtri, gammaincinv, nctdtrinc
 
 from feedrate.analysis.blocks import Blocks, successful
 from feedrate.analysis.estimate import CONFIDENCE, RATIO, Floats, Moments, as_columns, moments, t_half_width
@@ -220,6 +219,8 @@ def _distances(node_means: Moments, alike: npt.NDArray[np.bool_]) -> tuple[Float
 
 def found_by(judged: pd.DataFrame) -> float:
     """How much slower in all cells a node must be to be found in 95 % of such sweeps (``NodeFindings.finds``)."""
+    from scipy.special import nctdtrinc  # here, as it takes 0.15 s to load, and few sites show a cluster
+
     all_cells = judged[judged["part"].eq(ALL)]
     quantile = (np.log(all_cells["hi"] / all_cells["ratio"]) / all_cells["error"]).median()
     # How far off in its own errors: Student's t, not central, is then beyond the quantile in 95 %.
@@ -233,6 +234,8 @@ def spread(node_logs: Floats) -> Spread:
     Analysis of variance of one random effect; the interval is J. S. Williams' (Biometrika 49, 1962), which covers at
     least what it says under normal noise.
     """
+    from scipy.special import fdtri, gammaincinv
+
     node_means = _of_blocks(node_logs)
     total, k = int(node_means.n.sum()), len(node_means.n)
     size = (total - (node_means.n**2).sum() / total) / (k - 1)
