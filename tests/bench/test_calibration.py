@@ -34,7 +34,7 @@ def test_accuracy_is_judged_by_the_worst_trial() -> None:
     fine = accuracy.judge([witnessed(1_001_000_000), witnessed(995_000_000, "b")])
     assert fine.met
     assert "-0.500 %" in fine.measured
-    assert "n = 2 trials of 2 planted cells" in fine.measured
+    assert "n = 2 measurements of 2 planted settings" in fine.measured
     assert not accuracy.judge([*[witnessed(1_001_000_000)] * 20, witnessed(985_000_000)]).met
 
 
@@ -59,7 +59,7 @@ def test_the_worst_read_back_decides() -> None:
     read, decode = calibration.read_back(table)
     assert (read.met, decode.met) == (True, False)
     assert "-7.0 %" in decode.measured
-    assert "9 cells, n ≥ 8" in decode.measured
+    assert "9 settings, n ≥ 8" in decode.measured
 
 
 def test_verdicts_on_planted_effects_are_counted() -> None:

@@ -40,7 +40,7 @@ def test_good_settings_are_counted() -> None:
     """One bad setting of twenty may be recommended, two may not."""
     good = tuning.judge([*[tuned()] * 19, tuned(0)])
     assert good.met
-    assert good.measured == "19 of 20 (regret: median 2.0 %, worst 104.0 %; 0.8 trials a setting)"
+    assert good.measured == "19 of 20 (regret: median 2.0 %, worst 104.0 %; 0.8 measurements a setting)"
     assert not tuning.judge([*[tuned()] * 18, *[tuned(0)] * 2]).met
 
 

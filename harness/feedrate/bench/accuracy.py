@@ -48,7 +48,7 @@ def cells(device: str) -> list[dict[str, Value]]:
 def measure(session: Session) -> list[Figure]:
     """Run every planted cell ``REPEATS`` times, in a fresh random order each time; about four minutes."""
     planted, orders = cells(session.device), random.Random(0)
-    session.console.print(f"Accuracy: {len(planted)} planted cells beside an external clock, {REPEATS} times ...")
+    session.console.print(f"Accuracy: {len(planted)} planted settings beside an external clock, {REPEATS} times ...")
     order = [(repeat, axes) for repeat in range(REPEATS) for axes in orders.sample(planted, len(planted))]
     with Template() as template:
         packed = session.ask(template, "prepare", planted[0])["packed"]
@@ -87,7 +87,7 @@ def judge(witnessed: Sequence[WitnessedTrial]) -> Figure:
     """Judge how far off the worst trial was."""
     errors = estimators.summary(estimators.frame(witnessed))
     ours: Mapping[Any, Any] = rows_of(errors[errors["estimator"] == estimators.OURS])[0]
-    worst, counted = ours["worst_pct"], f"n = {ours['n']} trials of {ours['cells']} planted cells"
+    worst, counted = ours["worst_pct"], f"n = {ours['n']} measurements of {ours['cells']} planted settings"
     what, measured = (
         "throughput against an external clock, worst trial",
         f"median {ours['median_pct']:+.3f} %, {counted}",

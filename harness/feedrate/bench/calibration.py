@@ -48,7 +48,7 @@ def read_back(quantities: pd.DataFrame) -> Iterator[Figure]:
     """Judge each planted quantity by its worst cell; rows of ``calibration.analysis.summary``."""
     for row in rows_of(quantities):
         what, worst = f"planted {row['quantity']} is read back, worst setting", row["worst_pct"]
-        measured = f"{worst:+.1f} % (median size {row['median_pct']:.1f} %, {row['cells']} cells, n ≥ {row['n']})"
+        measured = f"{worst:+.1f} % (median size {row['median_pct']:.1f} %, {row['cells']} settings, n ≥ {row['n']})"
         yield Figure(what, f"within {READ_BACK_PCT:g} %", measured, abs(worst) <= READ_BACK_PCT)
 
 

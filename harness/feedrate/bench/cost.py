@@ -24,7 +24,7 @@ RATIO = 1.02
 
 def measure(session: Session) -> Iterator[Figure]:
     """Take the figures of speed; about two and a half minutes, one of which is a sweep."""
-    session.console.print("Starting trials ...")
+    session.console.print("Starting measurements ...")
     yield _starts(session.folder / "data")
     session.console.print("Planning ...")
     yield judge_median("make plan", 0.7, [run_command("plan").took_s for _ in range(5)], "s")
@@ -52,7 +52,7 @@ def _sweep(session: Session) -> Iterator[Figure]:
     if run is None:
         raise KeyboardInterrupt
     trials, parent = run.table("trials"), run.manifest.parent_cpu_pct
-    measured = f"{parent:.1f} % (one sweep, {len(trials)} trials)"
+    measured = f"{parent:.1f} % (one sweep, {len(measurements)} trials)"
     yield Figure("parent's CPU during a sweep, probes included", "≤ 3 % of a core", measured, parent <= 3)
     ended = trials[trials["outcome"] == "ok"]
     phases = ended[[f"host_{phase}_ns" for phase in PHASES]].fillna(0).sum(axis=1)

@@ -107,6 +107,8 @@ def judge(tuned: Sequence[TunedWorkload]) -> Figure:
     """Judge in how many workloads feedrate recommends a good setting."""
     regrets = [regret_pct(workload.steps_per_s, workload.feedrate.setting) for workload in tuned]
     trials = np.median([workload.trials / workload.settings for workload in tuned])
-    note = f" (regret: median {np.median(regrets):.1f} %, worst {max(regrets):.1f} %; {trials:.1f} trials a setting)"
+    note = (
+        f" (regret: median {np.median(regrets):.1f} %, worst {max(regrets):.1f} %; {trials:.1f} measurements a setting)"
+    )
     what = f"feedrate tune recommends a setting within {REGRET_PCT:g} % of the best, planted workloads"
     return judge_count(what, OFTEN, "them", [regret <= REGRET_PCT for regret in regrets], note)

@@ -124,7 +124,7 @@ def _measured(runs: Sequence[RunView]) -> str:
     kinds = {kind for view in speaking(runs) for kind in view.headlines["kind"]}
     there = any(view.manifest.machine.gpu_count for view in runs)
     no_gpu = (", no GPU was used" if there else ", no GPU among them") + (
-        ": a sleep stands in for its step" if EMULATED in kinds else ""
+        ": a sleep stands in for a GPU’s step" if EMULATED in kinds else ""
     )
     used = any(view.manifest.device == "cuda" for view in runs)
     return f"{words.plural(len(machines), 'machine')}{'' if used else no_gpu}" if runs else ""

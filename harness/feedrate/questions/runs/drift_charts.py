@@ -102,7 +102,7 @@ def _message(count: int, mean: Estimate, change: Estimate | None, run_s: float) 
     if change is None:
         return f"{summary} {count} measurements are too few for a trend."
     scale, unit = unit_of(run_s)
-    changed = change.text(n=words.plural(change.n, "measurement"), write=words.signed)
+    changed = change.text(n=words.plural(change.n, "measurement"))
     verdict = "may be no change" if change.low <= 0 <= change.high else "is a drift"
     return f"{summary} Over the run’s {words.number(run_s / scale, 2)} {unit} it changed by {changed}. That {verdict}."
 

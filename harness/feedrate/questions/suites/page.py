@@ -9,7 +9,6 @@ from typing import Any
 
 from markupsafe import Markup
 
-from feedrate.charts.figure import charts_by_name
 from feedrate.pages import descriptions, markup
 from feedrate.pages.markup import Page, Placed
 from feedrate.pages.runs import RunView, draw, leading, place
@@ -37,7 +36,7 @@ CHARTED = 2
 
 
 def found(runs: Sequence[RunView]) -> list[tuple[str, str, Suite]]:
-    """List the suites that have results: name, page and content; one that this version lacks shows every chart.
+    """List the suites that have results: name, page and content; one that this version lacks shows the charts of all.
 
     What asks about machines comes before what asks about feedrate. The suite of all claims has a page of another kind,
     and of scripts there are the pages of their runs.
@@ -47,7 +46,7 @@ def found(runs: Sequence[RunView]) -> list[tuple[str, str, Suite]]:
         {name for view in runs for name in view.suites} - elsewhere, key=lambda name: (name == CALIBRATION, name)
     )
     shipped = plugins.names("feedrate.suites")
-    every = tuple(charts_by_name())
+    every = tuple(dict.fromkeys(chart for name in shipped for chart in suite.load(name).charts))
     return [
         (
             name,
