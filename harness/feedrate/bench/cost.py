@@ -52,7 +52,7 @@ def _sweep(session: Session) -> Iterator[Figure]:
     if run is None:
         raise KeyboardInterrupt
     trials, parent = run.table("trials"), run.manifest.parent_cpu_pct
-    measured = f"{parent:.1f} % (one sweep, {len(measurements)} trials)"
+    measured = f"{parent:.1f} % (one sweep, {len(trials)} measurements)"
     yield Figure("parent's CPU during a sweep, probes included", "≤ 3 % of a core", measured, parent <= 3)
     ended = trials[trials["outcome"] == "ok"]
     phases = ended[[f"host_{phase}_ns" for phase in PHASES]].fillna(0).sum(axis=1)

@@ -26,6 +26,8 @@ HEIGHT = 250
 """Of a panel whose left side is a quantity, in CSS pixels."""
 _CHANNELS = {"x2": alt.X2, "y2": alt.Y2, "text": alt.Text}
 """What Altair looks for, in milliseconds each time, where an encoding is a mere text."""
+_APART = {"labelOverlap": "greedy", "labelSeparation": 4}
+"""Of an axis whose labels would touch on phones."""
 _FAR = 4.0
 """How far a logarithmic side goes beyond its outermost values; intervals that are longer are cut there."""
 ENDS = ("lo", "hi")
@@ -74,7 +76,7 @@ def amount(key: str, title: str, form: str = ",.3~s") -> Side:
 def log(key: str, title: str, ends: tuple[float, float], form: str = ",.3~s", *, grid: bool = True) -> Side:
     """A positive quantity on a logarithmic scale with these ends."""
     scale = {"type": "log", "domain": list(ends), "nice": False}
-    return Side(key, title, scale, {"values": ticks(*ends), "format": form, "grid": grid, "domain": False})
+    return Side(key, title, scale, {"values": ticks(*ends), "format": form, "grid": grid, "domain": False, **_APART})
 
 
 def log_of(rows: Sequence[Row], title: str, key: str = "value", ends: Sequence[str] = ENDS, **more: Any) -> Side:
@@ -97,8 +99,7 @@ def deviations(key: str, title: str, ends: Sequence[float]) -> Side:
     scale = {"type": "symlog", "constant": 1, "domain": [low, high], "nice": False}
     # A format of the axis would write all labels in the largest one's unit.
     label = "format(datum.value, '+~s')"
-    narrow = {"labelOverlap": "greedy", "labelSeparation": 4}  # on phones the largest labels would touch
-    return Side(key, title, scale, {"values": shown, "labelExpr": label, "grid": True, "domain": False, **narrow})
+    return Side(key, title, scale, {"values": shown, "labelExpr": label, "grid": True, "domain": False, **_APART})
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,16 +268,36 @@ def written(rows: Sequence[Row], x: Side, y: Side, key: str, *, right: bool = Fa
     return mark("text", text, style, **x.along("x"), **y.along("y"), text=f"{key}:N")
 
 
-def frontier(best: Sequence[Row], x: Side, y: Side, key: str) -> tuple[list[alt.Chart], list[alt.Chart]]:
-    """Behind marks a line through those that none beats, smallest first; before them a field's names at its ends."""
+def _shares(rows: Sequence[Row], side: Side) -> list[float]:
+    """Places of rows along a side, from 0 to 1."""
+    scaled = math.log if side.scale.get("type") == "log" else float
+    low, high = map(scaled, side.scale.get("domain") or (0.0, max(row[side.key] for row in rows)))
+    return [(scaled(row[side.key]) - low) / (high - low) for row in rows]
+
+
+def frontier(
+    rows: Sequence[Row], best: Sequence[Row], x: Side, y: Side, key: str
+) -> tuple[list[alt.Chart], list[alt.Chart]]:
+    """Behind marks a line through the best, smallest first; before them a field's names at its ends, where room is."""
     style = {"color": colour("muted"), "strokeDash": [3, 3], "strokeWidth": 1.25}
     line = mark("line", data(best, key, x.key, y.key), style, **x.along("x"), **y.along("y"))
-    scaled = math.log if x.scale.get("type") == "log" else float
-    low, high = map(scaled, x.scale["domain"])
-    places = [(scaled(row[x.key]) - low) / (high - low) for row in best]
+    places = list(zip(_shares(rows, x), _shares(rows, y), strict=True))
+    of_best = [places[next(at for at, row in enumerate(rows) if row is one)] for one in best]
+
+    def free(end: tuple[float, float], dy: int) -> bool:
+        """Whether no mark lies where a name above or below an end would stand."""
+        away = 1 if end[0] < 0.5 else -1
+        return not any(
+            0.02 < away * (across - end[0]) < 0.4 and 0 < (up - end[1]) * -math.copysign(1, dy) < 0.16
+            for across, up in places
+        )
+
     # Where both ends lie close to one another only the better one is named.
-    ends = [(-1, -8), (0, 16)] if places[-1] - places[0] > 0.2 else [(-1, -8)]
-    named = [written([best[at]], x, y, key, right=places[at] < 0.5, dy=dy) for at, dy in ends]
+    ends = [(-1, (-8, 16)), (0, (16, -8))] if of_best[-1][0] - of_best[0][0] > 0.2 else [(-1, (-8, 16))]
+    named = []
+    for at, sides in ends:
+        if (dy := next((dy for dy in sides if free(of_best[at], dy)), None)) is not None:
+            named.append(written([best[at]], x, y, key, right=of_best[at][0] < 0.5, dy=dy))
     return [line], named
 
 

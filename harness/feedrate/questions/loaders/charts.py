@@ -166,7 +166,7 @@ def loader_memory(sheet: Sheet, trials: pd.DataFrame) -> Figure:
         sizes = [row["mib"] for row in marks]
         x = log("mib", "memory (MiB)", (min(sizes) / 1.25, max(sizes) * 1.25), ",.0f", grid=False)
         y = amount("value", "samples per second")
-        line, named_ends = frontier(best, x, y, "loader")
+        line, named_ends = frontier(marks, best, x, y, "loader")
         plot = Plot(marks, x, y, "loader", looks, also={"who:N": ""}, behind=line, before=named_ends)
         panel = plot.panel(subset.title, subset.subtitle, _memory_message(best))
         sheet.add(panel, listed(marks, subset.row(), _MEMORY | _COLUMNS), still)

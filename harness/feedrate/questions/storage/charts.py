@@ -215,7 +215,7 @@ def storage_size(sheet: Sheet, trials: pd.DataFrame) -> Figure:
         low, high = extent(rows)
         y, best = log("value", "samples per second", (low, 1.4 * high)), front(rows, "bytes")  # names need room
         also: Fields = {"format:N": "", "bytes:Q": ("bytes per sample", ",.0f")}
-        line, named = frontier(best, x, y, "format")
+        line, named = frontier(rows, best, x, y, "format")
         plot = Plot(rows, x, y, "stores", LOOKS, shaped=("state", MARKS), also=also, behind=line, before=named)
         sheet.add(
             plot.panel(subset.title, subset.subtitle, _size_message(best)), listed(rows, shared(subset), columns), still
