@@ -81,6 +81,14 @@ export function parse(fragment) {
   }));
 }
 
+// A page that draws opens with its choice wherever its address leads, and what it drew moved the place that this names.
+export async function opened(open) {
+  const name = location.hash.slice(1);
+  await open();
+  if (!name.includes("=")) document.getElementById(name)?.scrollIntoView();
+  window.addEventListener("hashchange", open);
+}
+
 export function format(pairs) {
   return `#${[...pairs].map(([name, values]) => `${encode(name)}=${values.map(encode).join(",")}`).join("&")}`;
 }

@@ -1,6 +1,6 @@
 // The page Compare. Two runs are chosen, published ones or files of the reader's own, which a Worker reads.
 
-import { copyLink, make, parsed, read } from "../dom.js";
+import { copyLink, make, opened, parsed, read } from "../dom.js";
 import { View } from "../plot.js";
 import { Table } from "../table.js";
 import { compare } from "./comparison.js";
@@ -48,8 +48,8 @@ class Comparer {
 
   open() {
     const state = asked();
-    if (!state) return write(this.state); // a place on the page
-    return state.a || state.b ? this.choose(state) : this.show(this.given.opening);
+    if (!state && this.turn) return write(this.state); // a place on the page
+    return state?.a || state?.b ? this.choose(state) : this.show(this.given.opening);
   }
 
   // What a reader chose is kept when a file comes; what the page opened with is not.
@@ -146,8 +146,7 @@ async function start(root) {
     await parsed;
     const comparer = new Comparer(given, root);
     root.querySelector(".fr-compare-wait").remove();
-    window.addEventListener("hashchange", () => comparer.open());
-    await comparer.open();
+    await opened(() => comparer.open());
   } catch (error) {
     root.prepend(make("p", { class: "fr-missing", role: "alert" }, `This page cannot compare: ${error.message}`));
     console.error("feedrate:", error);

@@ -2,7 +2,7 @@
 
 import { dot, line, ruleX } from "@observablehq/plot";
 import { counts, proper, rowsOf, setting, text, varying } from "../cells.js";
-import { copyLink, fine, make, many, number, parsed, plural, read } from "../dom.js";
+import { copyLink, fine, make, many, number, opened, parsed, plural, read } from "../dom.js";
 import { View, draw, hover, symbol } from "../plot.js";
 import { Table } from "../table.js";
 import { address, base, having, offered, settle, stateOf } from "./choices.js";
@@ -36,7 +36,7 @@ class Explorer {
   }
 
   async open() {
-    if (location.hash.length > 1 && !location.hash.includes("=")) return this.write(); // a place on the page
+    if (this.state && location.hash.length > 1 && !location.hash.includes("=")) return this.write(); // a place on the page
     const { state, lost, whole } = stateOf(location.hash, this.index);
     this.lost = lost;
     this.state = state;
@@ -207,9 +207,8 @@ async function start() {
     const explorer = new Explorer(await read(root.dataset.index), root);
     await parsed;
     plain.hidden = true;
-    await explorer.open();
+    await opened(() => explorer.open());
     root.querySelector(".fr-explore-wait").remove();
-    window.addEventListener("hashchange", () => explorer.open());
   } catch (error) {
     plain.hidden = false;
     root.querySelector(".fr-explore-wait")?.remove();

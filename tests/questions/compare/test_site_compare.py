@@ -128,3 +128,16 @@ def test_it_is_accessible_and_fits(sites: dict[str, Any], browser: Browser, othe
     for width in (360, 768, 1280, 1920):
         assert visits.narrowed(page, width) <= width
     assert seen.problems == []
+
+
+def test_it_opens_with_a_pair_wherever_its_address_leads(sites: dict[str, Any], browser: Browser) -> None:
+    """Opened at a place the page compares the pair that it opens with, and the place is in view."""
+    seen = visits.visit(browser, sites[visits.COMMITTED])
+    page = seen.open("compare.html")
+    opening, address = result(page), page.url
+    page.goto("about:blank")
+    seen.open("compare.html#machines")
+    assert result(page) == opening
+    assert page.url == address
+    expect(page.locator("#machines")).to_be_in_viewport()
+    assert seen.problems == []

@@ -89,8 +89,12 @@ def page(sites: dict[str, Any], browser: Browser) -> Iterator[Page]:
 
 
 def test_it_opens_with_a_story(page: Page) -> None:
-    """Throughput against workers by batch size, of the newest run that asks about machines."""
-    said = state(page)
+    """Throughput against workers by batch size, of the newest run that asks about machines; at a place of it, too."""
+    said, address = state(page), page.url
+    page.goto("about:blank")
+    page.goto(f"{address.partition('#')[0]}#fr-explore-main")
+    expect(page).to_have_url(address)
+    ready(page)
     assert (said["metric"], said["x"], said["colour"]) == (["samples_per_s"], ["num_workers"], ["storage_format"])
     message = page.locator(".fr-explore-view .fr-message").inner_text()
     label = page.locator(".fr-explore-view [role=img]").get_attribute("aria-label") or ""
