@@ -3,15 +3,18 @@
 
 import { NONE, proper, setting, text, varying } from "../cells.js";
 import { between, make, many, number, plural, times } from "../dom.js";
-import { axisX, dot, gridX, ruleX, ruleY } from "@observablehq/plot";
+import { axisX, dot, gridX, ruleX, ruleY, text as written } from "@observablehq/plot";
 import { draw, hover, symbol } from "../plot.js";
 
 const DRAWN = 10;
 const ROW = 22;
-const LETTER = 6.9;
+const [LETTER, RIGHT, NARROW] = [6, 24, 560];
 const LISTED = 200;
-const TICKS = [-3, -2, -1, 0, 1, 2, 3].flatMap((power) => [1, 2, 5].map((digit) => digit * 10 ** power));
-const FINE = [0.6, 0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.35, 1.5, 1.75];
+// Numbers that an axis may carry, finest to coarsest, each a list in which 1 is.
+const decades = (digits, every = 1) => Array.from({ length: 41 }, (_, at) => every * (at - 20)).flatMap((power) => digits.map((digit) => Number(`${digit}e${power}`)));
+const EVEN = [0.01, 0.02, 0.05, 0.1, 0.2].map((step) => Array.from({ length: 400 }, (_, at) => Number((step * (at + 1)).toPrecision(4))));
+const LEVELS = [...EVEN, decades([1, 1.5, 2, 3, 5, 7]), decades([1, 2, 5]), decades([1]), decades([1], 2), decades([1], 4)];
+const LEAST = 1.1;
 // Said even at their default.
 const LEADING = ["storage_format", "batch_size", "num_workers"];
 const said = (words, style = "") => make("p", style ? { class: style } : {}, words);
@@ -64,25 +67,37 @@ export function forest(cells, overall, label, tones) {
     tip: [words, `B ÷ A ${times(cell.ratio)} (${between(cell.lo, cell.hi)})`, n].join("\n") });
   const rows = shown.map((cell, at) => mark(cell, label(cell), `n = ${cell.n_a} and ${cell.n_b}`, { ...tones[cell.verdict], at: String(at) }));
   if (cells.length > 1) rows.push(mark(overall, `all ${plural(cells.length, "setting")}`, "", { ...tones.overall, at: "all" }));
-  const words = new Map(rows.map((row) => [row.at, row.label]));
   const bounded = rows.filter(({ lo }) => Number.isFinite(lo));
-  const [least, most] = [Math.min, Math.max].map((end) => end(...rows.flatMap(({ ratio, lo, hi }) => [ratio, lo, hi].filter(Number.isFinite))));
-  const within = (values) => values.filter((tick) => tick >= least && tick <= most);
-  const ticks = [TICKS, FINE].map(within).find(({ length }) => length > 2) ?? within([...FINE, 0.95, 1.05]);
+  const [least, most] = [Math.min, Math.max].map((end) => end(1, ...rows.flatMap(({ ratio, lo, hi }) => [ratio, lo, hi].filter(Number.isFinite))));
+  const wider = Math.sqrt(Math.max(1, LEAST / (most / least)));
+  const domain = [least / wider, most * wider];
   return (width) => {
-    const left = Math.min(width * 0.45, LETTER * Math.max(...rows.map((row) => row.label.length)) + 12);
-    const fits = Math.floor(left / LETTER);
-    const cut = (at) => { const whole = words.get(at); return whole.length > fits ? `${whole.slice(0, fits - 1)}…` : whole; };
+    // On a phone a name has a line of its own, above its mark.
+    const above = width < NARROW;
+    const left = above ? 8 : Math.min(width * 0.45, LETTER * Math.max(...rows.map((row) => row.label.length)) + 12);
+    const fits = Math.floor((above ? width - 8 : left) / LETTER);
+    const cut = ({ label: whole }) => (whole.length > fits ? `${whole.slice(0, fits - 1)}…` : whole);
     const place = { y: "at", x: "ratio" };
+    const ticks = numbers(domain[0], domain[1], width - left - RIGHT);
     return draw({
-      width, height: 60 + ROW * rows.length, marginLeft: left, marginRight: 24, marginBottom: 40,
-      x: { type: "log", axis: null },
-      y: { type: "point", domain: rows.map(({ at }) => at), label: null, tickFormat: cut, tickSize: 0 },
+      width, height: 60 + (above ? 2 : 1) * ROW * rows.length, marginLeft: left, marginRight: RIGHT, marginBottom: 44,
+      x: { type: "log", domain, axis: null },
+      y: { type: "point", domain: rows.map(({ at }) => at), axis: null },
       // Words of ticks, as a format of numbers on a logarithmic scale leaves some out.
-      marks: [gridX(ticks), axisX(ticks, { label: "B ÷ A, logarithmic", text: (value) => `${number(value)}×` }), ruleX([1], { stroke: "var(--fr-muted)" }), ruleY(bounded, { y: "at", x1: "lo", x2: "hi", stroke: "colour", strokeWidth: 1.5 }),
+      marks: [gridX(ticks), axisX(ticks, { label: "B ÷ A, logarithmic", labelOffset: 38, text: (value) => `${number(value)}×` }), ruleX([1], { stroke: "var(--fr-muted)" }), ruleY(bounded, { y: "at", x1: "lo", x2: "hi", stroke: "colour", strokeWidth: 1.5 }),
+        written(rows, { y: "at", text: cut, frameAnchor: "left", stroke: "var(--fr-paper)", strokeWidth: 4, fill: "currentColor", ...(above ? { textAnchor: "start", dx: -8, dy: -ROW / 2 - 4 } : { textAnchor: "end", dx: -9 }) }),
         dot(rows, { ...place, fill: "colour", symbol, r: 4.5 }), hover(rows, place)],
     });
   };
+}
+
+// The most numbers of which no two touch.
+export function numbers(least, most, width) {
+  const at = (value) => (width * Math.log(value)) / Math.log(most / least);
+  const half = (value) => (LETTER * `${number(value)}×`.length) / 2;
+  const clear = (some) => some.every((value, place) => !place || at(value) - at(some[place - 1]) > half(value) + half(some[place - 1]) + LETTER);
+  const within = LEVELS.map((level) => level.filter((value) => value >= least && value <= most));
+  return within.filter(clear).reduce((best, some) => (some.length > best.length ? some : best));
 }
 
 export const columns = (label) => [

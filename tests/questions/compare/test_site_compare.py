@@ -22,6 +22,12 @@ from feedrate.store import runs
 pytestmark = pytest.mark.slow
 
 DRAWN = ".fr-explore-chart [aria-label=dot] path"
+WIDE = "box => box.clientWidth"
+TOUCHING = """texts => {
+  const boxes = texts.map((text) => [text.textContent, text.getBoundingClientRect()]);
+  return boxes.flatMap(([one, a], at) => boxes.slice(at + 1).filter(([, b]) =>
+    a.left < b.right + 2 && b.left < a.right + 2 && a.top < b.bottom && b.top < a.bottom).map(([other]) => [one, other]));
+}"""
 
 
 def tables(sites: dict[str, Any], file: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -140,4 +146,12 @@ def test_it_opens_with_a_pair_wherever_its_address_leads(sites: dict[str, Any], 
     assert result(page) == opening
     assert page.url == address
     expect(page.locator("#machines")).to_be_in_viewport()
+    for width in (390, 1280):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.locator(f".fr-explore-chart svg[width='{page.locator('.fr-explore-view').evaluate(WIDE)}']").wait_for()
+        boxes = page.locator(
+            ".fr-explore-chart svg g[aria-label*=text i] text, .fr-explore-chart svg [aria-label*=tick] text"
+        )
+        assert boxes.count() > 13
+        assert boxes.evaluate_all(TOUCHING) == []
     assert seen.problems == []

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -38,6 +40,8 @@ TEXT = """async ([name, given]) => {
   return made.map((part) => part.textContent).join(" ");
 }"""
 
+NUMBERS = "async (given) => (await import('/compare/views.js')).numbers(...given)"
+
 
 @pytest.fixture(scope="module")
 def manifest(fake_run: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
@@ -59,6 +63,19 @@ def text(scripts: Page, name: str, *given: Any) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("width", [250, 330, 700])
+@pytest.mark.parametrize("ends", [(0.95, 1.1), (1.0, 1.1), (0.98, 1.08), (0.55, 1.3), (0.2, 1.0), (0.001, 1000.0)])
+def test_an_axis_carries_numbers_that_do_not_touch(scripts: Page, ends: tuple[float, float], width: int) -> None:
+    """However narrow or wide a range is, 1 and another number stand on its axis, each with room for its digits."""
+    values = scripts.evaluate(NUMBERS, [*ends, width])
+    assert {1}.issubset(values)
+    assert len(values) >= 2
+    places = [width * math.log(value / ends[0]) / math.log(ends[1] / ends[0]) for value in values]
+    digits = [7 * len(f"{value:g}×") for value in values]
+    for (at, wide), (after, wide_after) in pairwise(zip(places, digits, strict=True)):
+        assert after - at > (wide + wide_after) / 2
+
+
 def test_what_is_left_out_is_counted_as_a_whole(scripts: Page) -> None:
     """However many settings have a reason, all are counted; of very many the first are written out."""
     rows = [{"mode": "load", "batch_size": at, "reason": "only in A"} for at in range(300)]
