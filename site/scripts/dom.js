@@ -22,7 +22,7 @@ export function copyLink(copied) {
   const button = make("button", { type: "button", click: async () => {
     said.textContent = await navigator.clipboard.writeText(location.href)
       .then(copied, () => "The browser forbids copying: the address bar has the link.");
-  } }, "Copy a link to this");
+  } }, "Copy link");
   button.hidden = !navigator.clipboard;
   return [button, said];
 }

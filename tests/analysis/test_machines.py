@@ -61,7 +61,7 @@ def test_one_block_has_a_ratio_and_no_interval() -> None:
     one, four = run([({}, [100.0])], "a"), run([({}, [200.0, 201.0, 199.0, 200.0])], "b")
     for row in (compare(one, four).iloc[0], compare(four, one).iloc[0]):
         assert np.isnan([row["lo"], row["hi"], row["df"]]).all()
-        assert row["verdict"] == "inconclusive"
+        assert row["verdict"] == "measured once"
     even = compare(run([({}, [100.0] * 3)], "a"), run([({}, [150.0] * 2)], "b")).iloc[0]
     assert [even[end] for end in ENDS] == [pytest.approx(1.5)] * 3
     assert (even["df"], even["verdict"]) == (3, "faster")

@@ -26,6 +26,8 @@ COLUMNS = (*CELL, "samples_per_s_a", "samples_per_s_b", "ratio", "lo", "hi", "n_
 OF_SCRIPT = ("workload", "script", "mode")
 """What tells cells of scripts apart where their settings do not count."""
 _NAMED = ["script", "mode"]
+ONCE = "measured once"
+"""The verdict on a cell of which either run has one block: it has no interval."""
 ROUNDING = 1e-12
 """A spread of logs up to this is none: it is what rounding leaves of equal numbers."""
 
@@ -144,7 +146,8 @@ def compare(trials_a: pd.DataFrame, trials_b: pd.DataFrame, matched: pd.DataFram
     if not len(cells):
         return cells.reindex(columns=[*COLUMNS, *AXIS_NAMES])
     compared = ratios(trials_a, trials_b, cells).rename(columns={"a": "samples_per_s_a", "b": "samples_per_s_b"})
-    compared["verdict"] = verdicts(compared["ratio"], compared["lo"], compared["hi"])
+    judged = verdicts(compared["ratio"], compared["lo"], compared["hi"])
+    compared["verdict"] = np.where(compared["lo"].isna(), ONCE, judged)
     return pd.concat([cells, compared], axis=1)[[*COLUMNS, *AXIS_NAMES]]
 
 

@@ -23,7 +23,7 @@ export function overall(cells, { confidence }) {
 }
 
 export function verdict({ ratio, lo, hi }, rules) {
-  if (![ratio, lo, hi].every(finite)) return "inconclusive";
+  if (![ratio, lo, hi].every(finite)) return rules.once;
   if (lo >= rules.same[0] && hi <= rules.same[1]) return "no difference";
   return lo > rules.confirmed_over ? "faster" : hi < rules.refuted_under ? "slower" : "inconclusive";
 }
@@ -57,7 +57,7 @@ function reason(key, a, b, rules) {
   return differs ? `different ${differs}: ${[a, b].map((of, at) => `${of.get(key)[differs] ?? "none"} in ${"AB"[at]}`).join(", ")}` : null;
 }
 
-const COUNTED = { faster: "faster", slower: "slower", same: "no difference", open: "inconclusive" };
+const COUNTED = { faster: "faster", slower: "slower", same: "no difference", open: "inconclusive", once: "measured once" };
 const tally = (cells) => Object.fromEntries(Object.entries(COUNTED).map(([name, word]) =>
   [name, cells.filter((cell) => cell.verdict === word).length]));
 

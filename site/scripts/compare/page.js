@@ -5,7 +5,7 @@ import { View } from "../plot.js";
 import { Table } from "../table.js";
 import { compare } from "./comparison.js";
 import { SIDES, Sides, asked, waiting, write } from "./sides.js";
-import { answer, claims, columns, facts, forest, leftOut, named } from "./views.js";
+import { answer, claims, columns, drawn, facts, forest, leftOut, named } from "./views.js";
 
 const MOST_FILES = 12;
 
@@ -38,9 +38,9 @@ class Comparer {
     this.view = new View("fr-compare-ratios");
     this.view.said.classList.add("fr-hidden"); // the picture shows it, and says it to those who hear the page
     this.table = new Table("Every setting that both runs measured", { by: "ratio", descending: true });
-    this.all = make("details", { class: "fr-compare-fold" }, make("summary", {}, "All settings, as a table"), this.table.pages, this.table.scroll);
+    this.all = make("details", { class: "fr-compare-fold" }, make("summary", {}, "All settings"), this.table.pages, this.table.scroll);
     this.parts = Object.fromEntries(["answer", "out", "about"].map((name) => [name, make("div")]));
-    this.result = make("div", { class: "fr-compare-result", hidden: true }, make("h2", {}, "How many times as fast is B?"), this.parts.answer,
+    this.result = make("div", { class: "fr-compare-result", hidden: true }, make("h2", {}, "B against A"), this.parts.answer,
       make("p", { class: "fr-explore-take" }, copyLink(() => "Copied. It names a file by its hash: whoever opens it is asked for the file.")),
       this.view.box, this.all, this.parts.about, this.parts.out);
     root.append(this.sides.box, this.status, this.result);
@@ -101,7 +101,8 @@ class Comparer {
       [a, b].forEach((held, at) => this.sides.tell(SIDES[at], held ?? waiting(this.state[SIDES[at]])));
       const same = a && b && a.about.run === b.about.run;
       this.result.hidden = !a || !b || same;
-      this.status.textContent = same ? `A and B are the same run, ${a.about.run}. Choose another for one of them.` : "";
+      const open = SIDES.filter((side) => !this.state[side]);
+      this.status.textContent = same ? `A and B are the same run, ${a.about.run}. Choose another for one of them.` : open.length === 1 ? `Choose ${open[0].toUpperCase()}.` : "";
       if (!this.result.hidden) this.compare(a, b);
     } catch (error) {
       if (turn !== this.turn) return;
@@ -124,7 +125,7 @@ class Comparer {
     parts.out.replaceChildren(...leftOut(found.unmatched, given.rules));
     view.box.hidden = this.all.hidden = !found.cells.length;
     if (found.cells.length) {
-      const entries = Object.entries(given.tones).filter(([verdict]) => found.overall.cells && found.cells.some((cell) => cell.verdict === verdict));
+      const entries = Object.entries(given.tones).filter(([verdict]) => drawn(found.cells).some((cell) => cell.verdict === verdict));
       view.show({ title: "Setting by setting", about: common && `In common: ${common}.`, said: extremes(found.cells, label),
         entries: entries.map(([, { says, colour, shape }]) => ({ label: says, colour, shape })), picture: forest(found.cells, found.overall, label, given.tones) });
       table.show(columns(label), found.cells);
@@ -135,7 +136,8 @@ class Comparer {
 
 // What the picture shows, from its numbers.
 function extremes(cells, label) {
-  const [first, ...others] = [...cells].sort((one, other) => other.ratio - one.ratio);
+  const [first, ...others] = cells.filter(({ lo }) => Number.isFinite(lo)).sort((one, other) => other.ratio - one.ratio);
+  if (!first) return "No setting was measured more than once in both.";
   const words = (cell) => `${cell.ratio.toFixed(2)}× (n = ${cell.n_a} and ${cell.n_b}) at ${label(cell)}`;
   return others.length ? `Most: ${words(first)}. Least: ${words(others.at(-1))}.` : `B is ${words(first)}.`;
 }

@@ -1,7 +1,7 @@
 // Which two runs are compared: two lists of published runs and of files that were given, a place to drop files, and what
 // each side says of itself. The address names published runs by their id and files by their hash.
 
-import { format, make, parse, picked } from "../dom.js";
+import { format, make, parse, picked, plural } from "../dom.js";
 
 export const SIDES = ["a", "b"];
 const UNNAMED = "A link cannot name this file: only a page that came over https can hash it.";
@@ -26,17 +26,19 @@ export class Sides {
     this.shared = shared;
     this.refused = make("div", { class: "fr-compare-refused", role: "alert" });
     this.selects = Object.fromEntries(SIDES.map((side) =>
-      [side, make("select", { name: side, change: ({ target }) => chosen({ [side]: target.value }) })]));
+      [side, make("select", { name: side, "aria-describedby": "fr-compare-hint", change: ({ target }) => chosen({ [side]: target.value }) })]));
+    this.hint = make("p", { class: "fr-note", id: "fr-compare-hint" }, "Grey runs share no setting.");
     this.about = Object.fromEntries(SIDES.map((side) => [side, make("div", { class: "fr-compare-side" })]));
     this.box = make("div", {},
       make("div", { class: "fr-compare-picks" }, picked("A (baseline)", this.selects.a), picked("B", this.selects.b),
-        make("button", { type: "button", click: turned }, "Swap A and B")),
+        make("button", { type: "button", click: turned }, "Swap")), this.hint,
       make("div", { class: "fr-compare-sides" }, this.about.a, this.about.b), dropPlace(files), this.refused);
   }
 
   // Offer published runs and `local` files; runs that share no setting with the other side are grey.
   offer(state, local) {
     const option = (key, words, side, disabled = false) => make("option", { value: key, selected: key === state[side], disabled }, words);
+    this.hint.hidden = true;
     const group = (label, options) => (options.length ? [make("optgroup", { label }, options)] : []);
     for (const side of SIDES) {
       const now = state[side];
@@ -45,8 +47,8 @@ export class Sides {
       const absent = now && !local.has(now) && !this.published.some(({ run }) => run === now) ? [option(now, "a file that is not here yet", side)] : [];
       this.selects[side].replaceChildren(option("", "choose …", side), ...absent,
         ...group("Your files", [...local].map(([key, { name }]) => option(key, name, side))),
-        ...group("Published", this.published.map((about) =>
-          option(about.run, apart(about.run) ? `${titled(about)} · no setting in common` : titled(about), side, apart(about.run)))));
+        ...group("Published", this.published.map((about) => option(about.run, titled(about), side, apart(about.run)))));
+      if (this.selects[side].querySelector("[value]:disabled")) this.hint.hidden = false;
     }
   }
 
@@ -56,9 +58,8 @@ export class Sides {
     if (!held || typeof held === "string") return this.about[side].replaceChildren(...(held ? [note(held)] : []));
     const { about, name, sha256 } = held;
     const which = about.page ? [make("a", { href: about.page }, `run ${about.run}`), `, ${about.tier}`] : [`${name}, run ${about.run}: your file, not checked here`];
-    const size = `; ${held.cell.length} settings`;
     return this.about[side].replaceChildren(make("p", {}, make("strong", {}, `${side.toUpperCase()}: ${about.name}`)),
-      note(which, size), ...(about.page || sha256 ? [] : [note(UNNAMED)]));
+      note(which, `; ${plural(held.cell.length, "setting")}`), ...(about.page || sha256 ? [] : [note(UNNAMED)]));
   }
 
   refuse(lines) {
@@ -82,7 +83,7 @@ function dropPlace(files) {
   return place;
 }
 
-const titled = ({ label, suites, name, device, day, run, tier }) => [label, suites.join(" + "), name, device, day, tier, run].filter(Boolean).join(" · ");
+const titled = ({ label, suites, name, device, run }) => [name, device, label, suites.join(" + "), run].filter(Boolean).join(" · ");
 
 // What is said of a side that is not there.
 export const waiting = (key) => (key.startsWith("sha256:")

@@ -20,22 +20,25 @@ const LEADING = ["storage_format", "batch_size", "num_workers"];
 const said = (words, style = "") => make("p", style ? { class: style } : {}, words);
 const folded = (title, inside) => make("details", { class: "fr-compare-fold" }, make("summary", {}, title), inside);
 
-function tally({ faster, slower, same, open }, tones) {
-  const parts = [[faster, "faster"], [slower, "slower"], [same, tones["no difference"].says], [open, "inconclusive"]];
+function tally({ faster, slower, same, open, once }, tones) {
+  const parts = [[faster, "faster"], [slower, "slower"], [same, tones["no difference"].says], [open, "inconclusive"], [once, "measured once"]];
   return parts.filter(([count]) => count).map(([count, word]) => `${word} in ${many(count)}`).join(", ");
 }
 
-export function answer({ cells, overall, kinds, repeated, changed }, { tones, kinds: names }, oneMachine) {
+export function answer({ cells, overall, kinds, repeated, changed }, { tones, kinds: names, cautions, rules }, oneMachine) {
   if (!cells.length) return [said("No setting can be compared: below is why.", "fr-answer")];
   const range = (each) => `${times(each.ratio)}${each.cells > 1 ? ` (${between(each.lo, each.hi)})` : ""}`;
   const lines = [said(`B is ${range(overall)} as fast as A over ${plural(cells.length, "setting")}: ${tally(overall, tones)}.`, "fr-answer")];
-  if (kinds.length > 1) {
-    lines.push(make("ul", {}, kinds.map((each) => make("li", {}, `${names[each.kind] ?? each.kind}: ${range(each)} in ${plural(each.cells, "setting")}`))));
-  }
+  const notes = [overall.cells > 1 && cautions.spread, kinds.some(({ kind }) => kind === "emulated") && cautions.emulated].filter(Boolean);
+  if (notes.length) lines.push(said(notes.join(" "), "fr-note"));
   if (changed) lines.push(said(changed.length ? `A → B: ${changed.map(([name, a, b]) => `${name} ${a ?? NONE} → ${b ?? NONE}`).join(", ")}.` : "Both have the same loader settings."));
   if (oneMachine && !changed?.length) {
-    lines.push(said(`One machine twice: half of the settings agree within ${repeated.half_within_pct.toFixed(1)} %, ${
-      repeated.hold} of ${repeated.cells} intervals contain 1×.`));
+    const far = repeated.half_within_pct > 100 * (rules.same[1] - 1);
+    lines.push(said(`One machine twice: half of the settings agree within ${repeated.half_within_pct.toFixed(1)}\u00a0%, ${
+      repeated.hold} of ${repeated.cells} intervals contain 1×.${far ? ` ${cautions.apart}` : ""}`));
+  }
+  if (kinds.length > 1) {
+    lines.push(folded("By what ran", make("ul", {}, kinds.map((each) => make("li", {}, `${names[each.kind] ?? each.kind}: ${range(each)} in ${plural(each.cells, "setting")}`)))));
   }
   return lines;
 }
@@ -57,15 +60,18 @@ function short(row, names) {
     : name in SHORT ? `${SHORT[name]}${row[name]}` : row[name] === true ? name : `${name} ${row[name]}`)).join(", ");
 }
 
-// The forest plot: the settings that differ most, the fastest first, and all of them at the end.
-export function forest(cells, overall, label, tones) {
+// The settings that differ most, the fastest first; those that have an interval go before others: one repetition decides nothing.
+export function drawn(cells) {
   const far = (cell) => Math.abs(Math.log(cell.ratio));
-  // Those that have an interval first: one repetition decides nothing.
   const open = ({ lo }) => Number(!Number.isFinite(lo));
-  const shown = [...cells].sort((one, other) => open(one) - open(other) || far(other) - far(one)).slice(0, DRAWN).sort((one, other) => other.ratio - one.ratio);
+  return [...cells].sort((one, other) => open(one) - open(other) || far(other) - far(one)).slice(0, DRAWN).sort((one, other) => other.ratio - one.ratio);
+}
+
+// The forest plot: these settings, and all of them at the end.
+export function forest(cells, overall, label, tones) {
   const mark = (cell, words, n, tone) => ({ ratio: cell.ratio, lo: cell.lo, hi: cell.hi, label: words, ...tone,
     tip: [words, `B ÷ A ${times(cell.ratio)} (${between(cell.lo, cell.hi)})`, n].join("\n") });
-  const rows = shown.map((cell, at) => mark(cell, label(cell), `n = ${cell.n_a} and ${cell.n_b}`, { ...tones[cell.verdict], at: String(at) }));
+  const rows = drawn(cells).map((cell, at) => mark(cell, label(cell), `n = ${cell.n_a} and ${cell.n_b}`, { ...tones[cell.verdict], at: String(at) }));
   if (cells.length > 1) rows.push(mark(overall, `all ${plural(cells.length, "setting")}`, "", { ...tones.overall, at: "all" }));
   const bounded = rows.filter(({ lo }) => Number.isFinite(lo));
   const [least, most] = [Math.min, Math.max].map((end) => end(1, ...rows.flatMap(({ ratio, lo, hi }) => [ratio, lo, hi].filter(Number.isFinite))));
@@ -132,7 +138,7 @@ export function facts(a, b) {
   const [one, other] = [a, b].map(({ facts: held, versions }) => new Map([...held, ...Object.entries(versions)]));
   const all = [...new Set([...one.keys(), ...other.keys()])].map((name) => [name, ...[one, other].map((of) => String(of.get(name) ?? "none"))]);
   const [different, same] = [true, false].map((wanted) => all.filter(([, inA, inB]) => (inA !== inB) === wanted));
-  return [folded(`Facts: ${different.length} differ, ${same.length} are the same`, [
+  return [folded(`Facts: ${different.length} differ, ${same.length} agree`, [
     different.length ? grid("What differs between them", ["What", "A", "B"], different) : null,
     same.length ? grid("What is the same", ["What", "Both"], same.map((line) => line.slice(0, 2))) : null])];
 }
@@ -147,5 +153,6 @@ export function claims(a, b, { says, verdicts }) {
   const lines = both.filter((id) => one[id] !== other[id]).map((id) => [make("a", { href: `claims.html#claim-${id}` }, says[id]), one[id], other[id]]);
   if (!both.length) return [said("No claim has a verdict that rests on both runs.", "fr-note")];
   const summary = `Both tested ${plural(both.length, "claim")}, ${many(both.length - lines.length)} with the same verdict`;
-  return [lines.length ? folded(summary, grid("Claims whose verdict differs", ["Claim", "A", "B"], lines)) : said(`${summary}.`, "fr-note")];
+  if (!lines.length) return [said(`Both agree on ${plural(both.length, "claim")}.`, "fr-note")];
+  return [folded(summary, grid("Claims whose verdict differs", ["Claim", "A", "B"], lines))];
 }

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 
 EXACT = 1e-6
 """jStat gives the quantiles of Student's t to some eight digits."""
-TALLY = ("faster", "slower", "same", "open")
+TALLY = ("faster", "slower", "same", "open", "once")
 NAMES = [axis.name for axis in AXES]
 READ = """async ([trials, rules]) => {
   const { settings } = await import("/compare/worker.js");

@@ -16,17 +16,24 @@ from dropping import give, made, ready, result
 from playwright.sync_api import Browser, Page, expect
 
 from feedrate.analysis import machines
-from feedrate.questions.compare.analysis import repeated
+from feedrate.questions.compare.analysis import CAUTIONS, repeated
 from feedrate.store import runs
 
 pytestmark = pytest.mark.slow
 
 DRAWN = ".fr-explore-chart [aria-label=dot] path"
+READ = """() => [...document.querySelectorAll("article *")]
+  .filter((part) => part.checkVisibility() && (!part.matches("option") || part.selected))
+  .filter((part) => !part.closest("svg, script, style, .fr-hidden, details:not([open]) > :not(summary)"))
+  .flatMap((part) => [...part.childNodes].filter((node) => node.nodeType === Node.TEXT_NODE).map((node) => node.data))
+  .join(" ").split(/\\s+/).filter((word) => /[A-Za-z]/.test(word)).length"""
+"""How many words a reader sees: of lists what is chosen, and nothing of what is folded or drawn."""
 WIDE = "box => box.clientWidth"
 TOUCHING = """texts => {
   const boxes = texts.map((text) => [text.textContent, text.getBoundingClientRect()]);
-  return boxes.flatMap(([one, a], at) => boxes.slice(at + 1).filter(([, b]) =>
-    a.left < b.right + 2 && b.left < a.right + 2 && a.top < b.bottom && b.top < a.bottom).map(([other]) => [one, other]));
+  const touch = (a, b) => a.left < b.right + 2 && b.left < a.right + 2 && a.top < b.bottom && b.top < a.bottom;
+  const after = (at) => boxes.slice(at + 1);
+  return boxes.flatMap(([one, a], at) => after(at).filter(([, b]) => touch(a, b)).map(([other]) => [one, other]));
 }"""
 
 
@@ -110,7 +117,9 @@ def test_two_runs_of_one_machine_are_compared_by_keyboard(
     found = repeated(machines.compare(*tables(sites, again)))
     said = page.locator(".fr-compare-result").inner_text()
     assert "One machine twice: half of the settings" in said
-    assert f"agree within {found.half_within_pct:.1f} %, {found.hold} of {found.cells} intervals contain 1×" in said
+    assert (
+        f"agree within {found.half_within_pct:.1f}\u00a0%, {found.hold} of {found.cells} intervals contain 1×" in said
+    )
     page.locator("summary", has_text="All settings").press("Enter")
     page.get_by_role("button", name="B ÷ A").focus()
     first = page.locator(".fr-explore-table tbody td").first.inner_text()
@@ -136,11 +145,33 @@ def test_it_is_accessible_and_fits(sites: dict[str, Any], browser: Browser, othe
     assert seen.problems == []
 
 
+def test_the_choice_of_a_side_is_explained(page: Page, sites: dict[str, Any]) -> None:
+    """One side alone asks for the other; why runs are grey stands beside both lists, which name that sentence."""
+    a, b = (page.locator(f".fr-compare select[name={side}]") for side in "ab")
+    hint = page.locator(f"#{a.get_attribute('aria-describedby')}")
+    b.select_option("")
+    a.select_option(sites["main"].runs[0].manifest.run_id)
+    expect(page.locator(".fr-compare-status")).to_have_text("Choose B.")
+    assert b.locator("option:disabled").count() > 0
+    expect(hint).to_have_text("Grey runs share no setting.")
+    assert b.get_attribute("aria-describedby") == a.get_attribute("aria-describedby")
+    a.select_option("")
+    expect(page.locator(".fr-compare-status")).to_be_empty()
+    expect(hint).to_be_hidden()
+
+
 def test_it_opens_with_a_pair_wherever_its_address_leads(sites: dict[str, Any], browser: Browser) -> None:
     """Opened at a place the page compares the pair that it opens with, and the place is in view."""
     seen = visits.visit(browser, sites[visits.COMMITTED])
     page = seen.open("compare.html")
     opening, address = result(page), page.url
+    assert 100 < page.evaluate(READ) <= 150
+    assert "inconclusive in 97, measured once in 71" in opening
+    shown = page.locator(".fr-compare-result").inner_text()
+    for caution in CAUTIONS.values():
+        assert caution in shown
+    ends = page.locator(".fr-compare-result .fr-message").inner_text()
+    assert {int(n) for n in re.findall(r"\d+(?= and|\))", ends)} <= {5, 6}
     page.goto("about:blank")
     seen.open("compare.html#machines")
     assert result(page) == opening

@@ -23,7 +23,7 @@ from feedrate.analysis.blocks import Blocks, successful
 from feedrate.analysis.claims import NOT_TESTABLE
 from feedrate.analysis.contrasts import filled, grouping_keys
 from feedrate.analysis.estimate import Estimate, moments
-from feedrate.analysis.machines import compare, matching, one_setting, overall, ratios, welch
+from feedrate.analysis.machines import ONCE, compare, matching, one_setting, overall, ratios, welch
 from feedrate.analysis.summary import best_cells
 from feedrate.charts.figure import plain
 from feedrate.schema import plugins
@@ -34,8 +34,14 @@ ENDS = ("ratio", "lo", "hi")
 OVERALL = (*ENDS, "cells")
 KINDS = ("train", "emulated", "load", "copy", "compute")
 """What a cell runs: a real training step, an emulated one, or one stage alone."""
-COUNTED = {"faster": "faster", "slower": "slower", "same": "no difference", "open": "inconclusive"}
+COUNTED = {"faster": "faster", "slower": "slower", "same": "no difference", "open": "inconclusive", "once": ONCE}
 """Columns that count verdicts."""
+CAUTIONS = {
+    "spread": "The interval is the spread over settings, not measurement error.",
+    "emulated": "Emulated steps, the same everywhere, pull the ratio towards 1.",
+    "apart": "Runs of one machine lie this far apart.",
+}
+"""What a reader of a ratio over many settings has to know, on the page and on the terminal."""
 _STAGE_COLUMNS = ("stage", "a", "b", *ENDS, "cells", "n_a", "n_b")
 _TASK = ("device", *CONDITIONS)
 """What a cell is measured for, settings left out."""

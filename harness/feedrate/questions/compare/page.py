@@ -16,7 +16,7 @@ from typing import Any
 
 from feedrate import __version__
 from feedrate.analysis.estimate import CONFIDENCE
-from feedrate.analysis.machines import ROUNDING, SAME_IN_BOTH
+from feedrate.analysis.machines import ONCE, ROUNDING, SAME_IN_BOTH
 from feedrate.analysis.storage import PROVING
 from feedrate.charts.theme import colour
 from feedrate.pages import markup
@@ -25,7 +25,7 @@ from feedrate.pages.selection import Selection
 from feedrate.pages.template import render
 from feedrate.pages.verdicts import Verdicts
 from feedrate.questions.claims.charts import LOOKS
-from feedrate.questions.compare.analysis import KINDS
+from feedrate.questions.compare.analysis import CAUTIONS, KINDS
 from feedrate.questions.explore import run_files
 from feedrate.questions.explore.run_files import FACTS, FORMAT, GIVEN, RAN, json_text, path_of
 from feedrate.questions.machines.page import listing
@@ -75,6 +75,7 @@ def page(everyone: Selection, verdicts: Verdicts, texts: Mapping[str, str], data
             "shared": shared,
             "settings": addressed(SETTINGS, settings_text),
             "tones": _tones(),
+            "cautions": CAUTIONS,
             "kinds": {kind: RAN[kind] for kind in KINDS},
             "claims": _claims(verdicts),
             "rules": rules(),
@@ -102,6 +103,7 @@ def rules() -> dict[str, Any]:
         "refuted_under": REFUTED_UNDER,
         "confidence": CONFIDENCE,
         "rounding": ROUNDING,
+        "once": ONCE,
         "cold": COLD,
         "warm": WARM,
         "read_least": READ_LEAST,
@@ -149,6 +151,7 @@ def _tones() -> dict[str, dict[str, str]]:
         name: {"colour": LOOKS[claim][0], "shape": LOOKS[claim][1], "says": says}
         for name, (claim, says) in _TONES.items()
     }
+    tones[ONCE] = {"colour": colour("muted"), "shape": "triangle-down", "says": ONCE}
     return tones | {"overall": {"colour": colour("ink"), "shape": "cross", "says": "all settings"}}
 
 

@@ -14,10 +14,11 @@ from feedrate.pages import descriptions, report
 from feedrate.pages.report import Section
 from feedrate.pages.tasks import task_words
 from feedrate.plan.claim import Claim
-from feedrate.questions.compare.analysis import COUNTED, OVERALL, STAGES, repeated
+from feedrate.questions.compare.analysis import CAUTIONS, COUNTED, OVERALL, STAGES, repeated
 from feedrate.questions.compare.comparison import Comparison, Side
 from feedrate.questions.explore.run_files import RAN
 from feedrate.questions.machines import page as machines_page
+from feedrate.schema.metrics import SAME
 from feedrate.schema.words import estimate, is_number, per_cent, percent, plural
 
 MOST_CELLS = 8
@@ -152,16 +153,18 @@ def _cautions(comparison: Comparison) -> Iterator[str]:
     """What a reader of the ratios has to know."""
     several = comparison.found.overall.n > 1
     if several:
-        yield "The interval shows how much settings differ, not how well each was measured."
+        yield CAUTIONS["spread"]
     else:
         [row] = rows_of(comparison.found.cells)
         yield f"This one setting: {_estimate(row, _blocks(row))}."
     if comparison.found.kinds["kind"].eq("emulated").any():
-        yield "An emulated step takes the same time on both machines: where it is the bottleneck, the ratio is 1."
+        yield CAUTIONS["emulated"]
     if _repeats(comparison):
         again = repeated(comparison.found.cells)
         if several:
             yield f"Half of the settings agree within {per_cent(again.half_within_pct, 1)}."
+        if again.half_within_pct > 100 * (SAME[1] - 1):
+            yield CAUTIONS["apart"]
         if again.cells:
             yield f"{again.hold} of {plural(again.cells, 'interval')} include 1; of equal runs 95 % would."
 
