@@ -17,7 +17,7 @@ export class Controls {
   }
 
   // Draw the bar anew for a state; the control that has the focus keeps it.
-  show(state, { rows, names, measures, ran }) {
+  show(state, { rows, names, measures, ran, steep }) {
     const { index } = this;
     const { name, value, type } = /** @type {any} */ (document.activeElement ?? {});
     const label = (each) => [each, index.measures.find((measure) => measure.name === each).label];
@@ -28,7 +28,7 @@ export class Controls {
         this.pick("Measure", "metric", measures.map(label), state), this.pick("Along x", "x", same(names), state),
         this.pick("Colour", "colour", [["", "one colour"], ...same(names.filter((each) => each !== state.x))], state),
         this.pick("A panel for each", "facet", [["", "one panel"], ...same(few)], state),
-        tick({ name: "log", checked: state.log, change: ({ target }) => this.changed((next) => { next.log = target.checked; }) }, "log scale")),
+        steep ? tick({ name: "log", checked: state.log, change: ({ target }) => this.changed((next) => { next.log = target.checked; }) }, "log scale") : []),
       this.runs(state), this.filters(state, rows, names));
     const again = [...this.form.elements].find((/** @type {any} */ each) => name && each.name === name && (type !== "checkbox" || each.value === value));
     /** @type {any} */ (again)?.focus();

@@ -9,6 +9,8 @@ import { address, base, having, offered, settle, stateOf } from "./choices.js";
 import { Controls } from "./controls.js";
 
 const MOST_MARKS = 1000;
+// How far apart values lie where a logarithmic scale shows more.
+const STEEP = 3;
 const [HEIGHT, NARROW, BESIDE] = [340, 190, 9];
 const CAUTIONS = { protocol_version: "They were measured under different protocols: do not compare them.", device: "Some ran on a GPU and some on a CPU." };
 
@@ -83,7 +85,9 @@ class Explorer {
     const passed = having(some, state.filters);
     const measure = index.measures.find(({ name }) => name === state.metric);
     this.passed = passed.filter((row) => row[state.metric] !== null);
-    this.controls.show(state, { rows: some, names, measures: known, ran: proper(rows, "ran") });
+    const values = this.passed.flatMap((row) => [row[state.metric], row[`${state.metric}_low`] ?? row[state.metric]]);
+    this.steep = Math.min(...values) > 0 && Math.max(...values) >= STEEP * Math.min(...values);
+    this.controls.show(state, { rows: some, names, measures: known, ran: proper(rows, "ran"), steep: this.steep });
     this.warn(some, passed);
     const there = this.passed.length > 0;
     for (const part of [this.view.box, this.table.scroll, this.table.pages]) part.hidden = !there;
@@ -140,7 +144,7 @@ class Explorer {
       title: `${measure.label} by ${state.x}`, about: [index.ran.find(({ name }) => name === state.ran).label, setting(rows[0], still.filter((name) => name !== "mode" && name !== "step"))].filter(Boolean).join(", "),
       said: rows.length > 1 ? `Highest: ${words(most)} at ${setting(most, different)}. Lowest: ${words(least)} at ${setting(least, different)}.` : `${words(most)}.`,
       entries: counts(rows, state.colour).filter(([said]) => tones.has(said)).map(([said]) => ({ label: `${state.colour} ${said}`, ...tones.get(said) })),
-      picture: (width) => against(marks, { width, x: state.x, y: unit, log: state.log && measure.logs, panels: { label: state.facet, domain: counts(rows, state.facet).map(([said]) => said) }, ticks: counts(rows, state.x).map(([said]) => said), numeric: rows.some((row) => typeof row[state.x] === "number") }),
+      picture: (width) => against(marks, { width, x: state.x, y: unit, log: state.log && this.steep, panels: { label: state.facet, domain: counts(rows, state.facet).map(([said]) => said) }, ticks: counts(rows, state.x).map(([said]) => said), numeric: rows.some((row) => typeof row[state.x] === "number") }),
     });
   }
 

@@ -190,7 +190,10 @@ def test_an_old_link_means_the_same_after_new_results(
 
 
 def test_numbers_are_given_on_hover_and_controls_keep_the_focus(page: Page) -> None:
-    """Pointing at a mark says its numbers; a control that was used by keyboard is still the one that has the focus."""
+    """Pointing at a mark says its numbers; a control that was used by keyboard is still the one that has the focus.
+
+    A logarithmic scale is offered and drawn where values are positive and lie apart.
+    """
     page.locator(DRAWN).nth(1).hover()
     tip = page.locator(".fr-explore-chart [aria-label=tip]")
     tip.get_by_text("n = ").wait_for()
@@ -199,6 +202,10 @@ def test_numbers_are_given_on_hover_and_controls_keep_the_focus(page: Page) -> N
     after(page, lambda: page.keyboard.press("Space"))
     assert page.evaluate("document.activeElement.name") == "log"
     assert state(page)["y_scale"] == ["log"]
+    choose(page, "metric", "startup_ms")
+    assert len({row[-4] for row in body(page)}) == 1
+    expect(page.locator(".fr-explore input[name=log]")).to_have_count(0)
+    expect(page.locator(".fr-explore-chart [aria-label='y-axis tick label'] text").first).to_have_text("0")
 
 
 def test_the_table_sorts_pages_and_comes_down(page: Page, sites: dict[str, Any]) -> None:
