@@ -37,6 +37,7 @@ class Fake:
     claims: Sequence[str] = ()
     """Test the claims of these suites instead, as ``fake_claims`` makes them up."""
     protocol_version: int = PROTOCOL_VERSION
+    data_hash: str = "0123456789abcdef"
     asked_only: bool = False
     """A run from before ceilings, controls and noise were recorded."""
     suites: Sequence[str] = field(default=("loader",))

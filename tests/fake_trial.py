@@ -64,7 +64,7 @@ def _identity(fake: Fake, cell: dict[str, Value], block: int, position: int) -> 
         "device": fake.device,
         "protocol_version": fake.protocol_version,
         "workload_version": 1,
-        "data_hash": "0123456789abcdef",
+        "data_hash": fake.data_hash,
         "started_at": (BEGAN + timedelta(seconds=LASTED_S * (block + position / 1000) / fake.blocks)).isoformat(),
         "outcome": "ok",
         **cell,

@@ -17,6 +17,11 @@ export const having = (rows, filters) => rows.filter((row) => [...filters].every
 // The settings that the choice of what ran leaves, before any filter.
 export const base = (rows, { ran }) => rows.filter((row) => row.ran === ran);
 
+// What a comparison demands to agree (`names`) and does not among rows: versions of one workload, hashes of the same images.
+const OF = { workload_version: ["workload"], data_hash: ["workload", "patch_size", "n_samples"] };
+export const mixed = (rows, names) => names.filter((name) => [...Map.groupBy(rows, (row) => (OF[name] ?? []).map((one) => text(row, one)).join()).values()]
+  .some((alike) => proper(alike, name).length > 1));
+
 // What can be drawn along x, in colours and in panels.
 export const offered = (rows, index) => varying(rows, index.dims.map(({ name }) => name)).filter((name) => name !== "ran");
 

@@ -5,21 +5,21 @@ import { counts, proper, rowsOf, setting, text, varying } from "../cells.js";
 import { copyLink, fine, make, many, number, opened, parsed, plural, read } from "../dom.js";
 import { View, draw, hover, symbol } from "../plot.js";
 import { Table } from "../table.js";
-import { address, base, having, offered, settle, stateOf } from "./choices.js";
+import { address, base, having, mixed, offered, settle, stateOf } from "./choices.js";
 import { Controls } from "./controls.js";
 
 const MOST_MARKS = 1000;
 // How far apart values lie where a logarithmic scale shows more.
 const STEEP = 3;
 const [HEIGHT, NARROW, BESIDE] = [340, 190, 9];
-const CAUTIONS = { protocol_version: "They were measured under different protocols: do not compare them.", device: "Some ran on a GPU and some on a CPU." };
 
-// Colour and shape of each value of an option: the ordered ramp for numbers (zero in grey), else colours by name.
-function looks(rows, name, { ordered, named, shapes }) {
+// Colour and shape of each value of an option: that which charts give a name, else the ordered ramp for numbers (zero in grey),
+// or colours in order.
+function looks(rows, name, { colours, ordered, named, shapes }) {
   const values = proper(rows, name);
   const [numeric, zero] = [rows.some((row) => typeof row[name] === "number"), Number(values[0] === "0")];
   const step = (at) => (zero && !at ? 0 : values.length - zero < 2 ? 4 : 1 + Math.round(((at - zero) * (ordered.length - 2)) / (values.length - zero - 1)));
-  return new Map(values.map((said, at) => [said, { colour: numeric ? ordered[step(at)] : named[at % named.length], shape: shapes[at % shapes.length] }]));
+  return new Map(values.map((said, at) => [said, { colour: colours[name]?.[said] ?? (numeric ? ordered[step(at)] : named[at % named.length]), shape: shapes[at % shapes.length] }]));
 }
 
 class Explorer {
@@ -116,7 +116,8 @@ class Explorer {
         `The filter ${name} leaves nothing; without it there ${without(name) === 1 ? "is" : "are"} ${plural(without(name), "setting")}.`).join(" ") || "The filters leave nothing together." : "",
       missing ? `${plural(missing, "setting")} without this measure ${missing === 1 ? "is" : "are"} left out.` : "",
       drawn.length > MOST_MARKS ? `The first ${many(MOST_MARKS)} of ${many(drawn.length)} marks are drawn; the table has all. Filter to see others.` : "",
-      ...Object.keys(CAUTIONS).filter((name) => proper(drawn, name).length > 1).map((name) => CAUTIONS[name]),
+      ...mixed(drawn, this.index.same_in_both).map((name) => `These settings differ in ${name}: do not compare them.`),
+      proper(drawn, "device").length > 1 ? "Some ran on a GPU and some on a CPU." : "",
     ]);
   }
 

@@ -18,15 +18,20 @@ import visits
 from playwright.sync_api import Browser, Page, expect
 
 from feedrate.analysis.measures import estimate_measures
+from feedrate.charts.plot import unlike
+from feedrate.charts.theme import PALETTE
 from feedrate.pages.runs import load_runs
 from feedrate.pages.selection import select
 from feedrate.questions.explore import page as explore_page
 from feedrate.questions.explore.run_files import path_of, run_file
+from feedrate.schema.plugins import names
 from feedrate.site.serve import served
 
 pytestmark = pytest.mark.slow
 
 NEW = "20260109T030405Z-new"
+FORMATS = "feedrate.formats"
+HEX = "hex => `rgb(${[1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16)).join(', ')})`"
 DRAWN = ".fr-explore-chart [aria-label=dot] path"
 
 
@@ -101,6 +106,10 @@ def test_it_opens_with_a_story(page: Page) -> None:
     assert re.search(r"Highest: [\d.,]+ samples/s \([\d.,]+–[\d.,]+, n = \d+\)", message)
     assert message in label
     assert page.locator("#fr-explore-plain").is_hidden()
+    tones = {name: PALETTE[tint.removeprefix("var(--fr-")[:-1]] for name, (tint, _) in unlike(names(FORMATS)).items()}
+    for entry in page.locator(".fr-legend li").all():
+        light = page.evaluate(HEX, tones[entry.inner_text().split()[-1]][0])
+        assert entry.locator("span").evaluate("sign => getComputedStyle(sign).color") == light
     assert page.locator(DRAWN).count() == len(body(page))
     for control in page.locator(".fr-explore select:visible").all():  # each has a choice
         assert control.locator("option").count() > 1
@@ -156,12 +165,20 @@ def test_the_address_is_the_whole_choice(page: Page, browser: Browser) -> None:
 def test_an_old_link_means_the_same_after_new_results(
     sites: dict[str, Any], browser: Browser, fake_run: ModuleType, tmp_path: Path
 ) -> None:
-    """A link of yesterday, of what the page opened with, shows the same marks when its machine has a newer run."""
+    """A link of yesterday, of what the page opened with, shows the same marks when its machine has a newer run.
+
+    Beside the newer run, which read other images, it warns of that; neither of them alone differs from itself.
+    """
     page = ready(visits.visit(browser, sites["main"]).open("explore.html"))
     link, shown = page.url.partition("explore.html")[2], marks(page)
     shutil.copytree(sites["main"].results, tmp_path / "results")
     new = fake_run.Fake(
-        run_id=NEW, workers=(0, 1, 2, 4), batches=(4, 8, 32, 512), suites=("loader", "storage"), device="cuda"
+        run_id=NEW,
+        workers=(0, 1, 2, 4),
+        batches=(4, 8, 32, 512),
+        suites=("loader", "storage"),
+        device="cuda",
+        data_hash="f" * 16,
     )
     fake_run.write(tmp_path / "results", new)
     shutil.copytree(sites["main"].folder, folder := tmp_path / "site", ignore=shutil.ignore_patterns("figures", "runs"))
@@ -186,6 +203,11 @@ def test_an_old_link_means_the_same_after_new_results(
         ready(later)
         assert marks(later) == shown
         assert later.url.partition("explore.html")[2] == link
+        assert later.locator(".fr-explore-problems").is_hidden()
+        tick(later, "run", NEW)
+        warned = later.locator(".fr-explore-problems")
+        expect(warned).to_contain_text("These settings differ in data_hash: do not compare them.")
+        assert "workload_version" not in warned.inner_text()
         later.close()
 
 

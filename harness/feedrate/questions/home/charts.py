@@ -55,6 +55,12 @@ def _named(row: Row, machines: Machines | None) -> dict[str, Any]:
     return {"machine": name, "cores": cores}
 
 
+def _looks(rows: Sequence[Row], machines: Machines | None) -> Looks:
+    """Give each machine the colour that it has in every picture, whichever are drawn."""
+    drawn = [str(row["machine"]) for row in rows]
+    return unlike(drawn, [*(name for name, _ in (machines or {}).values()), *drawn])
+
+
 @chart("Speed by workers", "When do more workers stop helping?")
 def machine_workers(
     sheet: Sheet, trials: pd.DataFrame, machines: Machines | None = None, most: int = MOST_PANELS
@@ -65,7 +71,7 @@ def machine_workers(
     scaled = scaled_cells(trials)
     tasks = [_task(subset, machines) for subset in slices(scaled[scaled["num_workers"].notna()], _KINDS)]
     tasks = sorted((task for task in tasks if task[1]), key=lambda task: -len(task[1]))[:most]
-    looks = unlike(row["machine"] for _, rows, _ in tasks for row in rows)
+    looks = _looks([row for _, rows, _ in tasks for row in rows], machines)
     for subset, rows, still in tasks:
         panel = _lines(rows, looks).panel(subset.title, subset.subtitle, _workers_message(rows))
         machines_here = list(dict.fromkeys(row["machine"] for row in rows))
@@ -121,7 +127,7 @@ def machine_gains(sheet: Sheet, headlines: pd.DataFrame, machines: Machines | No
     rows = [{**_named(row, machines), **_gain(row)} for row in gained]
     if not rows:
         return sheet.figure((), _NO_GAIN)
-    looks = unlike(row["machine"] for row in rows)
+    looks = _looks(rows, machines)
     y = names("task", (row["task"] for row in rows), labelLimit=210)
     x = log_of([*rows, {"value": 1.0}], "times the default speed", form="~g", grid=True)
     beside, also = ("machine", list(looks)), {"settings:N": ""}

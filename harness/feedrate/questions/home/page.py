@@ -83,17 +83,22 @@ def headline(runs: Sequence[RunView]) -> dict[str, Any] | None:
 
 def drawn(chart: Chart, runs: Sequence[RunView], **more: int) -> tuple[Figure, list[RunView]]:
     """Draw speed by workers (of the ``most`` tasks), or what better settings gain, with the runs that it is of."""
+    first, machines = speaking(runs), named(runs)
+    frames = [getattr(view, chart.reads) for view in first]
+    figure = chart.draw(pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(), machines=machines, **more)
+    shown = {row["run"] for row in figure.rows}
+    return figure, [view for view in first if view.manifest.run_id in shown]
+
+
+def named(runs: Sequence[RunView]) -> Machines:
+    """Name each machine and device that the page speaks of."""
     first = speaking(runs)
     ids: dict[str, set[str]] = {}
     for view in first:
         ids.setdefault(view.name, set()).add(view.machine_id)
     # Machines of one name may differ in memory or limits: then their ids tell them apart.
     alike = {view.where: f" ({view.machine_id[-4:]})" for view in first if len(ids[view.name]) > 1}
-    machines: Machines = {view.where: (view.name + alike.get(view.where, ""), view.cores) for view in first}
-    frames = [getattr(view, chart.reads) for view in first]
-    figure = chart.draw(pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(), machines=machines, **more)
-    shown = {row["run"] for row in figure.rows}
-    return figure, [view for view in first if view.manifest.run_id in shown]
+    return {view.where: (view.name + alike.get(view.where, ""), view.cores) for view in first}
 
 
 def page(runs: Sequence[RunView], suites: Sequence[tuple[str, str, Suite]], verdicts: Verdicts) -> Page:
