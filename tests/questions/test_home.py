@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from feedrate.analysis.estimates import rows_of
+from feedrate.charts import render
 from feedrate.pages.runs import RunView, leading
 from feedrate.pages.tasks import gain_settings
 from feedrate.pages.verdicts import load_verdicts
@@ -97,7 +98,10 @@ def test_the_call_to_copy_has_arguments_of_the_dataloader_alone() -> None:
 
 @pytest.mark.slow
 def test_machines_lie_over_one_another(show: Callable[..., RunView]) -> None:
-    """A line and a colour a machine; the message says who is fastest; a panel a task to choose from."""
+    """A line and a colour a machine; the message says who is fastest; a panel a task to choose from.
+
+    All that is drawn has its machine, so that one can be chosen: its line of cores, and its mark of PyTorch's default.
+    """
     few = {"workers": (0, 1, 2), "fails": "none", "batches": (8,)}
     one, other = show(cores=2, **few), show(cores=8, run_id="20270102T030405Z-else", **few)
     figure = home_page.drawn(machine_workers, [one, other])[0]
@@ -110,7 +114,10 @@ def test_machines_lie_over_one_another(show: Callable[..., RunView]) -> None:
     }
     assert figure.panels[0].message.count("Fastest on ") == 2
     assert {row["run"] for row in figure.rows} == {view.manifest.run_id for view in (one, other)}
-    assert "2 cores" in str(figure.panels[0].chart.to_dict())
+    drawn = figure.panels[0].chart.to_dict()
+    assert "2 cores" in str(drawn)
+    assert all(row["machine"] in (one.name, other.name) for rows in drawn["datasets"].values() for row in rows)
+    assert render.picture(figure, "caption").count("PyTorch’s default") == len(figure.panels)
     assert len({row["machine"] for row in home_page.drawn(machine_gains, [one, other])[0].rows}) == 2
 
 

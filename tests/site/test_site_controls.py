@@ -39,7 +39,7 @@ def test_images_step_and_machine_are_chosen(seen: Visit) -> None:
 
 
 def choose_machines(page: Page, machines: Locator, offered: list[str]) -> None:
-    """The marks of machines one by one are those of all together."""
+    """The marks of machines one by one are those of all together; each has its own default, which is named once."""
     shown = page.locator("#workers .fr-panel:visible")
     symbols = shown.locator(".fr-live:not(.fr-next) .mark-symbol path")
     counts = []
@@ -49,6 +49,7 @@ def choose_machines(page: Page, machines: Locator, offered: list[str]) -> None:
         page.wait_for_timeout(500)  # what was drawn before is replaced then
         expect(shown.locator(".fr-next")).to_have_count(0)
         counts.append(symbols.count())
+        expect(shown.locator(".fr-live:not(.fr-next) text", has_text="PyTorch’s default")).to_have_count(1)
     *alone, whole = counts
     assert sum(alone) == whole > max(alone) > 0
 

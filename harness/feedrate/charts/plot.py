@@ -261,10 +261,10 @@ def band(side: Side, channel: str, ends: tuple[float, float], tint: str = "accen
     return mark("rect", rows, style, **side.along(channel, "from"), **{f"{channel}2": "to:Q"})
 
 
-def written(rows: Sequence[Row], x: Side, y: Side, key: str, *, right: bool = False, dy: int = 0) -> alt.Chart:
-    """Write a field beside the marks of rows, on their left or their right."""
+def written(rows: Sequence[Row], x: Side, y: Side, key: str, *more: str, right: bool = False, dy: int = 0) -> alt.Chart:
+    """Write a field beside the marks of rows, on their left or their right; ``more`` fields come with the rows."""
     place = {"align": "left" if right else "right", "dx": 8 if right else -8, "dy": dy}
-    style, text = {**place, "fontSize": 12, "color": colour("ink")}, data(rows, x.key, y.key, key)
+    style, text = {**place, "fontSize": 12, "color": colour("ink")}, data(rows, x.key, y.key, key, *more)
     return mark("text", text, style, **x.along("x"), **y.along("y"), text=f"{key}:N")
 
 
@@ -301,17 +301,27 @@ def frontier(
     return [line], named
 
 
-def core_marks(cores: Iterable[float | None], x: Side, end: float) -> list[alt.Chart]:
-    """Mark on a side of workers where there are as many as cores; nothing where that is unknown or beyond its end."""
-    counted = [count for count in dict.fromkeys(cores) if count is not None and count <= end]
+def core_marks(cores: Iterable[tuple[str, float | None]], x: Side, end: float) -> list[alt.Chart]:
+    """Mark on a side of workers where there are as many as cores of a machine, by its name; once where several have.
+
+    Nothing where that is unknown or beyond the side's end. Rows have ``machine``: readers choose among these.
+    """
+    counted = [(name, count) for name, count in dict.fromkeys(cores) if count is not None and count <= end]
     if not counted:
         return []
-    texts = [words.plural(int(count), "core") if count == int(count) else "cores" for count in counted]
-    rows = table([{"at": count, "text": text} for count, text in zip(counted, texts, strict=True)])
+    texts = [words.plural(int(count), "core") if count == int(count) else "cores" for _, count in counted]
+    rows = [{"machine": name, "at": count, "text": text} for (name, count), text in zip(counted, texts, strict=True)]
     line = {"color": colour("muted"), "strokeDash": [2, 3]}
-    name = {"align": "right", "baseline": "top", "dx": -4, "color": colour("muted")}
-    at = x.along("x", "at")
-    return [mark("rule", rows, line, **at), mark("text", rows, name, **at, y=alt.value(2), text=alt.Text("text:N"))]
+    style = {"align": "right", "baseline": "top", "dx": -4, "color": colour("muted")}
+    drawn, at = table(rows), x.along("x", "at")
+    marks = mark("rule", drawn, line, **at), mark("text", drawn, style, **at, y=alt.value(2), text=alt.Text("text:N"))
+    return [first(drawn, "at") if len(counted) > 1 else drawn for drawn in marks]
+
+
+def first(drawn: alt.Chart, *keys: str) -> alt.Chart:
+    """Draw of rows that are alike in some fields the first alone; of all rows where none is named."""
+    counted = drawn.transform_window(place="row_number()", groupby=list(keys))
+    return counted.transform_filter("datum.place === 1")
 
 
 def unlike(labels: Iterable[str], every: Sequence[str] = ()) -> Looks:

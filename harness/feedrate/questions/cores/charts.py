@@ -165,7 +165,7 @@ def gpu_idle(sheet: Sheet, trials: pd.DataFrame, cores: float) -> Figure:
         rows = [_idle(core, rate, vcpus) for core in ends for vcpus in places]
         x = Side("at", "vCPUs", {"nice": False, "zero": True}, {"grid": False, "tickCount": 6})
         y = Side("value", "GPU idle (%)", {"domain": [0, 100]}, {"tickCount": 5})
-        plot = Plot(rows, x, y, "decoder", looks, curve=True, behind=core_marks([cores], x, places[-1]))
+        plot = Plot(rows, x, y, "decoder", looks, curve=True, behind=core_marks([("", cores)], x, places[-1]))
         title, _, setting = name.partition(", ")  # a line holds no more
         subtitle = [f"{words.number(rate)} images a second", *([setting] if setting else [])]
         panel = plot.panel(title, subtitle, _idle_message(ends[0], rate, cores))

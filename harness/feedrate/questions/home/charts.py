@@ -31,7 +31,20 @@ from feedrate.charts.figure import (
     slices,
     with_ends,
 )
-from feedrate.charts.plot import Looks, Plot, amount, core_marks, counts, keys, log_of, names, rule, unlike, written
+from feedrate.charts.plot import (
+    Looks,
+    Plot,
+    amount,
+    core_marks,
+    counts,
+    first,
+    keys,
+    log_of,
+    names,
+    rule,
+    unlike,
+    written,
+)
 from feedrate.pages import descriptions
 from feedrate.pages.tasks import conditions, gain_settings
 from feedrate.questions.workers.charts import scaled_cells, speed_up
@@ -101,9 +114,10 @@ def _lines(rows: Sequence[Row], looks: Looks) -> Plot:
     """Lines, PyTorch's default, and where there are as many workers as cores."""
     numbers = [row["workers"] for row in rows]
     x, y = counts("workers", "workers", numbers), amount("value", "samples per second")
-    default = [{**row, "text": "PyTorch’s default"} for row in rows if row["workers"] == 0][:1]
-    behind = core_marks((row["cores"] for row in rows), x, max(numbers))
-    before = [written(default, x, y, "text", right=True, dy=12)] if default else []
+    default = [{**row, "text": "PyTorch’s default"} for row in rows if row["workers"] == 0]
+    behind = core_marks(((row["machine"], row["cores"]) for row in rows), x, max(numbers))
+    default_name = written(default, x, y, "text", "machine", right=True, dy=12)
+    before = [first(default_name) if len(default) > 1 else default_name] if default else []
     return Plot(rows, x, y, "machine", looks, joined=True, behind=behind, before=before)
 
 

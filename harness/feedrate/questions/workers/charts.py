@@ -109,7 +109,7 @@ def worker_scaling(sheet: Sheet, trials: pd.DataFrame, cores: float | None = Non
     for subset, rows, still in tasks:
         numbered = [row["workers"] for row in rows]
         x, y = counts("workers", "workers", numbered), amount("value", "samples per second")
-        plot = Plot(rows, x, y, "line", looks, joined=True, behind=core_marks([cores], x, max(numbered)))
+        plot = Plot(rows, x, y, "line", looks, joined=True, behind=core_marks([("", cores)], x, max(numbered)))
         panel = plot.panel(subset.title, f"{subset.subtitle}; {rows[0]['fixed']}", _throughput_message(rows))
         sheet.add(panel, listed(rows, subset.row(), _COLUMNS), still)
     if any(subset.kind != LOAD for subset, _, _ in tasks):
