@@ -134,6 +134,18 @@ def test_a_gpu_is_as_fast_as_its_fastest_setting() -> None:
     assert re.findall(r"(\d+)\u00a0%", fed_table) == ["80", "50"]
 
 
+@pytest.mark.parametrize(
+    ("rate", "ends"), [(150.0, "20 to 20,000"), (3000.0, "200 to 20,000"), (45e3, "200 to 200,000")]
+)
+def test_a_slider_reaches_every_rate(rate: float, ends: str) -> None:
+    """A GPU that is slower or faster than most moves the slider's ends, which are written."""
+    frame = trials((GPU | {"mode": "compute", "model": "resnet50"}, (rate, rate)), device="cuda")
+    text = page.section(view(frame), "cores")
+    assert f", {ends}</label>" in text
+    low, high, place = (int(re.search(rf'{name}="(\d+)"', text)[1]) for name in ("min", "max", "value"))  # type: ignore[index]
+    assert low <= place <= high
+
+
 def test_the_chart_says_what_a_core_loads() -> None:
     """A mark for each decoder and number of workers, the fastest and the slowest in words."""
     figure = charts.images_per_core.draw(trials(), cores=CORES)

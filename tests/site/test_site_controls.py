@@ -6,7 +6,7 @@ import json
 import re
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, Route, expect
 from visits import COMMITTED, Site, Visit, visit
 
 pytestmark = pytest.mark.slow
@@ -54,25 +54,41 @@ def choose_machines(page: Page, machines: Locator, offered: list[str]) -> None:
     assert sum(alone) == whole > max(alone) > 0
 
 
+def twice(route: Route) -> None:
+    """Show slider and table of a second machine below those of the first."""
+    html = route.fetch().text()
+    box = re.search(r'<div class="?fr-cores"? id="?cores-([\w-]+).*?</table></div>', html, re.DOTALL)
+    assert box is not None
+    route.fulfill(body=html.replace(box[0], box[0] + box[0].replace(box[1], "other")), content_type="text/html")
+
+
 def test_the_table_follows_the_slider(sites: dict[str, Site], browser: Browser) -> None:
-    """A GPU's button sets its rate, the keys of the slider others; cores and idle time are those of the rate shown."""
+    """A GPU's button sets its rate, the keys of the slider others; cores and idle time are those of the rate shown.
+
+    The slider's ends are those that are written; the table of another machine, below, follows a slider of its own.
+    """
     seen = visit(browser, sites[COMMITTED])
+    seen.page.route("**/cores.html", twice)
     page = seen.open("suites/cores.html")
+    others = page.locator(".fr-scroll", has=page.locator(NEEDED)).nth(1)
+    before = others.inner_text()
+    assert "200 to 20,000" in page.locator(".fr-cores label").first.inner_text()
     core = float(page.locator(NEEDED).first.get_attribute("data-core") or 0)
     cores = int(page.locator(NEEDED).first.get_attribute("data-cores") or 0)
-    slider, shown = page.locator(".fr-cores input"), set()
+    slider, shown = page.locator(".fr-cores input").first, set()
     for act in (
         lambda: None,
-        lambda: page.get_by_role("button", name=re.compile("A100.*TF32")).click(),
+        page.get_by_role("button", name=re.compile("A100.*TF32")).first.click,
         lambda: slider.press("Home"),
         lambda: slider.press("End"),
     ):
         act()
-        rate = float(page.locator(RATE).inner_text().replace(",", ""))
+        rate = float(page.locator(RATE).first.inner_text().replace(",", ""))
         shown.add(rate)
         assert float(page.locator(NEEDED).first.inner_text().replace(",", "")) == pytest.approx(rate / core, rel=0.01)
         idle = float(page.locator(IDLE).first.inner_text().rstrip("\u00a0%"))
         assert idle == pytest.approx(100 * max(0.0, 1 - core * cores / rate), abs=0.6)
     assert shown == {2470, 938, 200, 20_000}
+    assert others.inner_text() == before
     assert seen.problems == []
     page.context.close()

@@ -5,8 +5,9 @@ import { many, number } from "../dom.js";
 for (const box of document.querySelectorAll(".fr-cores")) {
   const slider = /** @type {HTMLInputElement} */ (box.querySelector("input"));
   const shown = /** @type {HTMLOutputElement} */ (box.querySelector("output"));
-  const scope = box.parentElement;
-  const cells = [...scope.querySelectorAll(`#${box.id} ~ .fr-scroll [data-core]`)];
+  let table = box.nextElementSibling; // its own machine's
+  while (!table.matches(".fr-scroll")) table = table.nextElementSibling;
+  const cells = [...table.querySelectorAll("[data-core]")];
   const show = (rate) => {
     shown.value = many(rate);
     slider.setAttribute("aria-valuetext", many(rate));

@@ -21,7 +21,7 @@ from feedrate.schema import words
 
 SUITE = "cores"
 RANGE = (200, 20_000)
-"""Least and largest rate of the slider, images a second."""
+"""Least and largest rate of the slider, images a second; decades more where a GPU's rate lies beyond."""
 
 
 def section(view: RunView, suite: str) -> str:
@@ -32,7 +32,11 @@ def section(view: RunView, suite: str) -> str:
         return ""
     rates = rates_of(trials)
     alone = {str(cell["cell_id"]): float(cell["samples_per_s"]) for cell in on_gpu(trials, "compute")}
-    rate = max(rates.values())
+    rate, (least, most) = max(rates.values()), RANGE
+    while least > max(2, min(rates.values())):
+        least //= 10
+    while most < rate:
+        most *= 10
     return render(
         "cores/section.md",
         mark=view.mark,
@@ -43,7 +47,7 @@ def section(view: RunView, suite: str) -> str:
         rates=[(name, f"{value:.0f}") for name, value in rates.items()],
         rate=f"{rate:.0f}",
         place=f"{1000 * math.log10(rate):.0f}",
-        ends=[f"{1000 * math.log10(end):.0f}" for end in RANGE],
+        ends=[(f"{end:,}", f"{1000 * math.log10(end):.0f}") for end in (least, most)],
         cores=f"{view.cores:g}",
         machine=view.manifest.machine,
         rows=[_row(core, rate, view.cores) for core in loaded],
