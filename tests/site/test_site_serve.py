@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 import threading
 import time
@@ -68,6 +69,34 @@ def test_a_change_builds_again_and_a_failure_is_said(
     (tmp_path / "run.json").write_text("{}")
     watcher.join()
     assert "run.json: broken" in capsys.readouterr().err
+
+
+def test_the_watcher_outlives_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results that vanish, while it looks at them, and come back build the site again each time."""
+    monkeypatch.setattr(serve, "_POLL_S", 0.001)
+    results, stopped, built = tmp_path / "results", threading.Event(), list[bool]()
+    watcher = threading.Thread(target=serve.watch, args=(lambda: built.append(results.exists()), [results], stopped))
+
+    def fill() -> None:
+        for at in range(40):
+            (results / f"{at}" / "run").mkdir(parents=True)
+            (results / f"{at}" / "run" / "run.json").write_text("{}")
+
+    fill()
+    watcher.start()
+    for _ in range(20):
+        shutil.rmtree(results)
+        fill()
+    built.clear()
+    shutil.rmtree(results)
+    while watcher.is_alive() and False not in built:
+        time.sleep(0.001)
+    fill()
+    while watcher.is_alive() and not built[-1]:
+        time.sleep(0.001)
+    assert watcher.is_alive()
+    stopped.set()
+    watcher.join()
 
 
 def test_open_pages_reload_themselves_after_a_build(tmp_path: Path) -> None:

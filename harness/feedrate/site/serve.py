@@ -6,6 +6,7 @@ not have.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -96,10 +97,14 @@ def served(folder: Path, first: int = FIRST_PORT, *, reloading: bool = False) ->
 
 
 def stamp(folders: Sequence[Path]) -> dict[Path, tuple[int, int]]:
-    """Note the time and size of some files, and of every file below some folders, unfinished ones left out."""
+    """Note the time and size of some files, and of every file below some folders, unfinished ones left out.
+
+    Folders may vanish meanwhile and come back.
+    """
     times: dict[Path, tuple[int, int]] = {}
     for folder in folders:
-        for path in (folder, *folder.rglob("*")):
+        below = (Path(within) / name for within, _, names in os.walk(folder) for name in names)
+        for path in (folder, *below):
             try:
                 status = path.stat()
             except OSError:
