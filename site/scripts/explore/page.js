@@ -176,10 +176,10 @@ function against(marks, { width, x, y, log, panels, ticks, numeric }) {
   });
   const tilted = (across ? width / facets.length : width) / ticks.length < 7 * Math.max(...ticks.map((said) => said.length));
   return draw({
-    width, height: several && !across ? 200 * facets.length : HEIGHT, marginLeft: 60, marginTop: 36, marginBottom: tilted ? 90 : 40, ...(several ? { marginRight: 50 } : {}),
+    width, height: several && !across ? 200 * facets.length : HEIGHT, marginLeft: 60, marginTop: 36, marginBottom: tilted ? 90 : 46, ...(several ? { marginRight: 56 } : {}),
     x: { type: "point", domain: ticks, label: x, tickRotate: tilted ? -40 : 0, padding: 0.6 },
     y: { type: log ? "log" : "linear", zero: !log, label: y, grid: true, nice: true, ticks: 5, tickFormat: (value) => number(value) },
-    ...(several ? { [across ? "fx" : "fy"]: panels } : {}), marks: [...layers, hover(marks, { ...panel, x: "x", y: "value" })],
+    ...(several ? { [across ? "fx" : "fy"]: { ...panels, padding: 0.12 } } : {}), marks: [...layers, hover(marks, { ...panel, x: "x", y: "value" })],
   });
 }
 
