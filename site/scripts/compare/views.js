@@ -108,7 +108,7 @@ export function numbers(least, most, width) {
 
 export const columns = (label) => [
   { name: "setting", title: "Setting", of: label, text: label },
-  { numeric: true, name: "ratio", title: "B ÷ A", of: (cell) => cell.ratio, text: (cell) => times(cell.ratio) },
+  { numeric: true, name: "ratio", title: "B ÷ A", of: (cell) => (Number.isFinite(cell.lo) ? cell.ratio : null), text: (cell) => times(cell.ratio) },
   { numeric: true, name: "interval", title: "95 % interval", text: (cell) => between(cell.lo, cell.hi) },
   ...["a", "b"].map((name) => ({ numeric: true, name, title: name.toUpperCase(), unit: "samples/s",
     of: (cell) => cell[`samples_per_s_${name}`], text: (cell) => number(cell[`samples_per_s_${name}`]) })),

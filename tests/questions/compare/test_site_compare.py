@@ -161,7 +161,10 @@ def test_the_choice_of_a_side_is_explained(page: Page, sites: dict[str, Any]) ->
 
 
 def test_it_opens_with_a_pair_wherever_its_address_leads(sites: dict[str, Any], browser: Browser) -> None:
-    """Opened at a place the page compares the pair that it opens with, and the place is in view."""
+    """Opened at a place the page compares the pair that it opens with, and the place is in view.
+
+    It says in few words what its ratio means, and names as extremes settings of several repetitions; nothing touches.
+    """
     seen = visits.visit(browser, sites[visits.COMMITTED])
     page = seen.open("compare.html")
     opening, address = result(page), page.url
@@ -170,6 +173,7 @@ def test_it_opens_with_a_pair_wherever_its_address_leads(sites: dict[str, Any], 
     shown = page.locator(".fr-compare-result").inner_text()
     for caution in CAUTIONS.values():
         assert caution in shown
+    assert "measured once" not in (page.locator(".fr-explore-table tbody tr").first.text_content() or "")
     ends = page.locator(".fr-compare-result .fr-message").inner_text()
     assert {int(n) for n in re.findall(r"\d+(?= and|\))", ends)} <= {5, 6}
     page.goto("about:blank")
