@@ -26,6 +26,10 @@ HEIGHT = 250
 """Of a panel whose left side is a quantity, in CSS pixels."""
 _CHANNELS = {"x2": alt.X2, "y2": alt.Y2, "text": alt.Text}
 """What Altair looks for, in milliseconds each time, where an encoding is a mere text."""
+_INSIDE = (240, 180)
+"""Width and height of what lies between a panel's axes, in CSS pixels."""
+_LETTER = 6.5
+"""Width of a letter of a name beside a mark."""
 _APART = {"labelOverlap": "greedy", "labelSeparation": 4}
 """Of an axis whose labels would touch on phones."""
 _FAR = 4.0
@@ -284,11 +288,12 @@ def frontier(
     places = list(zip(_shares(rows, x), _shares(rows, y), strict=True))
     of_best = [places[next(at for at, row in enumerate(rows) if row is one)] for one in best]
 
-    def free(end: tuple[float, float], dy: int) -> bool:
+    def free(end: tuple[float, float], dy: int, letters: int) -> bool:
         """Whether no mark lies where a name above or below an end would stand."""
         away = 1 if end[0] < 0.5 else -1
         return not any(
-            0.02 < away * (across - end[0]) < 0.4 and 0 < (up - end[1]) * -math.copysign(1, dy) < 0.16
+            0 < away * (across - end[0]) * _INSIDE[0] < letters * _LETTER + 16
+            and abs((up - end[1]) * _INSIDE[1] + dy) < 12
             for across, up in places
         )
 
@@ -296,7 +301,7 @@ def frontier(
     ends = [(-1, (-8, 16)), (0, (16, -8))] if of_best[-1][0] - of_best[0][0] > 0.2 else [(-1, (-8, 16))]
     named = []
     for at, sides in ends:
-        if (dy := next((dy for dy in sides if free(of_best[at], dy)), None)) is not None:
+        if (dy := next((dy for dy in sides if free(of_best[at], dy, len(best[at][key]))), None)) is not None:
             named.append(written([best[at]], x, y, key, right=of_best[at][0] < 0.5, dy=dy))
     return [line], named
 

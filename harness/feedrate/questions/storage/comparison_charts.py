@@ -80,17 +80,15 @@ def _effect_plot(rows: Sequence[Row]) -> Plot:
 
 
 def _effect_message(rows: Sequence[Row]) -> str:
-    """Name the largest effect of each kind in each state."""
-    sentences = []
-    for state, of_state in by_state(rows).items():
-        parts = []
-        for effect, name in ((PIXELS, "decoded pixels"), (CONTAINER, "another container")):
-            if of_effect := [row for row in of_state if row["effect"] == effect]:
-                most = max(of_effect, key=lambda row: max(row["value"], 1 / row["value"]))
-                ratio = words.estimate((most["value"], most["lo"], most["hi"]), "ratio", n=most["n"])
-                parts.append(f"{name} {ratio}, {most['pair']}")
-        sentences.append(words.sentence(f"largest effects, {state}: {words.listed(parts)}"))
-    return " ".join(sentences)
+    """Name the largest effect of each kind, warm where that was measured."""
+    state, of_state = next(iter(by_state(rows).items()))
+    parts = []
+    for effect, name in ((PIXELS, "decoded pixels"), (CONTAINER, "another container")):
+        if of_effect := [row for row in of_state if row["effect"] == effect]:
+            most = max(of_effect, key=lambda row: max(row["value"], 1 / row["value"]))
+            ratio = words.estimate((most["value"], most["lo"], most["hi"]), "ratio", n=most["n"])
+            parts.append(f"{name} {ratio}, {most['pair']}")
+    return f"Largest effects, {state}: {'; '.join(parts)}."
 
 
 @chart("Where a sample’s loading goes", "What does the loader spend its time on, and how much of it?")

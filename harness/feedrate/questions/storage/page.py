@@ -147,7 +147,7 @@ def _use(best: Sequence[Row]) -> Markup:
     ties = list(dict.fromkeys(str(row["storage_format"]) for row in best))[1:]
     return two_lines(
         Markup("<strong>{}</strong>, {}").format(name, rest),
-        f"as near to the fastest: {words.listed(ties)}" if ties else "",
+        f"ties with {words.listed(ties)}" if ties else "",
         f"of {words.plural(int(best[0]['formats']), 'format')}, {words.plural(int(best[0]['candidates']), 'setting')}",
     )
 
