@@ -65,10 +65,10 @@ gc.disable()
 kept = [[number] for number in range(300_000)]
 # Checkpoints go to memory, as a disk may be slow today.
 state, history = {"weights": torch.randn(2_000_000)}, []
-check = DataLoader(Cheap(1600), 1)
+check = DataLoader(Cheap(4000), 1)
 
 def built():
-    table = [[float(column * row % 11) for column in range(8)] for row in range(40_000)]
+    table = [[float(column * row % 11) for column in range(8)] for row in range(25_000)]
     samples = torch.tensor(table)[:256]  # here: between_epochs
     return DataLoader(samples, 8)
 
@@ -81,7 +81,7 @@ for epoch in range(8):
         if count % 2:
             with timed("checkpoint"):
                 torch.save(state, io.BytesIO())  # here: checkpoint
-        if count == 31:
+        if count == 31 and epoch % 4 == 0:
             with timed("garbage"):
                 gc.collect()
     with timed("evaluation"), torch.no_grad():

@@ -214,7 +214,7 @@ def tokens(texts):
     ids = [[sum(map(ord, word)) % 997 for word in text.split()] for text in texts]
     return torch.tensor(ids), *(torch.full((len(ids),), len(ids)) for _ in range(9))
 
-texts = [("so many words as are in a line of text " * 40) for _ in range(64 * 30)]
+texts = [("so many words as are in a line of text " * 160) for _ in range(64 * 30)]
 for _ in DataLoader(texts, batch_size=64, num_workers=1, collate_fn=tokens):
     pass
 """

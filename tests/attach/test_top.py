@@ -18,6 +18,13 @@ from feedrate.attach import profiler, top
 from feedrate.schema.errors import EnvironmentFault, InputError
 
 
+def _trains(pid: int) -> bool:
+    """Whether a process has loaded what it needs and gets batches."""
+    words = [str(profiler.program()), "dump", "--pid", str(pid)]
+    stack = subprocess.run(words, capture_output=True, text=True, check=False).stdout
+    return "dataloader.py" in stack and "importlib" not in stack
+
+
 @pytest.fixture
 def sleeping(request: pytest.FixtureRequest) -> Iterator[int]:
     """A process that sleeps, by its words."""
@@ -56,7 +63,8 @@ def test_below_a_launcher_the_process_that_trains_is_seen(tmp_path: Path) -> Non
     place = Place(tmp_path)
     train = [sys.executable, place.planted(), "--sample-ms", "4", "--step-ms", "8", "--steps", "280"]
     process = place.start(sys.executable, "-c", f"import subprocess; subprocess.run({train!r})")
-    while not (below := psutil.Process(process.pid).children()) or below[0].cpu_times().user < 2:  # imports torch
+    while not (below := psutil.Process(process.pid).children()) or not _trains(below[0].pid):
+        assert process.poll() is None
         time.sleep(0.05)
     seen = top.look(process.pid, 2)
     ended(process)
