@@ -28,13 +28,15 @@ HALVINGS = 200
 """More ways are drawn from, with one seed for all."""
 LEAST_BLOCKS = 4
 """With fewer a half has a single block."""
+ABOUT = 0.95
+"""Share of the highest speed that is enough for a cheaper setting."""
 
 
 class Gain(NamedTuple):
     """What the best of several settings gains over a fixed one."""
 
     chosen: int
-    """The setting that is best on all blocks: the one that is named."""
+    """The setting that is best on all blocks, or cheaper and about as fast: the one that is named."""
     ratio: Estimate
     """Over the blocks that were measured, the fewest in a halving; NaN with fewer than ``LEAST_BLOCKS`` of them."""
 
@@ -53,12 +55,18 @@ def _halvings(blocks: int) -> npt.NDArray[np.bool_]:
     return masks
 
 
-def _best(gains: Floats, halves: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
-    """The row of the highest mean over each half; one without a value is never it, as long as there is another."""
+def _best(gains: Floats, halves: npt.NDArray[np.bool_], cheaper: Sequence[Sequence[int]]) -> npt.NDArray[np.intp]:
+    """The row of the highest mean over each half, or the first of its cheaper ones that reaches about as much.
+
+    One without a value is never it, as long as there is another.
+    """
     finite = np.isfinite(gains)
     sums, counts = np.where(finite, gains, 0.0) @ halves.T, finite.astype(np.float64) @ halves.T
     means: Floats = np.divide(sums, counts, out=np.full(sums.shape, -np.inf), where=counts > 0)
     best: npt.NDArray[np.intp] = means.argmax(axis=0)
+    for half, row in enumerate(best if cheaper else ()):
+        reached = means[row, half] + np.log(ABOUT)
+        best[half] = next((other for other in cheaper[row] if means[other, half] >= reached), row)
     return best
 
 
@@ -92,13 +100,15 @@ def regret_pct(paces: Mapping[Setting, Sequence[float]], chosen: Setting) -> flo
     return 100 * max(0.0, cross_fitted(gains).ratio.value - 1) if len(gains) else 0.0
 
 
-def cross_fitted(gains: Floats, of: Floats | None = None) -> Gain:
+def cross_fitted(gains: Floats, of: Floats | None = None, cheaper: Sequence[Sequence[int]] = ()) -> Gain:
     """Choose on one half of the blocks, measure on the other.
 
     Args:
         gains: log ratios of every setting to the fixed one, settings × blocks; NaN where either failed. Settings with
             fewer than ``LEAST_BLOCKS`` values are not chosen, as long as another has so many.
         of: what is measured, of the same shape, where that is something else than what is chosen by.
+        cheaper: of every setting others that are chosen in its place where they reach ``ABOUT`` of its speed, the
+            cheapest first.
     """
     finite = np.isfinite(gains)
     target = np.where(finite, gains if of is None else of, np.nan)
@@ -107,8 +117,8 @@ def cross_fitted(gains: Floats, of: Floats | None = None) -> Gain:
     whole, target = np.where(enough[:, None] | ~enough.any(), gains, np.nan)[:, blocks], target[:, blocks]
     halves, measured = _halvings(whole.shape[1]), np.empty(())
     for chosen_on in (halves, ~halves):
-        measured = np.where(~chosen_on, target[_best(whole, chosen_on)], measured)
-    named = int(_best(whole, np.ones((1, whole.shape[1]), dtype=bool))[0])
+        measured = np.where(~chosen_on, target[_best(whole, chosen_on, cheaper)], measured)
+    named = int(_best(whole, np.ones((1, whole.shape[1]), dtype=bool), cheaper)[0])
     mean, sd, n = moments(measured)
     if (least := int(n.min())) < LEAST_BLOCKS:
         return Gain(named, Estimate(np.nan, np.nan, np.nan, least, "ratio"))

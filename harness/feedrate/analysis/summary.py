@@ -103,10 +103,12 @@ def most_gained(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> 
     """Say by how much loader knobs alone speed each question up over a DataLoader with PyTorch's defaults.
 
     Every loader is compared with the default one of the same storage format and batch size, by block; of all formats,
-    batch sizes and settings that with the largest gain is chosen. The defaults are those of the axis table:
-    ``num_workers=0``, ``pin_memory=False``, ``non_blocking=False`` and so on. Knobs of the training step (``amp``,
-    ``fusion`` …) stand at their default on both sides: what they gain is no merit of the loader. ``estimates`` are the
-    rows of ``cells(trials)`` that are asked about, by default all of them.
+    batch sizes and settings that with the largest gain is chosen. Of settings of its format and batch size that
+    reach ``crossfit.ABOUT`` of its speed, one with fewer workers is chosen in its place: that with the fewest, then
+    with the fewest knobs off their default. The defaults are those of the axis table: ``num_workers=0``,
+    ``pin_memory=False``, ``non_blocking=False`` and so on. Knobs of the training step (``amp``, ``fusion`` …) stand at
+    their default on both sides: what they gain is no merit of the loader. ``estimates`` are the rows of
+    ``cells(trials)`` that are asked about, by default all of them.
 
     Returns:
         A row a question that has a default cell with an estimate: ``run_id``, ``device``, ``CONDITIONS``, and of the
@@ -118,14 +120,22 @@ def most_gained(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> 
     estimates = _candidates(trials, cells(trials) if estimates is None else estimates)
     plain_steps = _off(estimates, _STEP_SETTINGS) == 0
     loaders = estimates[estimates["num_workers"].notna() & plain_steps].reset_index(drop=True)
-    plain = _off(loaders, _LOADER_SETTINGS) == 0
+    off = _off(loaders, _LOADER_SETTINGS)
+    plain = off == 0
     against = np.full(len(loaders), -1)
     for rows in _questions(loaders, "storage_format", "batch_size"):
         against[rows] = next(iter(rows[plain[rows]]), -1)
     ids, logs = loaders["cell_id"].to_numpy(dtype=object), blocks_of(trials).logs(loaders["run_id"], loaders["cell_id"])
     gains, best, ratios = logs - logs[against], [], []
+    workers = loaders["num_workers"].to_numpy(dtype=np.float64)
     for rows in _questions(loaders[against >= 0]):
-        gain = cross_fitted(gains[rows])
+        order = np.lexsort((off[rows], workers[rows])).tolist()
+        costs = list(zip(against[rows], workers[rows], off[rows], strict=True))
+        cheaper = [
+            [at for at in order if costs[at][0] == default and costs[at][1] < most and costs[at][2]]
+            for default, most, _ in costs
+        ]
+        gain = cross_fitted(gains[rows], cheaper=cheaper)
         best.append(rows[gain.chosen])
         ratios.append(gain.ratio.row() | {"candidates": len(rows), "others": int((against[rows] != rows).sum())})
     same = ["run_id", "device", *CONDITIONS, "storage_format", "batch_size"]

@@ -112,6 +112,10 @@ class Figure:
         return {name: values for name, values in facets.items() if len(set(values) - {"all"}) > 1}
 
 
+Held = Mapping[str, tuple[Any, bool]]
+"""Axis to the value that all cells of a panel have, and whether others were left out for it."""
+
+
 @dataclass(slots=True)
 class Sheet:
     """Collects what a chart draws, panel by panel, until it is a :class:`Figure`."""
@@ -121,36 +125,45 @@ class Sheet:
     panels: list[Panel] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    held: dict[str, list[str]] = field(default_factory=dict)
-    """Axes that panels hold still, with their values."""
+    held: list[tuple[int, Held]] = field(default_factory=list)
+    """What panels hold still, and how many rows of the table each has."""
 
     def note(self, text: str) -> None:
         """Add a note once."""
         if text not in self.notes:
             self.notes.append(text)
 
-    def add(self, panel: Panel, rows: Iterable[Row], held: Mapping[str, Any] | None = None) -> None:
+    def add(self, panel: Panel, rows: Iterable[Row], held: Held | None = None) -> None:
         """Add a panel, the rows of its table, and the axes that it holds still."""
         self.panels.append(panel)
         self.list(rows, held)
 
-    def list(self, rows: Iterable[Row], held: Mapping[str, Any] | None = None) -> None:
+    def list(self, rows: Iterable[Row], held: Held | None = None) -> None:
         """Add rows of the table, and the axes that they hold still."""
+        before = len(self.rows)
         self.rows.extend(rows)
-        for name, value in (held or {}).items():
-            values = self.held.setdefault(name, [])
-            text = str(value).lower() if isinstance(value, bool) else str(value)
-            values += [text] if text not in values else []
+        self.held.append((len(self.rows) - before, held or {}))
 
     def figure(self, keys: Sequence[Key], missing: str) -> Figure:
         """Close the sheet; ``missing`` takes the place of panels and notes when no panel could be drawn."""
         if not self.panels:
             return Figure(self.title, self.question, missing=missing)
-        still = ", ".join(f"{name} {' or '.join(values)}" for name, values in self.held.items())
-        notes = [f"Fixed: {still}."] if still else []
-        return Figure(
-            self.title, self.question, tuple(self.panels), tuple(keys), tuple(self.rows), (*notes, *self.notes)
+        chosen = dict.fromkeys(name for _, held in self.held for name, (_, others) in held.items() if others)
+        values = {name: list(dict.fromkeys(held[name][0] for _, held in self.held if name in held)) for name in chosen}
+        still = ", ".join(f"{name} {' or '.join(map(_lower, several))}" for name, several in values.items())
+        where = "; the table says where" if any(len(several) > 1 for several in values.values()) else ""
+        notes = [f"Fixed: {still}{where}."] if still else []
+        # Panels may differ in what they hold still: then rows say it.
+        of_rows = [held for count, held in self.held for _ in range(count)]
+        rows = tuple(
+            {**row, **{name: held[name][0] for name in values if len(values[name]) > 1 and name in held}}
+            for row, held in zip(self.rows, of_rows, strict=True)
         )
+        return Figure(self.title, self.question, tuple(self.panels), tuple(keys), rows, (*notes, *self.notes))
+
+
+def _lower(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,15 +297,15 @@ def slices(cells: pd.DataFrame, kinds: Sequence[str]) -> list[Slice]:
     )
 
 
-def held(frame: pd.DataFrame, free: Sequence[str], by: Sequence[str] = ()) -> tuple[pd.DataFrame, dict[str, Any]]:
+def held(frame: pd.DataFrame, free: Sequence[str], by: Sequence[str] = ()) -> tuple[pd.DataFrame, Held]:
     """Hold every axis still that a panel does not show: at PyTorch's default where it was measured, else at the least.
 
     Of several machines (``by`` tells them apart) it is the value that most of them have.
 
     Returns:
-        The cells that remain, those too in which an axis does not apply, and which axes were held at which value.
+        The cells that remain, those too in which an axis does not apply, and what they have in common.
     """
-    kept: dict[str, Any] = {}
+    kept: dict[str, tuple[Any, bool]] = {}
     axes = [axis for axis in AXES if axis.name not in (*free, *PANEL_AXES)]
     table = frame[[axis.name for axis in axes]].to_numpy(dtype=object)
     present = ~pd.isna(table)
@@ -305,8 +318,10 @@ def held(frame: pd.DataFrame, free: Sequence[str], by: Sequence[str] = ()) -> tu
             ranks = [
                 (len(set(owners[remain & (column == value).astype(bool)])), value == axis.default) for value in values
             ]
-            kept[axis.name] = values[ranks.index(max(ranks))]
-            remain &= ~applies | (column == kept[axis.name]).astype(bool)
+            kept[axis.name] = values[ranks.index(max(ranks))], True
+            remain &= ~applies | (column == kept[axis.name][0]).astype(bool)
+        elif values:
+            kept[axis.name] = values[0], False
     return frame[remain], kept
 
 

@@ -34,7 +34,7 @@ export function answer({ cells, overall, kinds, repeated, changed }, { tones, ki
   if (changed) lines.push(said(changed.length ? `A → B: ${changed.map(([name, a, b]) => `${name} ${a ?? NONE} → ${b ?? NONE}`).join(", ")}.` : "Both have the same loader settings."));
   if (oneMachine && !changed?.length) {
     const far = repeated.half_within_pct > 100 * (rules.same[1] - 1);
-    lines.push(said(`One machine twice: half of the settings agree within ${repeated.half_within_pct.toFixed(1)}\u00a0%, ${
+    lines.push(said(`One machine twice: settings differ by ${repeated.half_within_pct.toFixed(1)}\u00a0% (median), ${
       repeated.hold} of ${repeated.cells} intervals contain 1×.${far ? ` ${cautions.apart}` : ""}`));
   }
   if (kinds.length > 1) {

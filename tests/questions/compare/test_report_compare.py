@@ -150,7 +150,7 @@ def test_runs_of_one_machine(results: Path) -> None:
     assert found.found.overall.value == pytest.approx(1.0)
     text = said(found)
     assert "two runs of one machine" in text
-    assert "Half of the settings agree within 0.0 %" in text
+    assert "Settings differ by 0.0 % (median)" in text
     assert re.search(r"(\d+) of \1 intervals include 1", text)
 
 

@@ -63,7 +63,7 @@ def test_what_is_most_of_many_is_measured_on_other_blocks() -> None:
 
 
 def test_the_cheapest_of_what_cannot_be_told_apart_comes_first() -> None:
-    """Fewest workers, then fewest bytes, then the higher estimate; a clearly slower one is not in the set."""
+    """Fewest workers, then the higher estimate; a clearly slower one is not in the set."""
     frame = make_format_trials(
         [
             *format_cells({"memmap": 1000, "lmdb_lz4": 1001, "png": 100}, jitter=0.03),
@@ -79,10 +79,10 @@ def test_the_cheapest_of_what_cannot_be_told_apart_comes_first() -> None:
 
 
 def test_what_loses_information_is_never_a_candidate() -> None:
-    """JPEG, the fastest here, is listed as lossy with its ratio to the best lossless format."""
+    """JPEG, the fastest here, is listed as lossy with its ratio to the best lossless format; lz4 saves no space."""
     chosen = choices(make_format_trials(format_cells({"jpeg": 2000, "png": 100, "lmdb": 1000, "lmdb_lz4": 500})))
     assert traits("jpeg").lossy
     by = {purpose: part["storage_format"].tolist() for purpose, part in chosen.groupby("purpose")}
-    assert by == {"speed": ["lmdb"], "space": ["lmdb_lz4"], "lossy": ["jpeg"]}
+    assert by == {"speed": ["lmdb"], "space": ["png"], "lossy": ["jpeg"]}
     ratios = chosen.set_index("purpose")["ratio_to_best"]
-    assert ratios.to_dict() == pytest.approx({"speed": 1.0, "space": 0.5, "lossy": 2.0})
+    assert ratios.to_dict() == pytest.approx({"speed": 1.0, "space": 0.1, "lossy": 2.0})

@@ -162,7 +162,7 @@ def _cautions(comparison: Comparison) -> Iterator[str]:
     if _repeats(comparison):
         again = repeated(comparison.found.cells)
         if several:
-            yield f"Half of the settings agree within {per_cent(again.half_within_pct, 1)}."
+            yield f"Settings differ by {per_cent(again.half_within_pct, 1)} (median)."
         if again.half_within_pct > 100 * (SAME[1] - 1):
             yield CAUTIONS["apart"]
         if again.cells:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from feedrate.analysis.estimates import cells, rows_of
-from feedrate.charts.figure import ENDS, Figure, Row, Sheet, chart, estimate, held, interval, listed
+from feedrate.charts.figure import ENDS, Figure, Held, Row, Sheet, chart, estimate, held, interval, listed
 from feedrate.charts.plot import Plot, Side, amount, core_marks, keys, names, of_workers, unlike
 from feedrate.pages import descriptions
 from feedrate.schema import words
@@ -60,23 +59,23 @@ def per_core(trials: pd.DataFrame, cores: float) -> list[Row]:
     return sorted(rows, key=lambda row: (-best[row["decoder"]], row["decoder"], row["workers"]))
 
 
-def _loaded(trials: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Any]]:
+def _loaded(trials: pd.DataFrame) -> tuple[pd.DataFrame, Held]:
     """Cells in which workers load image files as they are, all else alike; and what is held still."""
     every, still = _of_files(trials)
     in_its_place = every["device"].eq("cpu") & every["normalize_on"].eq("device").fillna(False)
     by_device = every["decoder"].isin([name for name in every["decoder"].unique() if on_device(str(name))])
     loads = every["mode"].eq("load") & every["storage_format"].eq("folder") & every["num_workers"].gt(0)
     frame, others = held(every[loads & ~in_its_place & ~by_device], _FREE)
-    return frame, still | others
+    return frame, {**others, **still}
 
 
-def _of_files(trials: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Any]]:
+def _of_files(trials: pd.DataFrame) -> tuple[pd.DataFrame, Held]:
     """Cells on image files, of the set and size that most of them have; these two where there are others."""
     every = cells(trials)
     of_files = [name for name in every["workload"].unique() if samples_of(str(name)) == "files"]
     alike = [frame for _, frame in every[every["n"].gt(0) & every["workload"].isin(of_files)].groupby(_IMAGES)]
     most = max(alike, key=len, default=every[:0])
-    return most, dict(most[_IMAGES].iloc[0]) if len(alike) > 1 else {}
+    return most, {axis: (most[axis].iloc[0], True) for axis in _IMAGES} if len(alike) > 1 else {}
 
 
 def on_gpu(trials: pd.DataFrame, mode: str) -> list[Row]:

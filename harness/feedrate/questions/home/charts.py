@@ -20,6 +20,7 @@ from feedrate.charts.figure import (
     MOST_PANELS,
     RATE,
     Figure,
+    Held,
     Row,
     Sheet,
     Slice,
@@ -97,7 +98,7 @@ def machine_workers(
     return sheet.figure(keys(looks), _NO_MACHINE)
 
 
-def _task(subset: Slice, machines: Machines | None) -> tuple[Slice, list[dict[str, Any]], dict[str, Any]]:
+def _task(subset: Slice, machines: Machines | None) -> tuple[Slice, list[dict[str, Any]], Held]:
     """A mark a number of workers of each machine's run; none of machines with one number."""
     frame, still = held(subset.frame, ("num_workers",), _MACHINE)
     rows = []

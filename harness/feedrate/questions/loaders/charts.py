@@ -16,6 +16,7 @@ from feedrate.analysis.summary import EMULATED, LOAD, TRAIN
 from feedrate.charts.figure import (
     ENDS,
     Figure,
+    Held,
     Row,
     Sheet,
     Slice,
@@ -49,7 +50,7 @@ _MISSING = "No task of this run was loaded by two loaders."
 
 
 @memoized
-def compared(trials: pd.DataFrame) -> list[tuple[Slice, list[Row], dict[str, Any]]]:
+def compared(trials: pd.DataFrame) -> list[tuple[Slice, list[Row], Held]]:
     """Tasks that several loaders worked on: the slice, a row a cell (the fastest loader first), what is held still."""
     tasks = []
     every = cells(trials)
@@ -143,7 +144,7 @@ def _message(rows: Sequence[Row]) -> str:
     slowest, *_, fastest = sorted(best.values(), key=itemgetter("value"))
     if overlap(fastest, slowest):
         ends = (f"{row['loader']} {words.number(row['value'])} ({interval(row)})" for row in (slowest, fastest))
-        return f"Even the ends tie: {' to '.join(ends)} samples a second."
+        return f"Intervals of the ends overlap: {' to '.join(ends)} samples a second."
     return (
         f"Fastest: {fastest['loader']}, {fastest['who']}, {words.number(fastest['value'])} samples a second "
         f"({interval(fastest)}). Slowest: {slowest['loader']}, {words.number(slowest['value'])} ({interval(slowest)})."

@@ -7,12 +7,14 @@ from pathlib import Path
 
 from markupsafe import Markup
 
+from feedrate.analysis.blocks import successful
 from feedrate.charts.citation import Citation, data_hash
 from feedrate.charts.embed import forms_html
 from feedrate.pages import descriptions, markup
 from feedrate.pages.runs import RunView
 from feedrate.pages.template import table
 from feedrate.schema import words
+from feedrate.schema.window import STEADY
 from feedrate.store.marks import TIERS
 
 STOPPED = {
@@ -27,10 +29,22 @@ FILES = {
     "run.json": "the manifest",
     "trials.parquet": "a row a measurement, the manifest embedded",
     "steps.parquet": "a row a step of the first steps of each measurement",
-    "telemetry.parquet": "a row a probe sample",
+    "telemetry.parquet": "a row a sample of the machine",
 }
 """Files of a run, and what each holds."""
 _COLUMNS = ("Run", "Grade", "Tier", "Machine", "Suites", "Date", "Repetitions", "Settings", "Failed")
+
+
+def unsettled(view: RunView) -> str:
+    """Say how many measurements had not settled; empty where all had."""
+    ended = successful(view.trials)
+    # The second half of a cold window is the faster one, as more has been read ahead: as the flag's rule has it.
+    judged = ended[ended["steady"].notna() & ended["page_cache"].ne("cold").fillna(True)]
+    if not (count := int((~judged["steady"].astype(bool)).sum())):
+        return ""
+    which = "measurement" if len(judged) == len(ended) else "warm measurement"
+    text = f"{count:,} of {words.plural(len(judged), which)} had not settled"
+    return f"{text}: the halves of the window differ by more than {words.percent(1 - STEADY)}."
 
 
 def script_name(view: RunView) -> str:

@@ -27,7 +27,6 @@ from feedrate.plan import suite
 from feedrate.questions.runs import facts, script
 from feedrate.questions.runs import search_charts as search
 from feedrate.schema import words
-from feedrate.schema.window import STEADY
 from feedrate.store.manifest import Dataset
 
 _MOST_LISTED = 2_000
@@ -63,7 +62,6 @@ def page(view: RunView) -> Page:
         rule=RULE,
         notes=list(map(descriptions.note, run.substitutions)),
         cautions=_cautions(view),
-        steady=f"{100 * (1 - STEADY):.0f}",
         disturbed=list(_disturbed(view)),
         clocks=list(_clocks(view)),
         failures=[_failure(row) for row in rows_of(failed.sort_values(["block", "position"]).head(_MOST_LISTED))],
@@ -151,13 +149,10 @@ def _summary(view: RunView) -> dict[str, str]:
 def _cautions(view: RunView) -> dict[str, Any]:
     """What makes numbers of a run less certain."""
     ended = successful(view.trials)
-    # The second half of a cold window is the faster one, as more has been read ahead: as the flag's rule has it.
-    judged = ended[ended["steady"].notna() & ended["page_cache"].ne("cold").fillna(True)]
     return {
         "single": ended["block"].nunique() == 1,
         "dependent": diagnose(view.trials).reason,
-        "judged": len(judged),
-        "unsettled": int((~judged["steady"].astype(bool)).sum()),
+        "unsettled": facts.unsettled(view),
         "left": int(view.trials["left_processes"].fillna(0).sum()),
     }
 

@@ -34,7 +34,9 @@ REFERENCE = "files"
 GIVEN = tuple(axis.name for axis in AXES if axis.name not in ("storage_format", *OWN))
 EFFECT_COLUMNS = ("run_id", *GIVEN, "effect", "a_format", "b_format", "same", "lossy", *RATIO, "verdict")
 SPEED, SPACE, LOSSY = "speed", "space", "lossy"
-"""The fastest without loss; of those that compress, without loss; and of those with loss."""
+"""The fastest without loss; of those that are small, without loss; and of those with loss."""
+SMALL = 0.75
+"""Bytes on disk ÷ bytes of raw pixels from which down a format saves space."""
 CHOICE_COLUMNS = (
     *("question", "purpose", "place", "is_best"),
     *("ratio_to_best", "ratio_lo", "ratio_hi", "pairs", "candidates", "formats"),
@@ -92,19 +94,19 @@ def choices(trials: pd.DataFrame) -> pd.DataFrame:
 
     For each purpose the best has the highest estimate; a cell belongs to its set if the 95 % interval of its throughput
     ÷ the best's, paired by block, does not lie wholly under 1. With fewer than two pairs nothing can be told: such a
-    cell is left out. Order within a set: fewest workers, then fewest bytes on disk, then the higher estimate.
+    cell is left out. Order within a set: fewest workers, then the higher estimate.
     ``ratio_to_best``, each cell's throughput ÷ that of the best without loss, is cross-fitted (NaN with few blocks).
     """
     table = format_costs(trials)
     blocks = blocks_of(credible(trials))
     measured = table[table["samples_per_s"].notna() & ~table["replica"].fillna(0).gt(0)]
-    columns = ["run_id", "cell_id", "storage_format", "stores", "lossy", "samples_per_s", "num_workers", "sample_bytes"]
+    columns = ["run_id", "cell_id", "storage_format", "lossy", "samples_per_s", "num_workers", "raw_share"]
     cells = measured[columns].assign(at=measured.index)
     choice = []
     groups = cells.groupby(grouping_keys(measured, ("run_id", "device", *QUESTION)), dropna=False, sort=False)
     for question, (_, group) in enumerate(groups):
         exact, lossy = group[~group["lossy"]], group[group["lossy"]]
-        for purpose, candidates in ((SPEED, exact), (SPACE, exact[exact["stores"].ne(PIXELS)]), (LOSSY, lossy)):
+        for purpose, candidates in ((SPEED, exact), (SPACE, exact[exact["raw_share"].le(SMALL)]), (LOSSY, lossy)):
             if len(candidates):
                 chosen = _best_set(candidates.reset_index(drop=True), exact if len(exact) else candidates, blocks)
                 choice.append(chosen.assign(question=question, purpose=purpose))
@@ -127,7 +129,7 @@ def _best_set(candidates: pd.DataFrame, against: pd.DataFrame, blocks: Blocks) -
         slowness=-candidates["samples_per_s"].astype("float64"),
     )
     members: pd.DataFrame = candidates[is_best | to_own["hi"].ge(1).to_numpy()]
-    ordered: pd.DataFrame = members.sort_values(["num_workers", "sample_bytes", "slowness"], kind="stable")
+    ordered: pd.DataFrame = members.sort_values(["num_workers", "slowness"], kind="stable")
     candidate_logs, others = (
         blocks.logs(list(cells["run_id"]), list(cells["cell_id"])) for cells in (candidates, against)
     )

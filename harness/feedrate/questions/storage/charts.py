@@ -20,6 +20,7 @@ from feedrate.analysis.summary import EMULATED, LOAD, TRAIN
 from feedrate.charts.figure import (
     RATE,
     Figure,
+    Held,
     Key,
     Row,
     Sheet,
@@ -61,7 +62,7 @@ CACHED = {"warm": "warm: in the page cache", "full": "full: as much in it as fit
 ACCESS = {"random": "random order", "sequential": "in the order of the disk"}
 _COLUMNS = {"format": "format", "stores": "stores", "page_cache": "state", **RATE}
 _COLUMNS |= {"samples in the set": "samples", "shuffle_buffer": "buffer"}
-Part = tuple[Slice, dict[str, Any]]
+Part = tuple[Slice, Held]
 """Formats of one panel, warm and cold, as ``format_costs`` gives them; and the axes that it holds still."""
 
 
@@ -133,9 +134,8 @@ def _notes(trials: pd.DataFrame) -> Iterator[str]:
     if len(cold):
         most = words.number(float(cold["cached_before_hi"].max()))
         yield (
-            "Cold: a measurement starts without its files in the page cache (the kernel counts at most "
-            f"{most}\u00a0% there) and reads each sample once at most. Caches of the disk or of a virtual machine’s "
-            "host may still hold data. Warm: all of them are cached."
+            f"Cold: at most {most}\u00a0% of the files lie in the page cache at the start; each sample is read once at "
+            "most. Caches of the disk or of a virtual machine’s host may still hold data. Warm: all files lie there."
         )
     if full := "full" in set(frame["page_cache"]):
         yield "Full: the page cache holds as many samples as the memory of a measurement has room for."
@@ -171,7 +171,9 @@ def storage_throughput(sheet: Sheet, trials: pd.DataFrame) -> Figure:
         shown += rows
         best = {row["format"]: row["value"] for row in sorted(rows, key=lambda row: row["state"] == "warm")}
         y = names("format", sorted(best, key=lambda name: (-best[name], name)), grid=True)
-        plot = Plot(rows, log_of(rows, "samples per second"), y, "stores", LOOKS, shaped=("state", MARKS))
+        beside = ("state", list(by_state(rows)))
+        x = log_of(rows, "samples per second")
+        plot = Plot(rows, x, y, "stores", LOOKS, shaped=("state", MARKS), beside=beside, row=20)
         panel = plot.panel(subset.title, subset.subtitle, _message(rows))
         sheet.add(panel, listed(rows, shared(subset), _COLUMNS), still)
     limit_panels(sheet)

@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from feedrate.analysis.crossfit import LEAST_BLOCKS
 from feedrate.analysis.estimates import rows_of
-from feedrate.analysis.storage import BUSY_PCT, WAITING_PCT, format_costs
+from feedrate.analysis.storage import BUSY_PCT, WAITING_PCT, format_costs, plainest
 from feedrate.analysis.summary import LOAD
 from feedrate.machine.identity import Storage
 from feedrate.pages import descriptions
@@ -23,7 +23,7 @@ from feedrate.pages.headlines import RULE, sized_name
 from feedrate.pages.markup import two_lines
 from feedrate.pages.runs import RunView
 from feedrate.pages.template import render
-from feedrate.questions.storage.analysis import LOSSY, SPACE, SPEED, choices
+from feedrate.questions.storage.analysis import LOSSY, SMALL, SPACE, SPEED, choices
 from feedrate.questions.storage.charts import STORES
 from feedrate.schema import words
 from feedrate.schema.axes import EMULATED_STEPS, PHOTOGRAPHS
@@ -41,7 +41,7 @@ _DISKS = {
 }
 Row = Mapping[str, Any]
 Choice = Mapping[str, Sequence[Row]]
-"""Purpose to the settings that serve it, the cheapest first."""
+"""Purpose to the settings that serve it, in the order of ``choices``."""
 
 
 def sections(view: RunView, suite: str, path: str) -> tuple[str, str]:
@@ -67,11 +67,12 @@ def sections(view: RunView, suite: str, path: str) -> tuple[str, str]:
         cases=len(firm),
         busy=BUSY_PCT,
         waiting=WAITING_PCT,
+        small=100 * SMALL,
         usual=[_use_cells(choice, disk) for choice in usual],
         other=[_use_cells(choice, disk) for choice in chosen if not _is_usual(choice[SPEED][0])],
     )
     images: dict[str, list[Row]] = {}
-    for row in sorted(rows_of(costs[costs["sample_bytes"].notna()]), key=_rank):
+    for row in sorted(rows_of(plainest(costs[costs["sample_bytes"].notna()])), key=_rank):
         images.setdefault(words.sized(row["workload"], row["patch_size"]), []).append(row)
     sizes = [(name, _size_rows(rows)) for name, rows in images.items()]
     return answers, render("storage/details.md", mark=view.mark, sizes=sizes)
@@ -174,7 +175,8 @@ def _compare(candidates: Sequence[Row] | None, best: Row) -> str:
     rate = f"{words.number(float(row['samples_per_s']))}\u00a0samples/s"
     if words.is_number(row["ratio_to_best"]):
         ends = row["ratio_to_best"], row["ratio_lo"], row["ratio_hi"]
-        rate += f", {words.estimate(ends, 'ratio', n=row['pairs'], write='{:.2f}'.format)}"
+        ratio = words.estimate(ends, "ratio", " the fastest", row["pairs"], "{:.2f}".format)
+        rate += f", {ratio}"
     name, _, rest = descriptions.knobs(row).partition(", ")
     return two_lines(f"{name}{' (lossy)' if row['lossy'] else ''}, {rest}", rate, _size(row))
 

@@ -15,6 +15,8 @@ from feedrate.analysis.summary import EMULATED
 from feedrate.questions.explore.run_files import column
 from feedrate.schema import words
 
+FAR = 1.25
+"""Ratio of the speeds of two runs from which on a speed says little of the machine."""
 LEAST = 2
 """Settings that two runs must share for their mean ratio to say something."""
 
@@ -39,9 +41,10 @@ def between(run_id: str, files: Iterable[Mapping[str, Any]]) -> str:
         return ""
     least, most = min(ratios), max(ratios)
     rate = words.times(least) if len(ratios) == 1 else f"{words.times(least)} to {words.times(most)}"
+    advice = ": cite ratios, not speeds" if least < 1 / FAR or most > FAR else ""
     return (
         f"{words.plural(len(ratios), 'other run')} of this machine: {rate} as fast at the same settings. Intervals "
-        "cover this run alone."
+        f"cover this run alone{advice}."
     )
 
 

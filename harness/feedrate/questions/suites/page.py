@@ -63,6 +63,8 @@ class Section:
 
     before: Markup
     """The answer, which stands before the charts."""
+    caution: str
+    """What makes its numbers less certain; or empty."""
     charts: Sequence[tuple[str, str, str]] | None
     """Title, id and place of each chart; None where the page has no room for them."""
     after: Markup
@@ -95,7 +97,8 @@ def section(name: str, path: str, content: Suite, view: RunView, *, charted: boo
         placed = place(figure, f"{markup.slug(name)}-{chart}-{view.mark}", path, view.origin)
         figures[placed.name] = placed
         charts.append((figure.title, f"{chart}-{view.mark}", placed.name))
-    return Section(_joined([before]), charts if charted else None, _joined([*after, why]), figures, files)
+    caution = runs_facts.unsettled(view)
+    return Section(_joined([before]), caution, charts if charted else None, _joined([*after, why]), figures, files)
 
 
 def page(
@@ -123,7 +126,7 @@ def page(
         if not before and verdicts and (text := claims_page.answer(verdicts, name, view)):
             before = _joined([markup.paragraph(text, "fr-answer")])
         notes = [*map(descriptions.note, view.manifest.substitutions)]
-        notes += filter(None, [between(view.manifest.run_id, of_cells)])
+        notes += filter(None, [of_run.caution, between(view.manifest.run_id, of_cells)])
         shown = {"before": before, "charts": of_run.charts, "after": of_run.after}
         parts.append({"view": view, "badge": runs_facts.badge(path, view), "notes": notes, **shown})
     body = render(

@@ -21,6 +21,7 @@ from feedrate.charts.figure import (
     MOST_PANELS,
     RATE,
     Figure,
+    Held,
     Row,
     Sheet,
     Slice,
@@ -132,7 +133,7 @@ def speed_up(cell: Row) -> dict[str, Any]:
     return {**times, "base": base if base is None else int(base)}
 
 
-def _marks(subset: Slice) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def _marks(subset: Slice) -> tuple[list[dict[str, Any]], Held]:
     """A mark a row, of lines with two worker counts or more: storage formats where there are several, else batches."""
     formats = subset.frame["storage_format"].dropna().nunique() > 1
     axis = "storage_format" if formats else "batch_size"
