@@ -8,9 +8,11 @@ from html import unescape
 
 import altair as alt
 import pytest
+from made_trials import make_trials
 
+from feedrate.analysis.estimates import cells
 from feedrate.charts.embed import FEWEST_IN_GROUP, MOST_ROWS, figure_csv, figure_html, folded, later
-from feedrate.charts.figure import Figure, Panel, Row, Sheet
+from feedrate.charts.figure import Figure, Panel, Row, Sheet, held
 from feedrate.pages.markup import slot
 
 
@@ -19,6 +21,20 @@ def figure(rows: list[Row]) -> Figure:
     chart = alt.LayerChart(layer=[alt.Chart(alt.InlineData(values=({"x": 1},))).mark_point().encode(x=alt.X("x:Q"))])
     sheet.add(Panel("Panel", "of one mark", "It has 1 mark.", chart), rows, {})
     return sheet.figure((), "")
+
+
+def test_what_panels_hold_still_is_said_of_all_of_them() -> None:
+    """An axis for which one panel left settings out is named with the values of all; the table says where."""
+    sheet = Sheet("A title", "A question?")
+    (panel,) = figure([]).panels
+    for workers, others in ((0, True), (2, False)):
+        frame = cells(make_trials([({"num_workers": count}, [1.0]) for count in ((0, 4) if others else (workers,))]))
+        kept, still = held(frame, ())
+        assert kept["num_workers"].tolist() == [workers]
+        sheet.add(panel, [{"samples": 1}], still)
+    drawn = sheet.figure((), "")
+    assert drawn.notes == ("Fixed: num_workers 0 or 2; the table says where.",)
+    assert drawn.rows == ({"samples": 1, "num_workers": 0}, {"samples": 1, "num_workers": 2})
 
 
 def told(rows: list[Row]) -> tuple[str, list[list[str]]]:

@@ -147,7 +147,7 @@ def _marks(subset: Slice) -> tuple[list[dict[str, Any]], Held]:
         rows.append(
             {**point(cell), "line": line, "fixed": fixed, **speed_up(cell), "pairs": int(plain(cell["pairs"]) or 0)}
         )
-    return rows, still
+    return rows, {name: value for name, value in still.items() if name not in ("batch_size", "storage_format")}
 
 
 def _line_looks(lines: Collection[str]) -> Looks:
