@@ -78,7 +78,7 @@ def test_a_loader_without_a_comparison_is_named() -> None:
     more = [(LOAD | {"loader": "webdataset", "num_workers": 1}, times(1))]
     more += [(LOAD | {"loader": "grain", "num_workers": 2}, times(1)[:1])]
     text, _ = sections(pd.concat([trials(("torch", "threads", "spdl")), make_trials(more, **COSTS)]))
-    assert " Too few repetitions with 2 workers: Grain and WebDataset." in text
+    assert " Too few repetitions with 2 workers: Grain. Not measured with 2 workers: WebDataset." in text
 
 
 def test_one_loader_is_no_comparison() -> None:

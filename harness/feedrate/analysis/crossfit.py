@@ -29,7 +29,7 @@ HALVINGS = 200
 LEAST_BLOCKS = 4
 """With fewer a half has a single block."""
 ABOUT = 0.95
-"""Share of the highest speed that is enough for a cheaper setting."""
+"""Share of the highest speed, and of the log of the highest gain, that is enough for a cheaper setting."""
 
 
 class Gain(NamedTuple):
@@ -65,7 +65,7 @@ def _best(gains: Floats, halves: npt.NDArray[np.bool_], cheaper: Sequence[Sequen
     means: Floats = np.divide(sums, counts, out=np.full(sums.shape, -np.inf), where=counts > 0)
     best: npt.NDArray[np.intp] = means.argmax(axis=0)
     for half, row in enumerate(best if cheaper else ()):
-        reached = means[row, half] + np.log(ABOUT)
+        reached = max(means[row, half] + np.log(ABOUT), ABOUT * means[row, half])
         best[half] = next((other for other in cheaper[row] if means[other, half] >= reached), row)
     return best
 
@@ -107,8 +107,8 @@ def cross_fitted(gains: Floats, of: Floats | None = None, cheaper: Sequence[Sequ
         gains: log ratios of every setting to the fixed one, settings × blocks; NaN where either failed. Settings with
             fewer than ``LEAST_BLOCKS`` values are not chosen, as long as another has so many.
         of: what is measured, of the same shape, where that is something else than what is chosen by.
-        cheaper: of every setting others that are chosen in its place where they reach ``ABOUT`` of its speed, the
-            cheapest first.
+        cheaper: of every setting others that are chosen in its place where they reach ``ABOUT`` of its speed and of
+            the log of its gain, the cheapest first.
     """
     finite = np.isfinite(gains)
     target = np.where(finite, gains if of is None else of, np.nan)

@@ -103,8 +103,8 @@ def most_gained(trials: pd.DataFrame, estimates: pd.DataFrame | None = None) -> 
     """Say by how much loader knobs alone speed each question up over a DataLoader with PyTorch's defaults.
 
     Every loader is compared with the default one of the same storage format and batch size, by block; of all formats,
-    batch sizes and settings that with the largest gain is chosen. Of settings of its format and batch size that
-    reach ``crossfit.ABOUT`` of its speed, one with fewer workers is chosen in its place: that with the fewest, then
+    batch sizes and settings that with the largest gain is chosen. Of settings of its format and batch size that reach
+    ``crossfit.ABOUT`` of its speed and gain, one with fewer workers is chosen in its place: that with the fewest, then
     with the fewest knobs off their default. The defaults are those of the axis table: ``num_workers=0``,
     ``pin_memory=False``, ``non_blocking=False`` and so on. Knobs of the training step (``amp``, ``fusion`` …) stand at
     their default on both sides: what they gain is no merit of the loader. ``estimates`` are the rows of

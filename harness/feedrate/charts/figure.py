@@ -14,7 +14,7 @@ import importlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import altair as alt
 import numpy as np
@@ -112,8 +112,18 @@ class Figure:
         return {name: values for name, values in facets.items() if len(set(values) - {"all"}) > 1}
 
 
-Held = Mapping[str, tuple[Any, bool]]
-"""Axis to the value that all cells of a panel have, and whether others were left out for it."""
+class Kept(NamedTuple):
+    """What all cells of a panel have in common of an axis."""
+
+    value: Any
+    others: bool
+    """Whether cells with other values were left out for it."""
+    everywhere: bool
+    """Whether the axis applies to all of the panel's cells."""
+
+
+Held = Mapping[str, Kept]
+"""Axis to what the cells of a panel have in common."""
 
 
 @dataclass(slots=True)
@@ -148,22 +158,28 @@ class Sheet:
         """Close the sheet; ``missing`` takes the place of panels and notes when no panel could be drawn."""
         if not self.panels:
             return Figure(self.title, self.question, missing=missing)
-        chosen = dict.fromkeys(name for _, held in self.held for name, (_, others) in held.items() if others)
-        values = {name: list(dict.fromkeys(held[name][0] for _, held in self.held if name in held)) for name in chosen}
+        chosen = dict.fromkeys(name for _, held in self.held for name, kept in held.items() if kept.others)
+        of_panels = {name: [held[name] for _, held in self.held if name in held] for name in chosen}
+        values = {name: list(dict.fromkeys(kept.value for kept in panels)) for name, panels in of_panels.items()}
         still = ", ".join(f"{name} {' or '.join(map(_lower, several))}" for name, several in values.items())
-        where = "; the table says where" if any(len(several) > 1 for several in values.values()) else ""
+        varied = {
+            name
+            for name, panels in of_panels.items()
+            if len(values[name]) > 1 and all(kept.everywhere for kept in panels)
+        }
+        where = "; the table says where" if varied else ""
         notes = [f"Fixed: {still}{where}."] if still else []
         # Panels may differ in what they hold still: then rows say it.
         of_rows = [held for count, held in self.held for _ in range(count)]
         rows = tuple(
-            {**row, **{name: held[name][0] for name in values if len(values[name]) > 1 and name in held}}
+            {**row, **{name: held[name].value for name in values if name in varied and name in held}}
             for row, held in zip(self.rows, of_rows, strict=True)
         )
         return Figure(self.title, self.question, tuple(self.panels), tuple(keys), rows, (*notes, *self.notes))
 
 
 def _lower(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return f"{value:g}" if isinstance(value, float) else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,7 +321,7 @@ def held(frame: pd.DataFrame, free: Sequence[str], by: Sequence[str] = ()) -> tu
     Returns:
         The cells that remain, those too in which an axis does not apply, and what they have in common.
     """
-    kept: dict[str, tuple[Any, bool]] = {}
+    kept: dict[str, Kept] = {}
     axes = [axis for axis in AXES if axis.name not in (*free, *PANEL_AXES)]
     table = frame[[axis.name for axis in axes]].to_numpy(dtype=object)
     present = ~pd.isna(table)
@@ -318,10 +334,13 @@ def held(frame: pd.DataFrame, free: Sequence[str], by: Sequence[str] = ()) -> tu
             ranks = [
                 (len(set(owners[remain & (column == value).astype(bool)])), value == axis.default) for value in values
             ]
-            kept[axis.name] = values[ranks.index(max(ranks))], True
-            remain &= ~applies | (column == kept[axis.name][0]).astype(bool)
+            kept[axis.name] = Kept(values[ranks.index(max(ranks))], True, everywhere=False)
+            remain &= ~applies | (column == kept[axis.name].value).astype(bool)
         elif values:
-            kept[axis.name] = values[0], False
+            kept[axis.name] = Kept(values[0], False, everywhere=False)
+    for axis, applies in zip(axes, present.T, strict=True):
+        if axis.name in kept:
+            kept[axis.name] = kept[axis.name]._replace(everywhere=bool(applies[remain].all()))
     return frame[remain], kept
 
 

@@ -106,9 +106,8 @@ def knobs(row: Mapping[Any, Any]) -> str:
 
 def fixed(row: Mapping[Any, Any]) -> str:
     """Write format and batch size of a cell, where they apply: ``png, batch 32``."""
-    return ", ".join(
-        [*([] if pd.isna(row["storage_format"]) else [row["storage_format"]]), f"batch {row['batch_size']}"]
-    )
+    named = (("storage_format", ""), ("batch_size", "batch "))
+    return ", ".join(f"{word}{row[name]}" for name, word in named if not pd.isna(row[name]))
 
 
 def reading(row: Mapping[Any, Any]) -> list[str]:

@@ -48,7 +48,7 @@ def block(views: Sequence[RunView]) -> str:
     lines = [
         "![Samples a second by number of workers](site/opening.svg)",
         "",
-        "| what ran | best setting | samples/s (95 % interval) | best loader settings ÷ PyTorch's defaults |",
+        "| what ran | best setting | samples/s (95 % interval) | loader settings alone ÷ PyTorch's defaults |",
         "|---|---|---:|---|",
         *map(_line, rows),
         "",

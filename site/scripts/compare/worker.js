@@ -112,7 +112,7 @@ export function told(manifest, { caps, facts }) {
   const word = (...path) => worded(within(manifest, path), caps.text) ?? "";
   const versions = { ...within(manifest, ["software"]), ...within(manifest, ["runtime"]) };
   const [count, physical] = ["cores_logical", "cores_physical"].map((name) => word("machine", name));
-  const cores = `${count || "?"} ${Number(physical) < Number(count) ? "hardware threads" : "cores"}`;
+  const cores = `${count || "?"} ${physical !== "" && Number(physical) < Number(count) ? "hardware threads" : "cores"}`;
   return {
     about: {
       run: word("run_id"), machine: word("machine", "machine_id"), device: word("device"), blocks: word("blocks"), day: String(word("started_at")).slice(0, 10),

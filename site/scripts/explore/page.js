@@ -86,7 +86,8 @@ class Explorer {
     const measure = index.measures.find(({ name }) => name === state.metric);
     this.passed = passed.filter((row) => row[state.metric] !== null);
     const values = this.passed.flatMap((row) => [row[state.metric], row[`${state.metric}_low`] ?? row[state.metric]]);
-    this.steep = Math.min(...values) > 0 && Math.max(...values) >= STEEP * Math.min(...values);
+    const [least, most] = values.reduce(([low, high], one) => [Math.min(low, one), Math.max(high, one)], [Infinity, -Infinity]);
+    this.steep = least > 0 && most >= STEEP * least;
     this.controls.show(state, { rows: some, names, measures: known, ran: proper(rows, "ran"), steep: this.steep });
     this.warn(some, passed);
     const there = this.passed.length > 0;

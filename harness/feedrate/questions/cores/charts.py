@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from feedrate.analysis.estimates import cells, rows_of
-from feedrate.charts.figure import ENDS, Figure, Held, Row, Sheet, chart, estimate, held, interval, listed
+from feedrate.charts.figure import ENDS, Figure, Held, Kept, Row, Sheet, chart, estimate, held, interval, listed
 from feedrate.charts.plot import Plot, Side, amount, core_marks, keys, names, of_workers, unlike
 from feedrate.pages import descriptions
 from feedrate.schema import words
@@ -74,8 +74,10 @@ def _of_files(trials: pd.DataFrame) -> tuple[pd.DataFrame, Held]:
     every = cells(trials)
     of_files = [name for name in every["workload"].unique() if samples_of(str(name)) == "files"]
     alike = [frame for _, frame in every[every["n"].gt(0) & every["workload"].isin(of_files)].groupby(_IMAGES)]
-    most = max(alike, key=len, default=every[:0])
-    return most, {axis: (most[axis].iloc[0], True) for axis in _IMAGES} if len(alike) > 1 else {}
+    most = max(alike, key=lambda frame: (frame["mode"].eq("load").sum(), len(frame)), default=every[:0])
+    return most, {axis: Kept(most[axis].iloc[0], others=True, everywhere=True) for axis in _IMAGES} if len(
+        alike
+    ) > 1 else {}
 
 
 def on_gpu(trials: pd.DataFrame, mode: str) -> list[Row]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 
+from feedrate.analysis.crossfit import ABOUT
 from feedrate.analysis.estimate import Estimate
 from feedrate.analysis.estimates import rows_of
 from feedrate.analysis.summary import EMULATED, LOAD, TRAIN
@@ -28,7 +29,6 @@ from feedrate.charts.figure import (
     estimate,
     held,
     listed,
-    overlap,
     slices,
     with_ends,
 )
@@ -123,21 +123,24 @@ def _lines(rows: Sequence[Row], looks: Looks) -> Plot:
 
 
 def _workers_message(rows: Sequence[Row]) -> str:
-    """Of each machine the fastest number of workers, and the fewest whose interval overlaps with that."""
+    """Of each machine the fastest number of workers, and the fewest that reach about as much."""
     texts = []
     for machine in dict.fromkeys(row["machine"] for row in rows):
         of_machine = [row for row in rows if row["machine"] == machine]
         best = max(of_machine, key=lambda row: row["value"])
-        fewest = min((row for row in of_machine if row is best or overlap(best, row)), key=lambda row: row["workers"])
+        enough = (row for row in of_machine if row["value"] >= ABOUT * best["value"])
+        fewest = min(enough, key=lambda row: row["workers"])
         fastest = f"{words.plural(best['workers'], 'worker')}, {words.number(best['value'])} samples/s"
-        tie = f"; more than {fewest['workers'] or 'none'} gain nothing clear" if fewest is not best else ""
+        share = words.percent(fewest["value"] / best["value"])
+        reach = "reaches" if fewest["workers"] == 1 else "reach"
+        tie = f"; {words.plural(fewest['workers'], 'worker')} {reach} {share} of that" if fewest is not best else ""
         texts.append(f"Fastest on {machine} with {best['fixed']}: {fastest}{tie}.")
     return " ".join(texts)
 
 
 @chart("Gain from loader settings alone", "What do better loader settings gain?", reads="headlines")
 def machine_gains(sheet: Sheet, headlines: pd.DataFrame, machines: Machines | None = None) -> Figure:
-    """Draw a row a task and machine: its best loader settings' speed over that of PyTorch's defaults."""
+    """Draw a row a task and machine: the speed of better loader settings over that of PyTorch's defaults."""
     gained = [row for row in rows_of(headlines) if row["gain"] is not None and words.is_number(row["gain"]["lo"])]
     rows = [{**_named(row, machines), **_gain(row)} for row in gained]
     if not rows:

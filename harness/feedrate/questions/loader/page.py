@@ -192,7 +192,7 @@ def meaning(cell: Row) -> str:
     if not isinstance(cell["limit"], str):
         balanced = cell["bottleneck"] == "balanced"
         return "No phase takes half of the time" if balanced else f"{means}, as far as its phases tell"
-    shares = cell["device"] == "cpu" and cell["step"] not in EMULATED_STEPS and cell["bottleneck"] != "loader-bound"
+    shares = cell["device"] == "cpu" and cell["step"] not in EMULATED_STEPS and cell["limit"] == "compute"
     if cell["num_workers"] and shares and words.is_number(cell["efficiency"]) and cell["efficiency"] < 1:
         follows = _SHARED.format(words.times(1 / cell["efficiency"]))
     return ": ".join(filter(None, (means, follows if cell["num_workers"] else _IN_TURNS)))

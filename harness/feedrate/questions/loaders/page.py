@@ -70,6 +70,11 @@ def _answer(rows: Sequence[Row], *, alone: bool) -> str:
     with_most = f"with {words.plural(most, 'worker')}"
     if alone:
         said.append(f"All {with_most}.")
-    if left:
-        said.append(f"Too few repetitions {with_most}: {words.listed(left)}.")
+    ran = {row["loader"] for row in rows if row["workers"] == most}
+    for why, names_left in (
+        ("Too few repetitions", [loader for loader in left if loader in ran]),
+        ("Not measured", [loader for loader in left if loader not in ran]),
+    ):
+        if names_left:
+            said.append(f"{why} {with_most}: {words.listed(names_left)}.")
     return " ".join(said)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import pandas as pd
 from markupsafe import Markup
 
 from feedrate.analysis.blocks import successful
@@ -35,15 +36,15 @@ FILES = {
 _COLUMNS = ("Run", "Grade", "Tier", "Machine", "Suites", "Date", "Repetitions", "Settings", "Failed")
 
 
-def unsettled(view: RunView) -> str:
+def unsettled(trials: pd.DataFrame) -> str:
     """Say how many measurements had not settled; empty where all had."""
-    ended = successful(view.trials)
+    ended = successful(trials)
     # The second half of a cold window is the faster one, as more has been read ahead: as the flag's rule has it.
     judged = ended[ended["steady"].notna() & ended["page_cache"].ne("cold").fillna(True)]
     if not (count := int((~judged["steady"].astype(bool)).sum())):
         return ""
-    which = "measurement" if len(judged) == len(ended) else "warm measurement"
-    text = f"{count:,} of {words.plural(len(judged), which)} had not settled"
+    cold = " (cold ones left out)" if ended["page_cache"].eq("cold").any() else ""
+    text = f"{count:,} of {words.plural(len(judged), 'measurement')}{cold} had not settled"
     return f"{text}: the halves of the window differ by more than {words.percent(1 - STEADY)}."
 
 

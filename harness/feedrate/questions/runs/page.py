@@ -152,7 +152,7 @@ def _cautions(view: RunView) -> dict[str, Any]:
     return {
         "single": ended["block"].nunique() == 1,
         "dependent": diagnose(view.trials).reason,
-        "unsettled": facts.unsettled(view),
+        "unsettled": facts.unsettled(view.trials),
         "left": int(view.trials["left_processes"].fillna(0).sum()),
     }
 

@@ -117,7 +117,7 @@ def choices(trials: pd.DataFrame) -> pd.DataFrame:
 
 
 def _best_set(candidates: pd.DataFrame, against: pd.DataFrame, blocks: Blocks) -> pd.DataFrame:
-    """The cells that cannot be told from the best of a part, cheapest first, against that of another part."""
+    """The cells that cannot be told from the best of a part, fewest workers first, against that of another part."""
     runs, ids = list(candidates["run_id"]), list(candidates["cell_id"])
     best = int(candidates["samples_per_s"].to_numpy().argmax())
     is_best = np.arange(len(ids)) == best

@@ -166,7 +166,7 @@ def _kilobytes(row: Row) -> str:
 
 
 def _compare(candidates: Sequence[Row] | None, best: Row) -> str:
-    """The cheapest of another set: its settings, rate, size, and how it compares with the fastest without loss."""
+    """The first of another set: its settings, rate, size, and how it compares with the fastest without loss."""
     if not candidates:
         return "–"
     row = candidates[0]

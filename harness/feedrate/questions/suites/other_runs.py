@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from statistics import fmean
 from typing import Any
 
+from feedrate.analysis.machines import SAME_IN_BOTH
 from feedrate.analysis.summary import EMULATED
 from feedrate.questions.explore.run_files import column
 from feedrate.schema import words
@@ -52,7 +53,8 @@ def _where(file: Mapping[str, Any]) -> tuple[str, str]:
     return file["about"]["machine"], file["about"]["device"]
 
 
-def _logs(file: Mapping[str, Any]) -> dict[tuple[str, Any], float]:
-    """Logs of throughput by setting and hash of the data that it read, of all but emulated steps."""
-    of_cell = zip(file["cell"], column(file, "data_hash"), column(file, "ran"), file["logs"]["mean"], strict=True)
-    return {(cell, data): mean for cell, data, ran, mean in of_cell if mean is not None and ran != EMULATED}
+def _logs(file: Mapping[str, Any]) -> dict[tuple[Any, ...], float]:
+    """Logs of throughput by setting and what must be the same in both, of all but emulated steps."""
+    same = zip(*(column(file, name) for name in SAME_IN_BOTH), strict=True)
+    of_cell = zip(file["cell"], same, column(file, "ran"), file["logs"]["mean"], strict=True)
+    return {(cell, *alike): mean for cell, alike, ran, mean in of_cell if mean is not None and ran != EMULATED}

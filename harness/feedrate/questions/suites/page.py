@@ -97,7 +97,7 @@ def section(name: str, path: str, content: Suite, view: RunView, *, charted: boo
         placed = place(figure, f"{markup.slug(name)}-{chart}-{view.mark}", path, view.origin)
         figures[placed.name] = placed
         charts.append((figure.title, f"{chart}-{view.mark}", placed.name))
-    caution = runs_facts.unsettled(view)
+    caution = runs_facts.unsettled(view.trials_of(name))
     return Section(_joined([before]), caution, charts if charted else None, _joined([*after, why]), figures, files)
 
 
