@@ -35,6 +35,11 @@ def test_what_panels_hold_still_is_said_of_all_of_them() -> None:
     drawn = sheet.figure((), "")
     assert drawn.notes == ("Fixed: num_workers 0 or 2; the table says where.",)
     assert drawn.rows == ({"samples": 1, "num_workers": 0}, {"samples": 1, "num_workers": 2})
+    for ahead in (2, 4):  # without workers nothing is fetched ahead: no row of the table may say so
+        few = [({"num_workers": 2, "prefetch_factor": count}, [1.0]) for count in (ahead, 8)]
+        _, still = held(cells(make_trials([({}, [1.0]), *few])), ("num_workers",))
+        sheet.add(panel, [{"samples": 1}], still)
+    assert not any("prefetch_factor" in row for row in sheet.figure((), "").rows)
 
 
 def told(rows: list[Row]) -> tuple[str, list[list[str]]]:
