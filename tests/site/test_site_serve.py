@@ -93,10 +93,11 @@ def test_the_watcher_outlives_its_folder(tmp_path: Path, monkeypatch: pytest.Mon
         shutil.rmtree(results)
         fill()
     built.clear()
-    shutil.rmtree(results)
     while watcher.is_alive() and False not in built:
-        time.sleep(0.001)
-    fill()
+        shutil.rmtree(results)
+        time.sleep(0.02)
+        fill()
+        time.sleep(0.02)
     while watcher.is_alive() and not built[-1]:
         time.sleep(0.001)
     assert watcher.is_alive()
