@@ -161,7 +161,7 @@ class Sheet:
         chosen = dict.fromkeys(name for _, held in self.held for name, kept in held.items() if kept.others)
         of_panels = {name: [held[name] for _, held in self.held if name in held] for name in chosen}
         values = {name: list(dict.fromkeys(kept.value for kept in panels)) for name, panels in of_panels.items()}
-        still = ", ".join(f"{name} {' or '.join(map(_lower, several))}" for name, several in values.items())
+        still = ", ".join(f"{name} {' or '.join(map(_value_text, several))}" for name, several in values.items())
         varied = {
             name
             for name, panels in of_panels.items()
@@ -178,7 +178,7 @@ class Sheet:
         return Figure(self.title, self.question, tuple(self.panels), tuple(keys), rows, (*notes, *self.notes))
 
 
-def _lower(value: object) -> str:
+def _value_text(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -321,7 +321,7 @@ def held(frame: pd.DataFrame, free: Sequence[str], by: Sequence[str] = ()) -> tu
     Returns:
         The cells that remain, those too in which an axis does not apply, and what they have in common.
     """
-    kept: dict[str, Kept] = {}
+    common: dict[str, tuple[Any, bool, Any]] = {}
     axes = [axis for axis in AXES if axis.name not in (*free, *PANEL_AXES)]
     table = frame[[axis.name for axis in axes]].to_numpy(dtype=object)
     present = ~pd.isna(table)
@@ -334,14 +334,15 @@ def held(frame: pd.DataFrame, free: Sequence[str], by: Sequence[str] = ()) -> tu
             ranks = [
                 (len(set(owners[remain & (column == value).astype(bool)])), value == axis.default) for value in values
             ]
-            kept[axis.name] = Kept(values[ranks.index(max(ranks))], True, everywhere=False)
-            remain &= ~applies | (column == kept[axis.name].value).astype(bool)
+            chosen = values[ranks.index(max(ranks))]
+            remain &= ~applies | (column == chosen).astype(bool)
+            common[axis.name] = chosen, True, applies
         elif values:
-            kept[axis.name] = Kept(values[0], False, everywhere=False)
-    for axis, applies in zip(axes, present.T, strict=True):
-        if axis.name in kept:
-            kept[axis.name] = kept[axis.name]._replace(everywhere=bool(applies[remain].all()))
-    return frame[remain], kept
+            common[axis.name] = values[0], False, applies
+    # Where an axis applies is counted last: later ones leave out more cells.
+    return frame[remain], {
+        name: Kept(value, others, bool(applies[remain].all())) for name, (value, others, applies) in common.items()
+    }
 
 
 def numbers(frame: pd.DataFrame, axis: str) -> list[int]:

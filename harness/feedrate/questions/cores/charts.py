@@ -75,9 +75,8 @@ def _of_files(trials: pd.DataFrame) -> tuple[pd.DataFrame, Held]:
     of_files = [name for name in every["workload"].unique() if samples_of(str(name)) == "files"]
     alike = [frame for _, frame in every[every["n"].gt(0) & every["workload"].isin(of_files)].groupby(_IMAGES)]
     most = max(alike, key=lambda frame: (frame["mode"].eq("load").sum(), len(frame)), default=every[:0])
-    return most, {axis: Kept(most[axis].iloc[0], others=True, everywhere=True) for axis in _IMAGES} if len(
-        alike
-    ) > 1 else {}
+    chosen = {axis: Kept(most[axis].iloc[0], others=True, everywhere=True) for axis in _IMAGES if len(alike) > 1}
+    return most, chosen
 
 
 def on_gpu(trials: pd.DataFrame, mode: str) -> list[Row]:
@@ -160,6 +159,7 @@ def gpu_idle(sheet: Sheet, trials: pd.DataFrame, cores: float) -> Figure:
     loaded = busiest(per_core(trials, cores))
     ends = [loaded[at] for at in sorted({0, len(loaded) - 1}) if loaded]  # the others lie between
     looks = {name: (tint, "rule") for name, (tint, _) in unlike(row["decoder"] for row in ends).items()}
+    _, still = _loaded(trials)
     for name, rate in rates_of(trials).items() if ends else ():
         most = math.ceil(1.1 * rate / ends[-1]["value"])
         places = sorted({*np.linspace(1, most, _PLACES).round().astype(int).tolist(), min(cores, most)})
@@ -170,7 +170,7 @@ def gpu_idle(sheet: Sheet, trials: pd.DataFrame, cores: float) -> Figure:
         title, _, setting = name.partition(", ")  # a line holds no more
         subtitle = [f"{words.number(rate)} images a second", *([setting] if setting else [])]
         panel = plot.panel(title, subtitle, _idle_message(ends[0], rate, cores))
-        sheet.add(panel, listed(rows, {"GPU": name}, _IDLE_COLUMNS), _loaded(trials)[1])
+        sheet.add(panel, listed(rows, {"GPU": name}, _IDLE_COLUMNS), still)
     if ends:
         sheet.note(assumption(ends[0], cores))
     return sheet.figure(keys(looks), _MISSING)
