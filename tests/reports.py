@@ -68,8 +68,8 @@ state, history = {"weights": torch.randn(2_000_000)}, []
 check = DataLoader(Cheap(4000), 1)
 
 def built():
-    table = [[float(column * row % 11) for column in range(8)] for row in range(25_000)]
-    samples = torch.tensor(table)[:256]  # here: between_epochs
+    table = [[float(column * row % 11) for column in range(8)] for row in range(2_500)]
+    samples = torch.tensor(table * 10)[:256]  # here: between_epochs
     return DataLoader(samples, 8)
 
 loader = built()
