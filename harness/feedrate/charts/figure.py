@@ -70,12 +70,12 @@ class Panel:
         """Lay layers over one another, from back to front; ``height`` in CSS pixels is with title and axes."""
         lines = [subtitle] if isinstance(subtitle, str) else subtitle
         drawn = alt.LayerChart(
-            layer=list(layers),
             width=WIDTH,
             height=height,
             autosize=alt.AutoSizeParams(type="fit", contains="padding"),
             title=alt.TitleParams(text=title, subtitle=lines),
         )
+        drawn.layer = list(layers)  # a constructor that is given layers copies each of them four times
         return cls(title, ", ".join(lines), message, drawn)
 
 

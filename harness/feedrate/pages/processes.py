@@ -32,7 +32,7 @@ _FEW = 3
 """With more parts than these, further processes are worth their start."""
 _MOST = 4
 """Processes: with more, memory would grow with the machine's cores and not with what there is to show."""
-_NEEDED = ("feedrate.questions.runs.page", "feedrate.questions.suites.page")
+_NEEDED = ("feedrate.questions.runs.page", "feedrate.questions.suites.page", "feedrate.suites.claims")
 Made = TypeVar("Made")
 Item = TypeVar("Item")
 
@@ -58,9 +58,8 @@ def _begin() -> None:
     collect_seldom()
 
 
-def end_with_caller(nice: int = 0) -> None:
+def end_with_caller() -> None:
     """Let this process end with the one that started it, and at once on Ctrl-C: the caller alone answers that."""
-    os.nice(nice)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     threading.Thread(target=_wait_for_caller, daemon=True).start()
 
@@ -94,8 +93,8 @@ class Ahead:
     """What takes long, begun before it is needed; without processes it is made when its result is wanted."""
 
     def __init__(self, pool: ProcessPoolExecutor | None, kept: Kept) -> None:
-        self._pool = pool
-        self._kept = kept
+        self.pool = pool
+        self.kept = kept
 
     def begin(self, name: str, runs: Sequence[Path], make: Callable[..., Made], *values: Any) -> Callable[[], Made]:
         """Begin to call a function of a module, unless what it makes of these runs is kept under the name.
@@ -103,9 +102,9 @@ class Ahead:
         What is returned waits for its result and gives it.
         """
         result: Callable[[], Made] = partial(make, *values)
-        if not self._kept.holds(name, runs) and self._pool:
-            result = self._pool.submit(make, *values).result
-        return partial(self._kept.made, result, name, runs)
+        if not self.kept.holds(name, runs) and self.pool:
+            result = self.pool.submit(make, *values).result
+        return partial(self.kept.made, result, name, runs)
 
 
 @contextmanager

@@ -32,7 +32,7 @@ from feedrate.store.manifest import Tuned
 
 ON_SAMPLES = ("suite", "block", "position", "outcome", "flags")
 """Columns of trials that stand beside every sample of the probes."""
-ON_LISTS = ("grade", "headlines")
+ON_LISTS = ("grade", "headlines", "origin")
 """What home, machines and lists say of a run, too: a process that makes the run's page has worked it out anyway."""
 
 
@@ -45,6 +45,7 @@ class RunView:
         self.slug = markup.slug(run.manifest.run_id)
         self.page = f"runs/{self.slug}.md"
         self._of_suites: dict[str, pd.DataFrame] = {}
+        self._headlines_of: dict[str, pd.DataFrame] = {}
 
     @cached_property
     def trials(self) -> pd.DataFrame:
@@ -93,7 +94,7 @@ class RunView:
         """Cores whose busy share the probes see: a quota takes none of them away."""
         return self.manifest.machine.cores_logical
 
-    @property
+    @cached_property
     def origin(self) -> Origin:
         """Where a figure of this run comes from, as citations say it."""
         run = self.manifest
@@ -167,7 +168,10 @@ class RunView:
 
     def headlines_of(self, suite: str) -> pd.DataFrame:
         """The best cell of each task of one suite; its ceilings may be cells of another."""
-        return headlines(believable(self.trials), self.judged[self.judged["suite"].eq(suite).fillna(False)])
+        if suite not in self._headlines_of:
+            cells = self.judged[self.judged["suite"].eq(suite).fillna(False)]
+            self._headlines_of[suite] = headlines(believable(self.trials), cells)
+        return self._headlines_of[suite]
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Go to another process as a reference: frames are read and estimated where they are needed."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Literal
 
 from feedrate.schema.axes import AXES, BY_NAME, PHOTOGRAPHS, Value, applicable, cell_id, stand_ins
@@ -219,7 +220,13 @@ class Term:
 
 def cell_on(values: Values, device: str, photographs: str = PHOTOGRAPHS[0]) -> tuple[dict[str, Value], dict[str, str]]:
     """The cell that values make on a device, and for each of them that does not apply the reason."""
-    combination = {axis.name: axis.default for axis in AXES} | dict(values)
+    cell, reasons = _cell_on(device, photographs, **values)
+    return dict(cell), dict(reasons)
+
+
+@lru_cache(maxsize=1 << 14, typed=True)  # every run of a site is asked for the same cells
+def _cell_on(device: str, photographs: str, /, **values: Value) -> tuple[Values, Mapping[str, str]]:
+    combination = {axis.name: axis.default for axis in AXES} | values
     workload = str(combination["workload"])
     combination["workload"] = stand_ins(photographs).get(workload, workload)
     cell, reasons = applicable(combination, device)

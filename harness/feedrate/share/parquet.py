@@ -58,6 +58,7 @@ RUN_ID = "[0-9]{8}T[0-9]{6}Z-[0-9a-z]{4}"
 NAME = "[A-Za-z0-9][A-Za-z0-9_.+-]{0,99}"
 """A word that is no path, no markup and no option, and from which no shell expands anything."""
 KEY = "[a-z0-9][a-z0-9_-]{0,63}"
+_PATH = re.compile(rf"{KEY}(?:\.{KEY})*")
 _LINE = f"[^{INVISIBLE}]{{0,{findings.TEXT_CHARACTERS.most}}}"
 _VALUE = r"(?:[\w.+,-]{1,100}|'[\w.+,@ -]{1,100}')"
 """What a shell takes as it stands: no expansion, no second command."""
@@ -217,9 +218,8 @@ def check_fields(fields: dict[str, Any], where: str) -> None:
         Refused: one is something else.
     """
     for path, value in leaves(fields):
-        for name in path.split("."):
-            if not re.fullmatch(KEY, name):
-                raise Refused(where, quote(path), f"names of fields such as {KEY}")
+        if not _PATH.fullmatch(path):
+            raise Refused(where, quote(path), f"names of fields such as {KEY}")
         if isinstance(value, str):
             form = next(form for field, form in _FORMS.items() if re.fullmatch(field, path))
             if not re.fullmatch(form, value):

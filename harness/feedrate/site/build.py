@@ -65,8 +65,9 @@ def build(results: Path = RESULTS, out: Path = Path("build"), admit: Admit = val
         let_in = checking.result()
         everyone = content.load(results, let_in.folders)
         assets = thread.submit(publish.put_assets, docs)
-        with figures.drawing(out / "pictures") as drawn:
-            pages = list(content.pages(everyone, benches(results), let_in.refused, drawn.begin, kept, data))
+        with content.ahead(everyone, kept) as ahead, figures.drawing(out / "pictures", ahead.pool) as drawn:
+            pages = content.pages(everyone, benches(results), let_in.refused, ahead, data)
+            drawn.begin(pages)
             assets.result()
             finished = _fresh(out / "site.next")
             publish.publish(docs, finished, content.navigation(pages), pages)
@@ -104,7 +105,8 @@ def write_figures(
         here = remote.copy(results)
         let_in = admit(_shown(here, Path(scratch), admit)[0])
         everyone = content.load(here, let_in.folders)
-        placed_figures = figures.placed(content.content(everyone, benches(here), Kept(Path(scratch) / "kept")))
+        with content.ahead(everyone, Kept(Path(scratch) / "kept")) as ahead:
+            placed_figures = figures.placed(content.content(everyone, benches(here), ahead))
         if not placed_figures:
             raise InputError(f"{results}: no run has a figure yet; expected at least one run. Type make sweep first")
         figures.write(placed_figures, _fresh(out), publish.address())

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 
 from feedrate.pages import processes
 from feedrate.pages.kept import RUN, Kept
-from feedrate.pages.markup import Page, Placed, entities, link
+from feedrate.pages.markup import Page, entities, link
 from feedrate.pages.runs import ON_LISTS, RunView, adopt, load_runs
 from feedrate.pages.selection import CHARTED, MACHINES, Selection, select
 from feedrate.pages.verdicts import Verdicts, load_verdicts, observed
@@ -44,24 +45,27 @@ def load(results: Path, admitted: Collection[Path]) -> Selection:
     return select(load_runs(results, set(admitted)))
 
 
+def ahead(everyone: Selection, kept: Kept) -> AbstractContextManager[processes.Ahead]:
+    """Start processes that make pages before they are needed; none where all pages are kept."""
+    stale = not kept.holds(home_page.PATH, _folders(everyone))
+    return processes.started(everyone.every if stale else (), kept)
+
+
+def _folders(everyone: Selection) -> list[Path]:
+    return [view.run.folder for view in (*everyone.every, *everyone.withdrawn)]
+
+
 def pages(
     everyone: Selection,
     measured: Sequence[BenchRecord],
     refused: Sequence[Validated],
-    early: Callable[[Page], None],
-    kept: Kept,
+    begun: processes.Ahead,
     data: Path | None,
-) -> Iterator[Page]:
-    """Make all pages, one by one; the last lists all runs, and the figures of the others.
-
-    ``early`` is called with each page that has figures, before what is made next.
-    """
-    cited: list[Placed] = []
-    for page in content(everyone, measured, kept, data):
-        early(page)
-        cited += figures.placed([page])
-        yield _noted(page, everyone, data)
-    yield _noted(data_page.page(everyone.every, everyone.withdrawn, refused, cited, address()), everyone, data)
+) -> list[Page]:
+    """Make all pages; the last lists all runs, and the figures of the others."""
+    made = list(content(everyone, measured, begun, data))
+    made.append(data_page.page(everyone.every, everyone.withdrawn, refused, figures.placed(made), address()))
+    return [_noted(page, everyone, data) for page in made]
 
 
 def _noted(page: Page, everyone: Selection, data: Path | None) -> Page:
@@ -83,65 +87,63 @@ def _noted(page: Page, everyone: Selection, data: Path | None) -> Page:
 def content(
     everyone: Selection,
     measured: Sequence[BenchRecord],
-    kept: Kept,
+    begun: processes.Ahead,
     data: Path | None = None,
 ) -> Iterator[Page]:
     """Make pages in the order in which lists have them."""
-    questions = suites_page.found(everyone.featured)
     adopt([*everyone.every, *everyone.withdrawn])
-    every = [view.run.folder for view in (*everyone.every, *everyone.withdrawn)]
-    stale = not kept.holds(home_page.PATH, every)
-    with processes.started(everyone.every if stale else (), kept) as ahead:
-        for view in everyone.every:
-            if kept.holds(RUN, [view.run.folder]):
-                vars(view).update(_of_run_ahead(view, ahead)()[1])
-        judged = everyone.of_claims()
-        seen = {view.page: ahead.begin("observed", [view.run.folder], observed, view) for view in judged}
-        # What takes longest comes first, so that none is waited for at the end.
-        of_suites = [(question, _sections(*question, everyone, ahead)) for question in questions]
-        long = sorted(everyone.every, key=lambda view: -processes.trials([view]))
-        of_runs = [_of_run_ahead(view, ahead) for view in long]
-        of_accuracy = ahead.begin(f"{accuracy_page.PATH} {_digest(measured)}", (), accuracy_page.page, measured)
-        yield kept.made(methodology_page.page, methodology_page.PATH, ())
-        yield from _of_texts()
-        yield from map(runs_page.withdrawn_page, everyone.withdrawn)
+    kept, every, judged = begun.kept, _folders(everyone), everyone.of_claims()
+    for view in everyone.every:
+        if kept.holds(RUN, [view.run.folder]):
+            vars(view).update(_of_run_ahead(view, begun)()[1])
+    seen = {view.page: begun.begin("observed", [view.run.folder], observed, view) for view in judged}
+    # What takes longest comes first, so that none is waited for at the end.
+    long = sorted(everyone.every, key=lambda view: -processes.trials([view]))
+    of_runs = [_of_run_ahead(view, begun) for view in long]
+    questions = suites_page.found(everyone.featured)
+    of_suites = [(question, _sections(*question, everyone, begun)) for question in questions]
+    of_accuracy = begun.begin(f"{accuracy_page.PATH} {_digest(measured)}", (), accuracy_page.page, measured)
+    yield kept.made(methodology_page.page, methodology_page.PATH, ())
+    yield from _of_texts()
+    yield from map(runs_page.withdrawn_page, everyone.withdrawn)
 
-        def judge() -> Verdicts:
-            return load_verdicts(judged, lambda view: seen[view.page](), everyone.withdrawn)
+    def judge() -> Verdicts:
+        return load_verdicts(judged, lambda view: seen[view.page](), everyone.withdrawn)
 
-        folders_judged = [view.run.folder for view in (*judged, *everyone.withdrawn)]
-        verdicts = kept.made(judge, "verdicts", folders_judged)
-        of_claims = ahead.begin(claims_page.PATH, folders_judged, claims_page.page, verdicts)
-        files: dict[str, str] = {}
-        for view, begun in zip(long, of_runs, strict=True):
-            page, lists = begun()
-            vars(view).update(lists)
-            files |= {path: str(text) for path, text in page.files.items() if path == path_of(view)}
-            yield page
-        of_home = ahead.begin(home_page.PATH, every, home_page.page, everyone.at_home(), questions, verdicts)
-        of_cells = [json.loads(text) for text in files.values()]
-        for (name, path, suite), sections in of_suites:
-            made = {run_page: section() for run_page, section in sections.items()}
-            yield suites_page.page(name, path, suite, everyone.of_suite(name), verdicts, made, of_cells)
-        yield of_accuracy()
-        yield explore_page.page(everyone, files)
-        yield compare_page.page(everyone, verdicts, files, data)
-        for of_cluster in (nodes_page, scaling_page):
-            if page_of_nodes := of_cluster.page(everyone.every):
-                yield page_of_nodes
-        yield of_home()
-        yield of_claims()
+    folders_judged = [view.run.folder for view in (*judged, *everyone.withdrawn)]
+    verdicts = kept.made(judge, "verdicts", folders_judged)
+    files: dict[str, str] = {}
+    for view, of_run in zip(long, of_runs, strict=True):
+        page, lists = of_run()
+        vars(view).update(lists)
+        files |= {path: str(text) for path, text in page.files.items() if path == path_of(view)}
+        yield page
+    # Pages of runs know grades, which these then need not work out.
+    of_claims = begun.begin(claims_page.PATH, folders_judged, claims_page.page, verdicts)
+    of_home = begun.begin(home_page.PATH, every, home_page.page, everyone.at_home(), questions, verdicts)
+    of_cells = [json.loads(text) for text in files.values()]
+    for (name, path, suite), sections in of_suites:
+        made = {run_page: section() for run_page, section in sections.items()}
+        yield suites_page.page(name, path, suite, everyone.of_suite(name), verdicts, made, of_cells)
+    yield of_accuracy()
+    yield explore_page.page(everyone, files)
+    yield compare_page.page(everyone, verdicts, files, data)
+    for of_cluster in (nodes_page, scaling_page):
+        if page_of_nodes := of_cluster.page(everyone.every):
+            yield page_of_nodes
+    yield of_home()
+    yield of_claims()
 
 
 def _sections(
-    name: str, path: str, suite: Suite, everyone: Selection, ahead: processes.Ahead
+    name: str, path: str, suite: Suite, everyone: Selection, begun: processes.Ahead
 ) -> dict[str, Callable[[], suites_page.Section]]:
     """Begin what a suite's page shows of each run that speaks there, by its page: a run more leaves the others."""
     sections = {}
     for at, view in enumerate(suites_page.measured(name, everyone.of_suite(name))):
         charted = at < suites_page.CHARTED
         make = partial(suites_page.section, charted=charted)
-        sections[view.page] = ahead.begin(f"{path} {charted}", [view.run.folder], make, name, path, suite, view)
+        sections[view.page] = begun.begin(f"{path} {charted}", [view.run.folder], make, name, path, suite, view)
     return sections
 
 
@@ -152,8 +154,8 @@ def _of_texts() -> Iterator[Page]:
     yield reference_page.run_page((SOURCE / "pages" / reference_page.RUN_PATH).read_text(encoding="utf-8"))
 
 
-def _of_run_ahead(view: RunView, ahead: processes.Ahead) -> Callable[[], tuple[Page, dict[str, Any]]]:
-    return ahead.begin(RUN, [view.run.folder], _of_run, view)
+def _of_run_ahead(view: RunView, begun: processes.Ahead) -> Callable[[], tuple[Page, dict[str, Any]]]:
+    return begun.begin(RUN, [view.run.folder], _of_run, view)
 
 
 def _of_run(view: RunView) -> tuple[Page, dict[str, Any]]:

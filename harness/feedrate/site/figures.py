@@ -1,7 +1,8 @@
 """Figures as files: SVG, PNG, PDF, table and specification, what papers print, and one bibliography of them all.
 
-Drawing PNG and PDF takes seconds for a site, and holds Python's lock while it does: processes apart do it while pages
-are written. Drawings are kept by what they were made from: a picture that has not changed is not drawn again.
+Drawing PNG and PDF takes seconds for a site, and holds Python's lock while it does: the processes that made pages do it
+while mkdocs writes them. Drawings are kept by what they were made from: a picture that has not changed is not drawn
+again.
 """
 
 from __future__ import annotations
@@ -26,11 +27,8 @@ from feedrate.pages.markup import Page, Placed
 from feedrate.schema.errors import FeedrateError
 
 _KINDS = tuple(f".{end}" for end in RASTER)
-_NICE = 10
-_CORES_EACH = 2
-"""Cores for which there is a process that draws: the last pictures are drawn while the site is put together on one."""
 _MOST = 2
-"""Processes that draw; more would be done before the site is."""
+"""Processes that are started to draw where there are none."""
 
 
 @cache
@@ -64,28 +62,31 @@ def write(figures: Sequence[Placed], folder: Path, address: str = "") -> None:
 
 
 @contextmanager
-def drawing(kept: Path) -> Iterator[Drawing]:
-    """Draw figures as PNG and PDF while the caller does something else."""
+def drawing(kept: Path, pool: ProcessPoolExecutor | None = None) -> Iterator[Drawing]:
+    """Draw figures as PNG and PDF while the caller does something else; without a pool it starts one for the first."""
     kept.mkdir(parents=True, exist_ok=True)
-    most = max(1, min(_MOST, len(usable_cores()) // _CORES_EACH))
-    with ProcessPoolExecutor(most, get_context("spawn"), processes.end_with_caller, (_NICE,)) as pool:
+    if pool:
+        yield Drawing(kept, pool)
+        return
+    most = min(_MOST, len(usable_cores()))
+    with ProcessPoolExecutor(most, get_context("spawn"), processes.end_with_caller) as started:
         try:
-            yield Drawing(kept, pool)
+            yield Drawing(kept, started)
         finally:
-            pool.shutdown(cancel_futures=True)
+            started.shutdown(cancel_futures=True)
 
 
 class Drawing:
-    """Pictures that are being drawn by processes apart, which are started for the first that are not kept."""
+    """Pictures that are being drawn by processes apart, but for those that are kept."""
 
     def __init__(self, kept: Path, pool: ProcessPoolExecutor) -> None:
         self._kept, self._pool = kept, pool
         self._made_from: dict[str, str] = {}
         self._begun: dict[str, Future[None]] = {}
 
-    def begin(self, page: Page) -> None:
-        """Begin to draw the figures of a page that are offered as PNG and PDF."""
-        for figure in placed([page]):
+    def begin(self, pages: Iterable[Page]) -> None:
+        """Begin to draw the figures of pages that are offered as PNG and PDF."""
+        for figure in placed(pages):
             if figure.raster:
                 self.add(figure.name, figure.picture)
 

@@ -20,10 +20,12 @@ from feedrate.schema.metrics import CONFIRMED_OVER, SAME
 
 def section(view: RunView, suite: str) -> Markup:
     """Say whether what a suite planted was read back in a run; empty where the suite planted nothing."""
-    cell_ids = set(view.judged.loc[view.judged["suite"].eq(suite).fillna(False), "cell_id"])
-    costs = analysis.planted(view.trials)
-    costs = costs[costs["cell_id"].isin(cell_ids)]
-    if not len(costs):
+    cells = view.judged[view.judged["suite"].eq(suite).fillna(False)]
+    cell_ids, costs = set(cells["cell_id"]), None
+    if cells["workload"].eq("synthetic").any():
+        costs = analysis.planted(view.trials)
+        costs = costs[costs["cell_id"].isin(cell_ids)]
+    if costs is None or not len(costs):
         return Markup("")
     effects, pairs = (
         compared[compared["cell_a"].isin(cell_ids) & compared["cell_b"].isin(cell_ids)]

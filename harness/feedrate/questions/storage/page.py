@@ -46,9 +46,8 @@ Choice = Mapping[str, Sequence[Row]]
 
 def sections(view: RunView, suite: str, path: str) -> tuple[str, str]:
     """Write what a run says of formats before and after the charts at ``path``; nothing where it compares none."""
-    trials = view.trials_of(suite) if suite == SUITE else view.trials.iloc[:0]
-    costs = format_costs(trials)
-    if costs["storage_format"].nunique() < 2:
+    trials = view.trials_of(suite)
+    if suite != SUITE or (costs := format_costs(trials))["storage_format"].nunique() < 2:
         return "", ""
     chosen = _questions(choices(trials))
     usual = [choice for choice in chosen if _is_usual(choice[SPEED][0])]
