@@ -59,12 +59,12 @@ def test_a_quiet_run_is_an_a() -> None:
     assert found.letter == "A"
     assert found.letters == dict.fromkeys(LIMITS, "A")
     assert len(found.reasons) == len(CRITERIA)
-    assert all(reason.endswith(": A.") for reason in found.reasons)
+    assert all(reason.startswith("A: ") for reason in found.reasons)
     assert found.blocks == 8
     assert "0.0\u00a0% of 48 measurements carry a flag; " in found.reasons[0]
     assert (
-        "Half of the settings vary by 1.0\u00a0% or more between repetitions; the control setting's measurements "
-        "by 1.0\u00a0%: A." in found.reasons
+        "A: Half of the settings vary by 1.0\u00a0% or more between repetitions; the control setting's measurements "
+        "by 1.0\u00a0%." in found.reasons
     )
 
 
@@ -105,7 +105,8 @@ def test_drift_that_noise_may_have_made_is_not_held_against_a_run() -> None:
     found = grade(run(cv_pct=20.0, blocks=4))
     assert abs(change_pct(found)) > 3
     assert found.letters["drift"] is None
-    assert any(reason.endswith("too uncertain to grade: B at best.") for reason in found.reasons)
+    (drift,) = (reason for reason in found.reasons if reason.endswith("too uncertain to grade."))
+    assert drift.startswith("B at best: ")
 
 
 def test_the_worst_criterion_is_the_grade_and_comes_first() -> None:
@@ -114,11 +115,11 @@ def test_the_worst_criterion_is_the_grade_and_comes_first() -> None:
     assert found.letter == "D"
     assert found.letters == {**dict.fromkeys(LIMITS, "A"), "flagged": "D", "spread": "B"}
     assert found.reasons[:2] == (
-        "62.5\u00a0% of 48 measurements carry a flag (foreign_cpu 62.5\u00a0%); not told here: throttled, pressure: D.",
-        "Half of the settings vary by 4.0\u00a0% or more between repetitions; the control setting's measurements "
-        "by 3.9\u00a0%: B.",
+        "D: 62.5\u00a0% of 48 measurements carry a flag (foreign_cpu 62.5\u00a0%); not told here: throttled, pressure.",
+        "B: Half of the settings vary by 4.0\u00a0% or more between repetitions; the control setting's measurements "
+        "by 3.9\u00a0%.",
     )
-    assert [reason[-2] for reason in found.reasons] == ["D", "B", "A", "A", "A", "A", "A"]
+    assert [reason[0] for reason in found.reasons] == ["D", "B", "A", "A", "A", "A", "A"]
 
 
 def test_without_a_control_cell_a_run_is_b_at_best() -> None:
@@ -126,7 +127,7 @@ def test_without_a_control_cell_a_run_is_b_at_best() -> None:
     trials = run(control=False)
     found, control = grade(trials), trials["cell_id"][0]
     assert (found.letter, found.letters["drift"]) == ("B", None)
-    assert "Drift is not known (the control setting was not measured often enough): B at best." in found.reasons
+    assert "B at best: Drift is not known (the control setting was not measured often enough)." in found.reasons
     assert grade(trials, control).letter == "A"
     assert grade(trials, control="no such setting").letter == "B"
     assert "Drift is not known" in " ".join(grade(trials.assign(started_at=None), control).reasons)
@@ -156,7 +157,7 @@ def test_failed_trials_are_not_graded() -> None:
     nothing = grade(failed)
     assert nothing.letter == "D"
     assert nothing.blocks == 0
-    assert any(reason.startswith("No measurement ended well") for reason in nothing.reasons)
+    assert any(": No measurement ended well" in reason for reason in nothing.reasons)
 
 
 def test_a_summary_has_a_row_a_flag() -> None:

@@ -287,7 +287,7 @@ def grade(trials: pd.DataFrame, control: str | None = None) -> Grade:
         letters["flagged"] = None
     counts = {name: letter or UNKNOWN_AT_BEST for name, letter in letters.items()}
     ranked = sorted(counts, key=lambda name: counts[name], reverse=True)
-    reasons = tuple(f"{judged[name][1]}: {letters[name] or f'{UNKNOWN_AT_BEST} at best'}." for name in ranked)
+    reasons = tuple(f"{letters[name] or f'{UNKNOWN_AT_BEST} at best'}: {judged[name][1]}." for name in ranked)
     return Grade(max(counts.values()), letters, reasons, unwatched, blocks)
 
 
