@@ -27,6 +27,7 @@ from tempfile import NamedTemporaryFile
 from typing import Any
 
 import vl_convert
+from jinja2 import FileSystemBytecodeCache
 
 from feedrate.charts.embed import FOLDED
 from feedrate.charts.theme import css, on_page
@@ -164,6 +165,8 @@ def _vega() -> str:
 
 
 def _mkdocs(configuration: Path, docs: Path, target: Path, nav: list[dict[str, Any]]) -> None:
+    compiled = docs.parent / "theme"
+    compiled.mkdir(exist_ok=True)
     os.environ.setdefault("NO_MKDOCS_2_WARNING", "1")
     from mkdocs.commands.build import build
     from mkdocs.config import load_config
@@ -172,6 +175,10 @@ def _mkdocs(configuration: Path, docs: Path, target: Path, nav: list[dict[str, A
     logging.getLogger("mkdocs").setLevel(logging.WARNING)
     try:
         loaded = load_config(str(configuration), docs_dir=str(docs.resolve()), site_dir=str(target.resolve()), nav=nav)
+        # mkdocs compiles its theme's templates in every build, which takes a fifth of it.
+        environment = loaded.theme.get_env()
+        environment.bytecode_cache = FileSystemBytecodeCache(str(compiled))
+        vars(loaded.theme)["get_env"] = lambda: environment
         build(loaded)
     except (MkDocsException, SystemExit) as error:
         raise FeedrateError(f"{configuration}: mkdocs could not build the site: {error}") from error
