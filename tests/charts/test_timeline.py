@@ -138,7 +138,7 @@ def test_the_table_holds_exactly_the_bars(figure: Figure) -> None:
 def test_single_times_are_called_so_and_the_cell_has_its_interval(figure: Figure) -> None:
     """Bars have no interval, and it is said why; each setting's throughput has one over its blocks."""
     assert any("so no interval" in note for note in figure.notes)
-    spread = [note.count("n = 3") for note in figure.notes]
+    spread = [note.count("n\u00a0=\u00a03") for note in figure.notes]
     assert [count for count in spread if count] == [2, 2]
 
 

@@ -42,7 +42,7 @@ def test_the_largest_gain_is_told_although_the_best_cell_needs_none() -> None:
     (known,) = most_gained(frame).to_dict("records")
     assert row["gain"]["ratio"] == known["ratio"] == pytest.approx(1.9, rel=0.01)
     ratio, where = gain_words(row["gain"])
-    assert re.fullmatch(r"1\.90× \(1\.\d\d–1\.\d\d, n = 6\)", ratio)
+    assert re.fullmatch(r"1\.90× \(1\.\d\d–1\.\d\d, n\u00a0=\u00a06\)", ratio)
     assert where == "png, batch 32: 2 workers"
     assert f"2 workers give {ratio.partition(', n')[0]}) the default speed" in answer(headlines(frame))
 

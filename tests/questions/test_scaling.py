@@ -74,7 +74,7 @@ def test_a_storage_that_is_full_is_told() -> None:
     assert [level.nodes for level in found.levels] == [1, 2, 4, 8]
     said = sentences.of_loading(found)
     assert "with 8 at once each keeps 37" in said or "with 8 at once each keeps 38" in said
-    assert "up to 3.0 nodes (3.0–3.0, n = 8) load at full pace" in said
+    assert "up to 3.0 nodes (3.0–3.0, n\u00a0=\u00a08) load at full pace" in said
 
 
 def test_a_storage_that_is_not_full_has_no_knee() -> None:

@@ -81,7 +81,7 @@ def interval(low: Any, high: Any, n: int | str | None = None, write: Write = num
         first = bare if bare and last.endswith(space + unit) else first
         apart = "\u00a0–\u00a0" if first[0] in "+−-" or last[0] in "+−-" else "–"
         ends = f"{first}{apart}{last}"
-    return ends if n is None else f"{ends}, n = {n}"
+    return ends if n is None else f"{ends}, n\u00a0=\u00a0{n}"
 
 
 def margin(low: Any, high: Any, write: Write, of: float = 1.0) -> str:

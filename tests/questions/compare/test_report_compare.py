@@ -95,7 +95,7 @@ def test_claims_that_differ_say_their_blocks() -> None:
         next(claim for _, claim in asked.values() if (claim.effect is None) is bare) for bare in (False, True)
     )
     row = {"verdict_a": "confirmed", "ratio_a": 1.5, "lo_a": 1.4, "hi_a": 1.6, "n_a": 8.0}
-    assert compare_terminal.verdict(row, "a", effect) == "confirmed: 1.50× (1.40–1.60, n = 8)"
+    assert compare_terminal.verdict(row, "a", effect) == "confirmed: 1.50× (1.40–1.60, n\u00a0=\u00a08)"
     row |= {"ratio_a": math.nan, "n_a": 1.0}
     assert compare_terminal.verdict(row, "a", fact) == "confirmed: a fact, 1 measurement"
     assert compare_terminal.verdict(row | {"n_a": 0.0}, "a", effect) == "confirmed: no repetition of all its settings"
