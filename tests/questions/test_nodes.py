@@ -17,7 +17,7 @@ from rich.console import Console
 
 from feedrate.analysis.estimate import Floats
 from feedrate.pages.runs import load_runs
-from feedrate.questions.nodes import page, sentences, terminal
+from feedrate.questions.nodes import page, sentences
 from feedrate.questions.nodes.analysis import ALL, find, found_by, judge, spread
 from feedrate.questions.nodes.sweep import Sweep, named
 from feedrate.schema.axes import Value
@@ -220,7 +220,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def printed(results: Path, sweep: str = "") -> str:
     out = io.StringIO()
-    terminal.show(named(sweep, results), results, Console(file=out, width=120))
+    page.show(named(sweep, results), results, Console(file=out, width=120))
     return out.getvalue()
 
 
