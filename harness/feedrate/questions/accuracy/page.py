@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
@@ -16,7 +17,7 @@ from feedrate.analysis.estimators import ESTIMATORS, OURS, frame, summary
 from feedrate.attach.account import ROWS
 from feedrate.attach.predictions import advised
 from feedrate.charts.citation import Origin, day
-from feedrate.charts.figure import Figure, Key, Row
+from feedrate.charts.figure import Figure, Key, Row, listed
 from feedrate.charts.plot import Fields, Looks, Plot, band, deviations, names
 from feedrate.charts.theme import colour
 from feedrate.pages import descriptions, markup
@@ -39,13 +40,13 @@ FIGURE = "Error of each estimator"
 QUESTION = "How far is each way of stating throughput from an external clock?"
 LABELS = {estimator.name: estimator.label for estimator in ESTIMATORS}
 _COLUMNS = {
-    "label": "estimator",
-    "median": "median error (%)",
-    "worst": "worst error (%)",
-    "low": "lowest (%)",
-    "high": "highest (%)",
-    "n": "measurements",
-    "cells": "settings",
+    "estimator": "label",
+    "median error (%)": "median",
+    "worst error (%)": "worst",
+    "lowest (%)": "low",
+    "highest (%)": "high",
+    "measurements": "n",
+    "settings": "cells",
 }
 """Of the figure's table."""
 _ROOM = 1.6
@@ -61,24 +62,20 @@ _KEYS = (
 
 def draw(summary: pd.DataFrame) -> Figure:
     """Draw the errors of all estimators."""
-    names = summary.columns.str.removesuffix("_pct").str.replace("estimator", "name")
-    rows = rows_of(
-        summary.set_axis(names, axis="columns").assign(
-            label=summary["estimator"].map(LABELS),
-            whose=summary["estimator"].map(lambda name: "feedrate" if name == OURS else "others"),
-        )
+    named = summary.assign(
+        label=summary["estimator"].map(LABELS), whose=np.where(summary["estimator"].eq(OURS), "feedrate", "others")
     )
+    rows = rows_of(named.rename(columns=lambda name: name.removesuffix("_pct")))
     n, cells = max(row["n"] for row in rows), max(row["cells"] for row in rows)
     subtitle = f"{n} measurements of {cells} planted settings"
     ordered = sorted(rows, key=lambda row: (row["whose"] != "feedrate", abs(row["worst"])))
     worst = [f"{row['label']} {words.signed(row['worst'])}" for row in ordered]
     panel = _plot(rows).panel(FIGURE, subtitle, f"Worst errors: {words.listed(dict.fromkeys(worst[:2] + worst[-1:]))}.")
-    shown = [{title: row[name] for name, title in _COLUMNS.items()} for row in rows]
     notes = (
         "The scale is linear within ±1 %, which is shaded, and logarithmic beyond.",
         "Lines go from the lowest to the highest error of any measurement.",
     )
-    return Figure(FIGURE, QUESTION, (panel,), _KEYS, tuple(shown), notes)
+    return Figure(FIGURE, QUESTION, (panel,), _KEYS, tuple(listed(rows, {}, _COLUMNS)), notes)
 
 
 def _plot(rows: Sequence[Row]) -> Plot:
@@ -92,6 +89,8 @@ def _plot(rows: Sequence[Row]) -> Plot:
     return Plot(rows, x, y, "whose", _LOOKS, ends=ends, tooltip=tooltip, row=26, tick="worst", behind=behind)
 
 
+SIDE_BY_SIDE = Path(__file__).with_name("side_by_side.csv")
+"""What two tools said of scripts after public reports, as it was written down: the heading, then a row a script."""
 PATH = "accuracy.md"
 TITLE = "How accurate is feedrate?"
 _MET = {True: "met", False: Markup("<strong>missed</strong>"), None: "cannot be measured here"}
@@ -141,17 +140,11 @@ def page(benches: Sequence[BenchRecord]) -> Page:
         page=PATH,
         title=TITLE,
         machines=machines,
-        beside=_beside(),
+        beside=list(csv.reader(SIDE_BY_SIDE.read_text(encoding="utf-8").splitlines())),
         steps=sorted({trial.epoch_steps for bench in benches for trial in bench.witnessed}),
         measured={name for name in _SPOKEN if any(bench.section(name) for bench in benches)},
     )
     return Page(PATH, TITLE, body, figures, files)
-
-
-def _beside() -> list[list[str]]:
-    """What two tools said of scripts after public reports, as it was written down: the heading, then a row a script."""
-    with Path(__file__).with_name("side_by_side.csv").open(encoding="utf-8", newline="") as file:
-        return list(csv.reader(file))
 
 
 def _kept(bench: BenchRecord, mark: str, files: dict[str, str]) -> dict[str, Any]:

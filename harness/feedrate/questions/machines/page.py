@@ -23,9 +23,8 @@ from feedrate.questions.runs import facts as runs_facts
 from feedrate.schema import words
 
 
-def hardware(recorded: Sequence[Machine]) -> dict[str, str]:
-    """Name what a machine is made of, as its runs recorded it, newest first."""
-    machine = recorded[0]
+def hardware(machine: Machine) -> dict[str, str]:
+    """Name what a machine is made of."""
     cores = words.plural(machine.cores_logical, "core")
     if machine.cores_physical and machine.cores_physical != machine.cores_logical:
         threads = words.plural(machine.cores_logical, "hardware thread")
@@ -39,7 +38,7 @@ def hardware(recorded: Sequence[Machine]) -> dict[str, str]:
         "Processor": f"{machine.cpu_model}, {cores}{quota}",
         "Accelerator": f"{descriptions.gpu_words(machine)}{gpu_memory}" if machine.gpu_name else "none",
         "Memory": memory,
-        "Storage of the data": storage(recorded),
+        "Storage of the data": storage([machine]),
         "Virtual machine": {True: "yes", False: "no", None: "unknown"}[machine.virtualised],
         "System": f"{machine.distribution or machine.operating_system}, kernel {machine.kernel}",
     }

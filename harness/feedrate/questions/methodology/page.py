@@ -55,22 +55,14 @@ _MODULES = (
 
 
 def page() -> Page:
-    """Write the page.
-
-    Raises:
-        jinja2.UndefinedError: the prose names something that is not known here.
-    """
+    """Write the page."""
     contents = markup.contents((RESOURCES / "site" / "pages" / PATH).read_text(encoding="utf-8"))
     body = render(PATH, contents=contents, protocol_version=PROTOCOL_VERSION, **_constants(), **tables())
     return Page(PATH, "Every rule", body)
 
 
 def short_page() -> Page:
-    """Write what most readers need to know of it.
-
-    Raises:
-        jinja2.UndefinedError: the prose names something that is not known here.
-    """
+    """Write what most readers need to know of it."""
     return Page(SHORT_PATH, "How it is measured", render(SHORT_PATH, **_constants()))
 
 
@@ -94,11 +86,11 @@ def tables() -> dict[str, Any]:
         "criteria": list(_criteria()),
         "spreads": words.listed([f"{100 * spread:g}" for spread in simulations.SPREADS]),
         "worth": [
-            (_capital(name), *(words.per_cent(100 * share, 1) for share in shares))
+            (words.capital(name), *(words.per_cent(100 * share, 1) for share in shares))
             for name, shares in simulations.SIMULATED.items()
         ],
         "faults": [
-            (_capital(name), blocks, *(words.per_cent(100 * share, 1) for share in shares))
+            (words.capital(name), blocks, *(words.per_cent(100 * share, 1) for share in shares))
             for (name, blocks), shares in simulations.FAULTS_SIMULATED.items()
         ],
         "flag_rules": list(_flags()),
@@ -123,10 +115,6 @@ def left_out(refused: Sequence[Validated]) -> str:
 
 def _anchor(target: str, name: str) -> Markup:
     return Markup('<code id="{}">{}</code>').format(target, name)
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def _formats() -> Iterator[tuple[object, ...]]:
@@ -163,4 +151,4 @@ def _planted() -> Iterator[tuple[object, ...]]:
     for axis in AXES:
         if axis.doc.startswith("Planted: ") or axis.name == "replica":
             name = Markup('<a href="dictionary.html#axis-{0}"><code>{0}</code></a>').format(axis.name)
-            yield name, _capital(axis.doc.removeprefix("Planted: "))
+            yield name, words.capital(axis.doc.removeprefix("Planted: "))

@@ -109,7 +109,7 @@ def _shown(judged: pd.DataFrame) -> list[int]:
 
 def _drawn(row: Row) -> dict[str, Any]:
     ends = {key: 100 * (row[name] - 1) for key, name in (("value", "ratio"), ("lo", "lo"), ("hi", "hi"))}
-    named = {"part": sentences.titled(row["part"]), "who": sentences.numbered(row["node"])}
+    named = {"part": words.capital(sentences.PARTS[row["part"]]), "who": sentences.numbered(row["node"])}
     return {**row, **ends, **named, "state": "outlying" if row["outlying"] else "not outlying"}
 
 

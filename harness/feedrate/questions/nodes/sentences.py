@@ -27,11 +27,6 @@ PARTS = {
 _NONE = "no setting but emulated steps ended well in two repetitions of every node"
 
 
-def titled(stage: str) -> str:
-    """Call a part as a heading does."""
-    return PARTS[stage][:1].upper() + PARTS[stage][1:]
-
-
 def percent(share: float) -> str:
     """Write a small share as per cent, with a decimal: ``5.1 %``."""
     return words.per_cent(100 * share, 1)
@@ -81,7 +76,7 @@ def reasons(findings: NodeFindings, naming: Naming = numbered) -> Iterator[tuple
             lines.append("no stage by itself is shown to be the reason")
         elif "load" in set(rows["part"]) and not of_stamps & set(rows["part"]):
             lines.append("the workers’ stamps do not show which stage of loading it is")
-        yield words.sentence(naming(node)).rstrip("."), [words.sentence(line) for line in lines]
+        yield words.capital(naming(node)), [words.sentence(line) for line in lines]
 
 
 def variation(nodes: NodeFindings) -> str:
@@ -92,8 +87,7 @@ def variation(nodes: NodeFindings) -> str:
     return (
         f"Throughput varies by {_between(nodes.spread)} between nodes{rest}, and by {percent(nodes.spread.within)} "
         f"from repetition to repetition within one. A node that is {percent(nodes.finds)} slower in all settings "
-        f"would be found in "
-        "95 of 100 such sweeps."
+        "would be found in 95 of 100 such sweeps."
     )
 
 

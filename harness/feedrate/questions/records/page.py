@@ -68,6 +68,5 @@ def _figure(cited: Citation) -> tuple[Markup, Markup, Markup]:
 def _changes() -> Markup:
     """Turn the changelog into HTML without its title, its headings a level lower."""
     html = markdown.markdown((RESOURCES / "CHANGELOG.md").read_text(encoding="utf-8").partition("\n")[2])
-    for level in (4, 3, 2):
-        html = re.sub(rf"(</?)h{level}>", rf"\g<1>h{level + 1}>", html)
+    html = re.sub(r"(</?h)(\d)>", lambda tag: f"{tag[1]}{int(tag[2]) + 1}>", html)
     return Markup(html)  # noqa: S704 - the project's own text

@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from feedrate.analysis.blocks import Blocks, memoized, successful
+from feedrate.analysis.blocks import Blocks, memoized
+from feedrate.analysis.contrasts import grouping_keys
 from feedrate.analysis.estimate import Estimate, Floats, t_half_width
 from feedrate.analysis.estimates import AXIS_NAMES, cells, rows_of
-from feedrate.schema import words
 from feedrate.schema.metrics import REFUTED_UNDER
 
 LEAST_BLOCKS = 3
@@ -121,15 +121,11 @@ def _one_training(trials: pd.DataFrame) -> pd.Series:
 
 def _groups(trials: pd.DataFrame, free: tuple[str, ...]) -> Iterator[list[Row]]:
     """Cells with a trial that ended well, grouped by all axes but the free ones, by which each group is sorted."""
-    if not len(successful(trials)):
-        return
     every = cells(trials)
-    groups: dict[tuple[Any, ...], list[Row]] = {}
-    for row in rows_of(every[every["n"].fillna(0).gt(0)]):
-        key = tuple(str(row[axis]) for axis in (*AXIS_NAMES, "device", "run_id") if axis not in free)
-        groups.setdefault(key, []).append(row)
-    for group in groups.values():
-        yield sorted(group, key=lambda row: [row[axis] if words.is_number(row[axis]) else 0 for axis in _SIZES])
+    every = every[every["n"] > 0]
+    fixed = [name for name in (*AXIS_NAMES, "device", "run_id") if name not in free]
+    for _, group in every.groupby(grouping_keys(every, fixed), sort=False, dropna=False):
+        yield rows_of(group.sort_values(list(_SIZES), kind="stable", na_position="first"))
 
 
 def _logs(blocks: Blocks, group: list[Row]) -> Floats:

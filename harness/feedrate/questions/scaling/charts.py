@@ -74,7 +74,7 @@ def _rows(series: Loading | Training) -> list[dict[str, Any]]:
 
 
 def _row(level: Level, series: str, cell: Row) -> dict[str, Any]:
-    what = f"{sentences.titled(cell)}, {sentences.described(cell)}"
+    what = ", ".join((sentences.titled(cell), sentences.doing(cell), sentences.settings(cell)))
     pace = {name: plain(end) for name, end in level.rate.row(("value", "lo", "hi", "n")).items()}
     return {"what": what, "series": series, "nodes": level.nodes, "processes": level.processes, **pace}
 
