@@ -13,6 +13,7 @@ caches have gone cold: plants that are short show it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -131,8 +132,9 @@ def _blocks(trials: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
 
 def _read_back(quantity: Quantity, blocks: pd.DataFrame) -> pd.DataFrame:
     """One row a cell that plants the quantity."""
-    values = blocks.assign(planted=blocks.eval(quantity.truth), value=blocks.eval(quantity.seen))
-    wanted = values[(values["planted"] > 0) & values.eval(quantity.where)]
+    columns: dict[str, Any] = {"planted": blocks.eval(quantity.truth), "value": blocks.eval(quantity.seen)}
+    values = blocks.assign(**columns)
+    wanted = values.query(f"planted > 0 and ({quantity.where})")
     if quantity.bare:
         keys = [*_DATA, *quantity.alike, "block"]
         bare = values.query(quantity.bare).groupby(keys)["value"].mean().rename("bare").reset_index()

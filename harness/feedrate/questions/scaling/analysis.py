@@ -15,7 +15,7 @@ the fewest processes; what the exchange of gradients takes is 1 - throughput wit
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -119,7 +119,7 @@ def _one_training(trials: pd.DataFrame) -> pd.Series:
     return trials["parallel"].astype(object).eq("ddp")
 
 
-def _groups(trials: pd.DataFrame, free: tuple[str, ...]) -> Iterator[list[Row]]:
+def _groups(trials: pd.DataFrame, free: tuple[str, ...]) -> Iterator[list[dict[str, Any]]]:
     """Cells with a trial that ended well, grouped by all axes but the free ones, by which each group is sorted."""
     every = cells(trials)
     every = every[every["n"] > 0]
@@ -128,7 +128,7 @@ def _groups(trials: pd.DataFrame, free: tuple[str, ...]) -> Iterator[list[Row]]:
         yield rows_of(group.sort_values(list(_SIZES), kind="stable", na_position="first"))
 
 
-def _logs(blocks: Blocks, group: list[Row]) -> Floats:
+def _logs(blocks: Blocks, group: Sequence[Row]) -> Floats:
     """Log throughput of cells by block."""
     return blocks.logs([row["run_id"] for row in group], [row["cell_id"] for row in group])
 
