@@ -35,7 +35,7 @@ DIFFERENT = ("faster", "slower")
 NOT_DIFFERENT = "not different"
 _DATA = ["run_id", "device", "storage_format", "patch_size", "n_samples"]
 PLANTED_COLUMNS = (
-    *(*KEYS, "quantity", "unit", "planted", "measured", "lo", "hi", "error_pct", "error_lo", "error_hi", "n"),
+    *(*KEYS, "quantity", "unit", "planted", "measured", "lo", "hi", "error_pct", "n"),
     *(name for name in AXIS_NAMES if name not in _DATA),
 )
 EFFECT_COLUMNS = (
@@ -43,7 +43,7 @@ EFFECT_COLUMNS = (
     *("error_pct", "inside", "verdict", "expected", "right"),
 )
 PAIR_COLUMNS = ("run_id", "cell_a", "cell_b", "ratio", "lo", "hi", "n", "different", "verdict", *AXIS_NAMES)
-BOTTLENECK_COLUMNS = (*KEYS, "planted_load", "planted_compute", "apart", "truth", "bottleneck", "right")
+BOTTLENECK_COLUMNS = (*KEYS, "apart", "truth", "bottleneck", "right")
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +163,7 @@ def planted(trials: pd.DataFrame) -> pd.DataFrame:
     quantities = pd.concat([_read_back(quantity, blocks) for quantity in QUANTITIES], ignore_index=True)
     spread = Moments(quantities["measured"], quantities["sd"], quantities["n"])
     quantities = quantities.assign(**as_columns(("measured", "lo", "hi", "n"), spread, np.asarray))
-    for error, value in (("error_pct", "measured"), ("error_lo", "lo"), ("error_hi", "hi")):
-        quantities[error] = 100 * (quantities[value] / quantities["planted"] - 1)
+    quantities["error_pct"] = 100 * (quantities["measured"] / quantities["planted"] - 1)
     return quantities.merge(identities(trials)[[*KEYS, *AXIS_NAMES]], on=KEYS)[list(PLANTED_COLUMNS)]
 
 
@@ -241,18 +240,14 @@ def same_pairs(trials: pd.DataFrame) -> pd.DataFrame:
 def bottlenecks(trials: pd.DataFrame) -> pd.DataFrame:
     """Compare what holds a cell back with what was planted to do so: ``BOTTLENECK_COLUMNS``.
 
-    A row is a training cell before an emulated step whose planted ceilings are ``BALANCED_WITHIN`` times apart or more:
-    ``planted_load`` (samples/s of all workers, no core being short; infinite where nothing is planted into loading) and
-    ``planted_compute``.
+    A row is a training cell before an emulated step whose planted times are ``BALANCED_WITHIN`` times ``apart`` or
+    more: those of the step, and of loading a batch by all workers, no core being short.
     """
     cells = _cells(trials)
     judged = cells[cells["step_ms"] > 0].merge(cells_with_ceilings(trials)[[*KEYS, "bottleneck"]], on=KEYS)
-    workers = judged["num_workers"].clip(lower=1)
-    judged["planted_load"] = 1000 * judged["batch_size"] * workers / _loading_ms(judged)
-    judged["planted_compute"] = 1000 * judged["batch_size"] / judged["step_ms"]
-    ratio = judged["planted_load"] / judged["planted_compute"]
+    ratio = _loading_ms(judged) / judged["num_workers"].clip(lower=1) / judged["step_ms"]
     judged["apart"] = np.maximum(ratio, 1 / ratio)
-    judged["truth"] = np.where(ratio < 1, "loader-bound", "emulated-step-bound")
+    judged["truth"] = np.where(ratio > 1, "loader-bound", "emulated-step-bound")
     judged["right"] = judged["truth"] == judged["bottleneck"]
     told = judged["bottleneck"].ne("unknown") & (judged["apart"] >= BALANCED_WITHIN)
     return judged.loc[told, list(BOTTLENECK_COLUMNS)].reset_index(drop=True)

@@ -44,12 +44,6 @@ def hardware(machine: Machine) -> dict[str, str]:
     }
 
 
-def memory(machine: Machine) -> str:
-    """Write the memory that a process may use."""
-    limit = machine.memory_limit_bytes
-    return descriptions.size(min(machine.memory_bytes, limit or machine.memory_bytes)).replace(" ", "\u00a0")
-
-
 def storage(recorded: Sequence[Machine]) -> str:
     """Name every kind of disk that packed data lay on, that of the newest run first."""
     disks = (machine.storage for machine in recorded)
@@ -109,11 +103,12 @@ def listing(path: str, runs: Sequence[RunView]) -> Markup:
 def _row(path: str, views: Sequence[RunView], best: Best | None) -> tuple[object, ...]:
     """A machine and device in the table of all."""
     machine, speaking = views[0].manifest.machine, best.view if best else views[0]
+    memory = min(machine.memory_bytes, machine.memory_limit_bytes or machine.memory_bytes)
     return (
         markup.link(path, speaking.page, descriptions.name_of(machine)),
         descriptions.device_name(views[0].manifest.device),
         f"{views[0].cores:g}",
-        memory(machine),
+        descriptions.size(memory).replace(" ", "\u00a0"),
         storage([view.manifest.machine for view in views]),
         len(views),
         words.number(best.row["samples_per_s"]) if best else "not measured",

@@ -115,12 +115,7 @@ def comparable(trials: pd.DataFrame) -> pd.DataFrame:
     """Keep the trials of cells that are the same on all nodes: settings, device, data, workload and protocol.
 
     A cell counts that ended well in two blocks of every node. Emulated steps last as long on any node and are left out.
-
-    Args:
-        trials: of all nodes, with their number in ``node``.
-
-    Returns:
-        The same rows, ``run_id`` standing for the node and ``cell_id`` for all that must agree.
+    Then ``run_id`` stands for the node, and ``cell_id`` for all that must agree.
     """
     same = trials.groupby([*CELL, *SAME_IN_BOTH], dropna=False, sort=False).ngroup().astype(str)
     real = ~trials["step"].isin(EMULATED_STEPS).to_numpy(dtype=bool)
@@ -156,16 +151,11 @@ def logs(trials: pd.DataFrame) -> Floats:
 
 
 def judge(parts: Parts, asked: Collection[int] = ()) -> pd.DataFrame:
-    """Hold every node against the others, part by part.
+    """Hold every node against the others, part by part; the parts are one family.
 
-    Args:
-        parts: the family, all of the same nodes.
-        asked: positions of the nodes that may be outlying; all of them where none is named.
-
-    Returns:
-        A row a part and node: ``part``, ``at`` (position of the node), ``ratio`` (node ÷ the others' median) with the
-        ends ``lo``, ``hi`` of an interval that holds for the whole family, ``n`` (blocks), ``cells``, ``outlying``, and
-        ``error``, ``df`` of the log ratio.
+    A row is a part and node: ``part``, ``at`` (position of the node), ``ratio`` (node ÷ the others' median) with the
+    ends ``lo``, ``hi`` of an interval that holds for the whole family, ``n`` (blocks), ``cells``, ``outlying``, and
+    ``error``, ``df`` of the log ratio. Outlying may be nodes at the positions ``asked``; any where none is named.
     """
     judged = []
     for name, node_logs in parts.items():

@@ -139,14 +139,9 @@ def _missing(logs: Floats) -> Estimate:
 
 
 def knee(logs: Floats, nodes: Floats) -> Estimate | None:
-    """How many nodes are fed at full pace.
+    """How many nodes are fed at full pace, within the numbers measured; None with fewer than ``LEAST_BLOCKS``.
 
-    Args:
-        logs: log throughput of a node, numbers of nodes × blocks; blocks that lack one do not count.
-        nodes: those numbers, ascending.
-
-    Returns:
-        The knee with the ends of its interval, within the numbers measured; None with fewer than ``LEAST_BLOCKS``.
+    ``logs`` are the log throughput of a node, numbers of nodes (ascending) × blocks; blocks that lack one do not count.
     """
     whole = logs[:, np.isfinite(logs).all(axis=0)]
     count = whole.shape[1]
