@@ -29,7 +29,6 @@ from feedrate.store.bench_record import (
     AccountedScript,
     Advice,
     BenchRecord,
-    PredictedPace,
     Told,
     TunedWorkload,
     WatchedScript,
@@ -216,17 +215,14 @@ def _paces(scripts: Sequence[WatchedScript]) -> Iterator[tuple[object, ...]]:
 
 def _predicted(scripts: Sequence[WatchedScript]) -> dict[str, Any]:
     """A row a script and number of workers that it ran with, a column a number that was predicted from that."""
-    by_script = {(pace.costs, pace.seen, pace.num_workers): pace for pace in predictions(scripts)}
-    numbers = sorted({workers for _, _, workers in by_script})
-
-    def cell(pace: PredictedPace | None) -> str:
-        return f"{pace.predicted:.1f} ({pace.measured:.1f}, {words.signed(pace.error_pct, 0)})" if pace else "–"
-
-    rows = [
-        (costs, seen, *(cell(by_script.get((costs, seen, workers))) for workers in numbers))
-        for costs, seen in sorted({(costs, seen) for costs, seen, _ in by_script})
-    ]
-    return {"rows": rows, "columns": ["Script", "Ran with", *(words.plural(number, "worker") for number in numbers)]}
+    paces: dict[tuple[str, int, int], str] = {}
+    for pace in predictions(scripts):
+        error = words.signed(pace.error_pct, 0)
+        paces[pace.costs, pace.seen, pace.num_workers] = f"{pace.predicted:.1f} ({pace.measured:.1f}, {error})"
+    index = pd.MultiIndex.from_tuples(paces, names=("Script", "Ran with", "Workers"))
+    rows = pd.Series(paces, index).unstack(fill_value="–")
+    workers = (words.plural(int(number), "worker") for number in rows.columns)
+    return {"rows": rows.reset_index().to_numpy().tolist(), "columns": ["Script", "Ran with", *workers]}
 
 
 def _recommended(scripts: Sequence[WatchedScript]) -> Iterator[tuple[object, ...]]:

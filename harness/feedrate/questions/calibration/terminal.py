@@ -44,7 +44,7 @@ def answer(costs: pd.DataFrame, effects: pd.DataFrame, pairs: pd.DataFrame, boun
     def are(count: int, one: str = "is", many: str = "are") -> str:
         return f"{count} {one if count == 1 else many}"
 
-    worst = costs.loc[costs["error_pct"].abs().idxmax()]
+    worst = max(rows_of(costs), key=lambda row: abs(row["error_pct"]))
     parts = [
         f"Of {words.plural(len(costs), 'planted cost')}, half are read back within "
         f"{words.per_cent(costs['error_pct'].abs().median())}; the worst ({_NAMES[worst['quantity']]}) is off by "
