@@ -15,7 +15,6 @@ from feedrate.pages import descriptions, markup
 from feedrate.pages.markup import FOLDER, Page, Placed
 from feedrate.pages.runs import RunView
 from feedrate.pages.template import render
-from feedrate.questions.methodology import page as methodology_page
 from feedrate.questions.runs.facts import run_forms, runs_table
 from feedrate.schema.plugins import RESOURCES
 from feedrate.share.findings import Validated
@@ -41,7 +40,11 @@ def page(
         page=PATH,
         title=TITLE,
         listing=runs_table(runs, PATH) if runs else "",
-        left_out=methodology_page.left_out(refused),
+        left_out=[
+            ("/".join(Path(refusal.path).parts[-2:]), reason.where, reason.got, reason.expected)
+            for refusal in refused
+            for reason in refusal.findings[:1]
+        ],
         withdrawn=[
             (markup.link(PATH, view.page, view.manifest.run_id), view.name, descriptions.day(mark.on), mark.why)
             for view in withdrawn
