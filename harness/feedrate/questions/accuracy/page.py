@@ -122,7 +122,7 @@ def page(benches: Sequence[BenchRecord]) -> Page:
             placed = place(draw(errors), f"accuracy-{mark}", PATH, _from(bench))
             figures[placed.name] = placed
             rows, text = list(_estimators(errors)), answer(errors)
-            sections["errors"] = _kept(bench, mark, files) | {"figure": placed.name, "rows": rows, "answer": text}
+            sections["errors"] = _kept(bench, mark, files) | {"rows": rows, "answer": text}
         if (bench := newest.get("scripts")) and bench.scripts:
             paces, predicted = list(_paces(bench.scripts)), _predicted(bench.scripts)
             rows = list(_recommended(bench.scripts))

@@ -24,7 +24,6 @@ PARTS = {
     "collate": "collating",
 }
 """Part to what it is called."""
-_NONE = "no setting but emulated steps ended well in two repetitions of every node"
 
 
 def percent(share: float) -> str:
@@ -47,10 +46,13 @@ def distance(row: Mapping[str, Any]) -> str:
 
 def answer(nodes: NodeFindings, naming: Naming = numbered) -> str:
     """Answer in a sentence whether the nodes are alike."""
+    if len(nodes.nodes) < LEAST_NODES:
+        return (
+            f"{words.plural(len(nodes.nodes), 'node')} measured something, and {LEAST_NODES} are needed: of two that "
+            "differ nobody can say which one is off."
+        )
     if nodes.spread is None:
-        few = f"{words.plural(len(nodes.nodes), 'node')} measured something, and {LEAST_NODES} are needed: of two that "
-        few += "differ nobody can say which one is off"
-        return words.sentence(few if len(nodes.nodes) < LEAST_NODES else _NONE)
+        return "No setting but emulated steps ended well in two repetitions of every node."
     off = nodes.outlying
     if not off:
         return (

@@ -22,7 +22,6 @@ from feedrate.questions.compare.analysis import STAGES
 from feedrate.schema import words
 from feedrate.schema.errors import InputError, expected_one_of
 from feedrate.store import marks, runs
-from feedrate.store.manifest import Membership
 from feedrate.store.runs import StoredRun
 
 _COLUMNS = dict.fromkeys(
@@ -78,13 +77,12 @@ class Sweep:
 
 def sweeps(stored: Iterable[StoredRun]) -> list[Sweep]:
     """Sort the runs of clusters into sweeps, the newest first."""
-    by_sweep: dict[str, dict[int, StoredRun]] = {}
-    members: dict[str, Membership] = {}
+    found: dict[str, Sweep] = {}
     for run in sorted(stored, key=lambda run: run.manifest.started_at, reverse=True):
         if member := run.manifest.cluster:
-            by_sweep.setdefault(member.sweep, {}).setdefault(member.node, run)
-            members.setdefault(member.sweep, member)
-    return [Sweep(name, by_sweep[name], member.nodes, member.together) for name, member in members.items()]
+            sweep = found.setdefault(member.sweep, Sweep(member.sweep, {}, member.nodes, member.together))
+            sweep.runs.setdefault(member.node, run)
+    return list(found.values())
 
 
 def newest(every: Iterable[RunView], *, together: bool) -> tuple[Sweep, dict[int, RunView]] | None:
