@@ -48,8 +48,6 @@ _COLUMNS = {
     "settings": "cells",
 }
 """Of the figure's table."""
-_ROOM = 1.6
-"""How far the scale goes beyond the largest errors, so that marks stay clear of the labels."""
 _LOOKS: Looks = {"feedrate": (colour("accent"), "circle"), "others": (colour("source"), "circle")}
 _KEYS = (
     Key("feedrate", colour("accent")),
@@ -80,7 +78,7 @@ def draw(summary: pd.DataFrame) -> Figure:
 def _plot(rows: Sequence[Row]) -> Plot:
     """Medians as circles, each with the range of its errors and a tick at the worst."""
     ends = ("low", "high")
-    x = deviations("median", "error against the external clock, %", [_ROOM * row[end] for row in rows for end in ends])
+    x = deviations(rows, "median", "error against the external clock, %", ends)
     y = names("label", (row["label"] for row in rows))
     form, behind = "+,.3~g", [band(x, "x", (-1, 1))]
     tooltip: Fields = {"label:N": "estimator", "median:Q": ("median error, %", form), "n:Q": "measurements"}

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from feedrate.analysis.estimate import Estimate
+from feedrate.pages import descriptions
 from feedrate.questions.scaling.analysis import Level, Loading, Training
 from feedrate.schema import words
 from feedrate.schema.metrics import CONFIRMED_OVER, SAME
@@ -28,8 +29,7 @@ def doing(cell: Mapping[Any, Any]) -> str:
 def settings(cell: Mapping[Any, Any]) -> str:
     """Name the settings that a reader asks for."""
     workers = words.plural(int(cell["num_workers"]), "worker")
-    cold = ", page cache cold" if cell["page_cache"] == "cold" else ""
-    return f"{cell['storage_format']}, batch {int(cell['batch_size'])}, {workers}{cold}"
+    return ", ".join([descriptions.fixed(cell), workers, *descriptions.reading(cell)])
 
 
 def _on(cell: Mapping[Any, Any]) -> str:
