@@ -187,15 +187,13 @@ def answer(errors: pd.DataFrame) -> str:
 
 def _estimators(summed: pd.DataFrame) -> Iterator[tuple[object, ...]]:
     """A row an estimator, whether its error was measured or not."""
-    errors: dict[str, Mapping[Any, Any]] = {row["estimator"]: row for row in rows_of(summed)}
-    for estimator in ESTIMATORS:
+    every = summed.set_index("estimator").reindex([estimator.name for estimator in ESTIMATORS])
+    errors = rows_of(every.fillna({"n": 0}).astype({"n": int}))
+    for estimator, error in zip(ESTIMATORS, errors, strict=True):
         label = Markup("<strong>{}</strong>").format(estimator.label) if estimator.name == OURS else estimator.label
-        if error := errors.get(estimator.name):
-            median, worst = words.signed(error["median_pct"]), words.signed(error["worst_pct"])
-            yield label, median, worst, error["n"], estimator.fault, estimator.used_by
-        else:
-            absent = _ABSENT.get(estimator.name, "Not in this record.")
-            yield label, "–", "–", 0, f"{estimator.fault} {absent}", estimator.used_by
+        absent = "" if error["n"] else f" {_ABSENT.get(estimator.name, 'Not in this record.')}"
+        sizes = words.signed(error["median_pct"]), words.signed(error["worst_pct"])
+        yield label, *sizes, error["n"], f"{estimator.fault}{absent}", estimator.used_by
 
 
 def _paces(scripts: Sequence[WatchedScript]) -> Iterator[tuple[object, ...]]:

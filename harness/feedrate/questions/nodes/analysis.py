@@ -70,9 +70,8 @@ class NodeFindings:
     cells: int
     """That could be compared."""
     judged: pd.DataFrame
-    """Rows of :func:`judge` with ``node``, its number, of ``ALL`` and ``ALONE``; none where nothing can be compared."""
-    stamped: pd.DataFrame
-    """The same of the outlying nodes and ``STAMPED``."""
+    """Rows of :func:`judge` with ``node``, its number, of ``ALL`` and ``ALONE``, then of ``STAMPED`` where nodes are
+    outlying; none where nothing can be compared."""
     spread: Spread | None
     """Of all nodes and cells; None where nothing can be compared."""
     rest: Spread | None
@@ -83,9 +82,8 @@ class NodeFindings:
 
     @property
     def outlying(self) -> dict[int, pd.DataFrame]:
-        """Number of each outlying node to its outlying rows of both tables."""
-        rows = pd.concat([self.judged, self.stamped])
-        off = rows[rows["outlying"].astype(bool)]
+        """Number of each outlying node to its outlying rows."""
+        off = self.judged[self.judged["outlying"].astype(bool)]
         return {node: off[off["node"].eq(node)] for node in sorted(set(off["node"]))}
 
 
@@ -96,19 +94,16 @@ def find(trials: pd.DataFrame) -> NodeFindings:
     same = comparable(trials)
     if len(nodes) < LEAST_NODES or not len(same):
         nothing = judge({ALL: np.zeros((LEAST_NODES, 1, _LEAST_BLOCKS))}).assign(node=0)[:0]
-        return NodeFindings(nodes, 0, nothing, nothing, None, None, np.nan)
+        return NodeFindings(nodes, 0, nothing, None, None, np.nan)
     every = logs(same)
-    judged = _numbered(judge({ALL: every, **by_part(same, ALONE)}), nodes)
+    judged = judge({ALL: every, **by_part(same, ALONE)})
     outlying = judged.loc[judged["outlying"], "at"].unique().tolist()
-    stamps = by_part(same, STAMPED) if outlying else {}
-    stamped = _numbered(judge(stamps, outlying), nodes) if stamps else judged[:0]
+    if outlying and (stamps := by_part(same, STAMPED)):
+        judged = pd.concat([judged, judge(stamps, outlying)], ignore_index=True)
+    judged["node"] = np.take(nodes, judged["at"])
     alike = ~judged.loc[judged["part"].eq(ALL), "outlying"].to_numpy(dtype=bool)
     rest = spread(every[alike]) if 1 < alike.sum() < len(nodes) else None
-    return NodeFindings(nodes, every.shape[1], judged, stamped, spread(every), rest, found_by(judged))
-
-
-def _numbered(judged: pd.DataFrame, nodes: Sequence[int]) -> pd.DataFrame:
-    return judged.assign(node=np.take(nodes, judged["at"]))
+    return NodeFindings(nodes, every.shape[1], judged, spread(every), rest, found_by(judged))
 
 
 def comparable(trials: pd.DataFrame) -> pd.DataFrame:

@@ -171,10 +171,10 @@ _COLUMNS = {"part": "part", "node": "who", "against the others (%)": "value", **
 
 
 def draw(findings: NodeFindings) -> Figure:
-    """Draw a panel for all cells and one for each stage; of nothing that can be compared, say so."""
+    """Draw a panel for all cells and one for each stage that has cells; of nothing that can be compared, say so."""
     sheet = Sheet("Each node against the others", "Which node is slow, in which stage, and by how much?")
-    shown = _shown(findings.judged)
-    rows = [_drawn(row) for row in rows_of(findings.judged)]
+    judged = findings.judged[~findings.judged["part"].isin([stage.name for stage in STAMPED])]
+    shown, rows = _shown(judged), [_drawn(row) for row in rows_of(judged)]
     drawn = [row for row in rows if row["node"] in shown]
     ends = [*_MARGINS, *(row[end] for row in drawn for end in ("lo", "hi"))]
     for stage in dict.fromkeys(row["part"] for row in rows):
