@@ -40,11 +40,9 @@ _SHARES = with_ends("efficiency", "efficiency") | with_ends("exchange of gradien
 @chart("Many nodes at once", "What becomes of each node's pace when many load at once?")
 def nodes_at_once(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     """Draw a panel for everything that was loaded or trained by several numbers of nodes."""
-    used = set[str]()
     scaled: list[Loading | Training] = [*loading(trials), *training(trials)]
     for series in scaled:
         rows = list(_rows(series))
-        used |= {row["series"] for row in rows}
         columns = _COLUMNS | _SHARES if isinstance(series, Training) else _COLUMNS
         sheet.add(_panel(series, rows), listed(rows, {}, columns))
     limit_panels(sheet)
@@ -52,7 +50,8 @@ def nodes_at_once(sheet: Sheet, trials: pd.DataFrame) -> Figure:
         "Dashed: nodes that share nothing. Band: the knee and its interval. A point is the mean of the nodes that "
         "load at once; each repetition takes other nodes. Intervals: Student’s t over repetitions, on logs."
     )
-    return sheet.figure([*keys(LOOKS, used), Key(IDEAL, colour("muted"), "rule", dashed=True)], sentences.NOTHING)
+    drawn = keys(LOOKS, {row["series"] for row in sheet.rows})
+    return sheet.figure([*drawn, Key(IDEAL, colour("muted"), "rule", dashed=True)], sentences.NOTHING)
 
 
 def _rows(series: Loading | Training) -> Iterator[dict[str, Any]]:
