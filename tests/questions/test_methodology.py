@@ -13,6 +13,7 @@ from feedrate.machine.probes import noise as probed
 from feedrate.plan import stopping
 from feedrate.plan.matrix import DEFAULT_PROTOCOL
 from feedrate.questions.methodology import page as methodology_page
+from feedrate.questions.records import page as data_page
 from feedrate.schema import metrics
 from feedrate.schema.plugins import ROOT
 from feedrate.share import findings, rules
@@ -98,11 +99,13 @@ def test_sources_and_simulations_are_listed() -> None:
 
 
 def test_what_refuses_a_run_is_stated() -> None:
-    """Every identity and every cap stands on the page; a run that is left out says where, and links there."""
+    """Every identity and every cap stands on the page; of a run that is left out Data says where, and links there."""
     text = " ".join(shown().split())
     for says in (*(" ".join(str(rule.__doc__).split()) for rule in rules.STATED), *(cap.why for cap in findings.CAPS)):
         assert says in text
-    left_out = methodology_page.left_out([Validated("m/r", findings=(Finding("trials.parquet", "<b>", "less"),))])
-    assert 'href="../methodology.html#rules"' in left_out
+    refused = Validated("results/m/r", findings=(Finding("trials.parquet", "<b>", "less"),))
+    left_out = data_page.page([], [], [refused], []).body.partition("## Left out")[2].partition("\n## ")[0]
+    assert 'href="methodology.html#rules"' in left_out
+    assert ">m/r<" in left_out
     assert "trials.parquet" in left_out
     assert "<b>" not in left_out

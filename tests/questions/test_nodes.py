@@ -17,7 +17,7 @@ from rich.console import Console
 
 from feedrate.analysis.estimate import Floats
 from feedrate.pages.runs import load_runs
-from feedrate.questions.nodes import page, sentences, terminal
+from feedrate.questions.nodes import page
 from feedrate.questions.nodes.analysis import ALL, find, found_by, judge, spread
 from feedrate.questions.nodes.sweep import Sweep, named
 from feedrate.schema.axes import Value
@@ -175,9 +175,9 @@ def test_the_slow_stage_is_named() -> None:
     """A node that decodes slowly: loading is off, and of the stamps decoding alone; copying and computing are not."""
     found = find(cluster({"load": 0.9, "train": 0.95}, decode=1.2))
     assert {node: set(rows["part"]) for node, rows in found.outlying.items()} == {SLOW: {ALL, "load", "decode"}}
-    ((who, lines),) = sentences.reasons(found)
+    ((who, lines),) = page.reasons(found)
     assert who == "Node 3"
-    assert sentences.answer(found).endswith("in all settings, and off in loading alone and decoding.")
+    assert page.answer(found).endswith("in all settings, and off in loading alone and decoding.")
     assert [line.split(":")[0] for line in lines] == ["All settings", "Loading alone", "Decoding"]
     assert "Decoding: 16" in lines[2].replace("17", "16")
     assert "% slower" in lines[2]
@@ -191,12 +191,12 @@ def test_cells_are_held_against_the_same_alone() -> None:
     assert find(trials.assign(outcome=trials["outcome"].mask(failed, "oom"))).cells == len(CELLS_OF_STAGES) - 2
     apart = find(trials.assign(data_hash=trials["node"].astype(str)))
     assert apart.cells == 0
-    assert sentences.answer(apart).startswith("No setting but emulated steps ended well in two repetitions")
+    assert page.answer(apart).startswith("No setting but emulated steps ended well in two repetitions")
     assert not page.draw(apart).panels
     two = find(cluster({"load": 0.5}, nodes=2))
-    assert "2 nodes measured something, and 3 are needed" in sentences.answer(two)
+    assert "2 nodes measured something, and 3 are needed" in page.answer(two)
     gone = "Node 2 and node 3 measured nothing that ended well."
-    assert sentences.absent(two, range(4)) == gone
+    assert page.absent(two, range(4)) == gone
     sweep = Sweep("s", dict.fromkeys(range(100)), 256)  # type: ignore[arg-type]  # the runs are not read
     assert sweep.size == "100 of 256 nodes (the others have no run here)"
 
@@ -220,7 +220,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def printed(results: Path, sweep: str = "") -> str:
     out = io.StringIO()
-    terminal.show(named(sweep, results), results, Console(file=out, width=120))
+    page.show(named(sweep, results), results, Console(file=out, width=120))
     return out.getvalue()
 
 

@@ -34,6 +34,8 @@ _APART = {"labelOverlap": "greedy", "labelSeparation": 4}
 """Of an axis whose labels would touch on phones."""
 _FAR = 4.0
 """How far a logarithmic side goes beyond its outermost values; intervals that are longer are cut there."""
+_ROOM = 1.6
+"""How far a side of deviations goes beyond the largest, so that marks stay clear of the labels."""
 ENDS = ("lo", "hi")
 """Fields of a drawn row that hold the ends of its interval."""
 
@@ -95,9 +97,10 @@ def counts(key: str, title: str, values: Collection[int]) -> Side:
     return Side(key, title, scale, {"values": sorted(set(values)), "format": "d", "grid": False})
 
 
-def deviations(key: str, title: str, ends: Sequence[float]) -> Side:
-    """Deviations in per cent: linear within one, logarithmic beyond."""
-    low, high = min(-2.0, *ends), max(2.0, *ends)
+def deviations(rows: Sequence[Row], key: str, title: str, ends: Sequence[str]) -> Side:
+    """Deviations of rows in per cent, and the ends of their intervals: linear within one, logarithmic beyond."""
+    far = [_ROOM * row[name] for row in rows for name in (key, *ends) if row[name] is not None]
+    low, high = min(-2.0, *far), max(2.0, *far)
     values = [sign * 10.0**power for sign in (-1, 1) for power in range(6)]
     shown = sorted(value for value in values if low <= value <= high)
     scale = {"type": "symlog", "constant": 1, "domain": [low, high], "nice": False}

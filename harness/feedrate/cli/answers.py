@@ -50,15 +50,15 @@ def nodes(
     results: Results = RESULTS,
 ) -> None:
     """Say whether a cluster's nodes are alike, and which stands out. Of a sweep together: how many are fed at once."""
+    from feedrate.questions.nodes import page as nodes_page
     from feedrate.questions.nodes import sweep as of_nodes
-    from feedrate.questions.nodes import terminal as nodes_terminal
     from feedrate.questions.scaling import page as scaling_page
 
     nodes_sweep = of_nodes.named(sweep, results)
     if nodes_sweep.together:
         scaling_page.show(nodes_sweep, rich_console())
     else:
-        nodes_terminal.show(nodes_sweep, results, rich_console())
+        nodes_page.show(nodes_sweep, results, rich_console())
 
 
 @of_results.command()

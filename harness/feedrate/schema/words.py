@@ -122,9 +122,14 @@ def listed(words: Iterable[str]) -> str:
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}" if items else ""
 
 
+def capital(text: str) -> str:
+    """Start with a capital letter; the rest stays as it is."""
+    return text[:1].upper() + text[1:]
+
+
 def sentence(text: str) -> str:
     """Start with a capital letter and end with a full stop."""
-    text = text[:1].upper() + text[1:]
+    text = capital(text)
     return text if text.endswith((".", "?", "!")) else f"{text}."
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
@@ -16,7 +17,7 @@ from feedrate.analysis.estimators import ESTIMATORS, OURS, frame, summary
 from feedrate.attach.account import ROWS
 from feedrate.attach.predictions import advised
 from feedrate.charts.citation import Origin, day
-from feedrate.charts.figure import Figure, Key, Row
+from feedrate.charts.figure import Figure, Key, Row, listed
 from feedrate.charts.plot import Fields, Looks, Plot, band, deviations, names
 from feedrate.charts.theme import colour
 from feedrate.pages import descriptions, markup
@@ -28,7 +29,6 @@ from feedrate.store.bench_record import (
     AccountedScript,
     Advice,
     BenchRecord,
-    PredictedPace,
     Told,
     TunedWorkload,
     WatchedScript,
@@ -39,17 +39,15 @@ FIGURE = "Error of each estimator"
 QUESTION = "How far is each way of stating throughput from an external clock?"
 LABELS = {estimator.name: estimator.label for estimator in ESTIMATORS}
 _COLUMNS = {
-    "label": "estimator",
-    "median": "median error (%)",
-    "worst": "worst error (%)",
-    "low": "lowest (%)",
-    "high": "highest (%)",
-    "n": "measurements",
-    "cells": "settings",
+    "estimator": "label",
+    "median error (%)": "median",
+    "worst error (%)": "worst",
+    "lowest (%)": "low",
+    "highest (%)": "high",
+    "measurements": "n",
+    "settings": "cells",
 }
 """Of the figure's table."""
-_ROOM = 1.6
-"""How far the scale goes beyond the largest errors, so that marks stay clear of the labels."""
 _LOOKS: Looks = {"feedrate": (colour("accent"), "circle"), "others": (colour("source"), "circle")}
 _KEYS = (
     Key("feedrate", colour("accent")),
@@ -61,30 +59,26 @@ _KEYS = (
 
 def draw(summary: pd.DataFrame) -> Figure:
     """Draw the errors of all estimators."""
-    names = summary.columns.str.removesuffix("_pct").str.replace("estimator", "name")
-    rows = rows_of(
-        summary.set_axis(names, axis="columns").assign(
-            label=summary["estimator"].map(LABELS),
-            whose=summary["estimator"].map(lambda name: "feedrate" if name == OURS else "others"),
-        )
+    named = summary.assign(
+        label=summary["estimator"].map(LABELS), whose=np.where(summary["estimator"].eq(OURS), "feedrate", "others")
     )
+    rows = rows_of(named.rename(columns=lambda name: name.removesuffix("_pct")))
     n, cells = max(row["n"] for row in rows), max(row["cells"] for row in rows)
     subtitle = f"{n} measurements of {cells} planted settings"
     ordered = sorted(rows, key=lambda row: (row["whose"] != "feedrate", abs(row["worst"])))
     worst = [f"{row['label']} {words.signed(row['worst'])}" for row in ordered]
     panel = _plot(rows).panel(FIGURE, subtitle, f"Worst errors: {words.listed(dict.fromkeys(worst[:2] + worst[-1:]))}.")
-    shown = [{title: row[name] for name, title in _COLUMNS.items()} for row in rows]
     notes = (
         "The scale is linear within ±1 %, which is shaded, and logarithmic beyond.",
         "Lines go from the lowest to the highest error of any measurement.",
     )
-    return Figure(FIGURE, QUESTION, (panel,), _KEYS, tuple(shown), notes)
+    return Figure(FIGURE, QUESTION, (panel,), _KEYS, tuple(listed(rows, {}, _COLUMNS)), notes)
 
 
 def _plot(rows: Sequence[Row]) -> Plot:
     """Medians as circles, each with the range of its errors and a tick at the worst."""
     ends = ("low", "high")
-    x = deviations("median", "error against the external clock, %", [_ROOM * row[end] for row in rows for end in ends])
+    x = deviations(rows, "median", "error against the external clock, %", ends)
     y = names("label", (row["label"] for row in rows))
     form, behind = "+,.3~g", [band(x, "x", (-1, 1))]
     tooltip: Fields = {"label:N": "estimator", "median:Q": ("median error, %", form), "n:Q": "measurements"}
@@ -92,6 +86,8 @@ def _plot(rows: Sequence[Row]) -> Plot:
     return Plot(rows, x, y, "whose", _LOOKS, ends=ends, tooltip=tooltip, row=26, tick="worst", behind=behind)
 
 
+SIDE_BY_SIDE = Path(__file__).with_name("side_by_side.csv")
+"""What two tools said of scripts after public reports, as it was written down: the heading, then a row a script."""
 PATH = "accuracy.md"
 TITLE = "How accurate is feedrate?"
 _MET = {True: "met", False: Markup("<strong>missed</strong>"), None: "cannot be measured here"}
@@ -124,7 +120,7 @@ def page(benches: Sequence[BenchRecord]) -> Page:
             placed = place(draw(errors), f"accuracy-{mark}", PATH, _from(bench))
             figures[placed.name] = placed
             rows, text = list(_estimators(errors)), answer(errors)
-            sections["errors"] = _kept(bench, mark, files) | {"figure": placed.name, "rows": rows, "answer": text}
+            sections["errors"] = _kept(bench, mark, files) | {"rows": rows, "answer": text}
         if (bench := newest.get("scripts")) and bench.scripts:
             paces, predicted = list(_paces(bench.scripts)), _predicted(bench.scripts)
             rows = list(_recommended(bench.scripts))
@@ -141,17 +137,11 @@ def page(benches: Sequence[BenchRecord]) -> Page:
         page=PATH,
         title=TITLE,
         machines=machines,
-        beside=_beside(),
+        beside=list(csv.reader(SIDE_BY_SIDE.read_text(encoding="utf-8").splitlines())),
         steps=sorted({trial.epoch_steps for bench in benches for trial in bench.witnessed}),
         measured={name for name in _SPOKEN if any(bench.section(name) for bench in benches)},
     )
     return Page(PATH, TITLE, body, figures, files)
-
-
-def _beside() -> list[list[str]]:
-    """What two tools said of scripts after public reports, as it was written down: the heading, then a row a script."""
-    with Path(__file__).with_name("side_by_side.csv").open(encoding="utf-8", newline="") as file:
-        return list(csv.reader(file))
 
 
 def _kept(bench: BenchRecord, mark: str, files: dict[str, str]) -> dict[str, Any]:
@@ -197,15 +187,13 @@ def answer(errors: pd.DataFrame) -> str:
 
 def _estimators(summed: pd.DataFrame) -> Iterator[tuple[object, ...]]:
     """A row an estimator, whether its error was measured or not."""
-    errors: dict[str, Mapping[Any, Any]] = {row["estimator"]: row for row in rows_of(summed)}
-    for estimator in ESTIMATORS:
+    every = summed.set_index("estimator").reindex([estimator.name for estimator in ESTIMATORS])
+    errors = rows_of(every.fillna({"n": 0}).astype({"n": int}))
+    for estimator, error in zip(ESTIMATORS, errors, strict=True):
         label = Markup("<strong>{}</strong>").format(estimator.label) if estimator.name == OURS else estimator.label
-        if error := errors.get(estimator.name):
-            median, worst = words.signed(error["median_pct"]), words.signed(error["worst_pct"])
-            yield label, median, worst, error["n"], estimator.fault, estimator.used_by
-        else:
-            absent = _ABSENT.get(estimator.name, "Not in this record.")
-            yield label, "–", "–", 0, f"{estimator.fault} {absent}", estimator.used_by
+        absent = "" if error["n"] else f" {_ABSENT.get(estimator.name, 'Not in this record.')}"
+        sizes = words.signed(error["median_pct"]), words.signed(error["worst_pct"])
+        yield label, *sizes, error["n"], f"{estimator.fault}{absent}", estimator.used_by
 
 
 def _paces(scripts: Sequence[WatchedScript]) -> Iterator[tuple[object, ...]]:
@@ -223,17 +211,14 @@ def _paces(scripts: Sequence[WatchedScript]) -> Iterator[tuple[object, ...]]:
 
 def _predicted(scripts: Sequence[WatchedScript]) -> dict[str, Any]:
     """A row a script and number of workers that it ran with, a column a number that was predicted from that."""
-    by_script = {(pace.costs, pace.seen, pace.num_workers): pace for pace in predictions(scripts)}
-    numbers = sorted({workers for _, _, workers in by_script})
-
-    def cell(pace: PredictedPace | None) -> str:
-        return f"{pace.predicted:.1f} ({pace.measured:.1f}, {words.signed(pace.error_pct, 0)})" if pace else "–"
-
-    rows = [
-        (costs, seen, *(cell(by_script.get((costs, seen, workers))) for workers in numbers))
-        for costs, seen in sorted({(costs, seen) for costs, seen, _ in by_script})
-    ]
-    return {"rows": rows, "columns": ["Script", "Ran with", *(words.plural(number, "worker") for number in numbers)]}
+    paces: dict[tuple[str, int, int], str] = {}
+    for pace in predictions(scripts):
+        error = words.signed(pace.error_pct, 0)
+        paces[pace.costs, pace.seen, pace.num_workers] = f"{pace.predicted:.1f} ({pace.measured:.1f}, {error})"
+    index = pd.MultiIndex.from_tuples(paces, names=("Script", "Ran with", "Workers"))
+    rows = pd.Series(paces, index).unstack(fill_value="–")
+    workers = (words.plural(int(number), "worker") for number in rows.columns)
+    return {"rows": rows.reset_index().to_numpy().tolist(), "columns": ["Script", "Ran with", *workers]}
 
 
 def _recommended(scripts: Sequence[WatchedScript]) -> Iterator[tuple[object, ...]]:

@@ -1,28 +1,17 @@
 """Are planted costs read back, planted effects told apart, equal cells called equal, and bottlenecks named?
 
 A planted cost comes on top of what a stage really costs. That is taken off as it was measured where nothing is planted
-into the stage, block by block:
+into the stage, block by block: the mean over cells of the same data that are *bare* (``QUANTITIES``). Of a step nothing
+is taken off: an emulated one is a sleep.
 
-=========  ========================================  =============================================================
-quantity   measured                                  taken off: the mean over cells of the same data that plant none
-=========  ========================================  =============================================================
-read       stamps, us a sample                       with one worker at most
-decode     stamps, us a sample                       with one worker at most
-collate    stamps, us a batch                        of the same batch size and number of workers, without a payload
-payload    bytes of a delivered sample               all
-step       forward phase, ms                         nothing: an emulated step is a sleep
-batch      wall clock less copying and transforming  the loader alone, nothing planted at all, of the same batch size
-           (never planted), ms, without workers
-=========  ========================================  =============================================================
-
-``batch`` is the throughput, turned over: without workers all that is planted adds up. Workers that compute share cores
-and are late in all that they do; where a cell with several workers plants computing, nothing is read back. What a stage
-really costs is some microseconds more behind a wait, when caches have gone cold: plants that are short show it.
+``batch`` is the throughput, turned over, less copying and transforming, which are never planted: without workers all
+that is planted adds up. Workers that compute share cores and are late in all that they do; where a cell with several
+workers plants computing, nothing is read back. What a stage really costs is some microseconds more behind a wait, when
+caches have gone cold: plants that are short show it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,19 +24,18 @@ from feedrate.analysis.contrasts import contrasts, filled
 from feedrate.analysis.estimate import Moments, as_columns
 from feedrate.analysis.estimates import AXIS_NAMES, identities
 from feedrate.analysis.loader import per_step
-from feedrate.schema.axes import AXES, BY_NAME
+from feedrate.schema.axes import AXES
 from feedrate.schema.metrics import CONFIRMED_OVER, REFUTED_UNDER, SAME
 
-PLANTS = ("read_us", "decode_us", "collate_us", "payload_bytes")
-"""Axes that plant a cost into the loader; ``step_ms`` is the one of the step."""
+PLANTS = ("read_us", "decode_us", "collate_us", "payload_bytes", "step_ms")
+"""Axes that plant a cost."""
 SMALL = 0.1
 """An effect is small where a ratio of throughputs is no further from 1."""
 DIFFERENT = ("faster", "slower")
 NOT_DIFFERENT = "not different"
 _DATA = ["run_id", "device", "storage_format", "patch_size", "n_samples"]
-_COMPUTES = ["decode_us", "collate_us"]
 PLANTED_COLUMNS = (
-    *(*KEYS, "quantity", "unit", "planted", "measured", "lo", "hi", "error_pct", "error_lo", "error_hi", "n"),
+    *(*KEYS, "quantity", "unit", "planted", "measured", "lo", "hi", "error_pct", "n"),
     *(name for name in AXIS_NAMES if name not in _DATA),
 )
 EFFECT_COLUMNS = (
@@ -55,27 +43,63 @@ EFFECT_COLUMNS = (
     *("error_pct", "inside", "verdict", "expected", "right"),
 )
 PAIR_COLUMNS = ("run_id", "cell_a", "cell_b", "ratio", "lo", "hi", "n", "different", "verdict", *AXIS_NAMES)
-BOTTLENECK_COLUMNS = (*KEYS, "planted_load", "planted_compute", "apart", "truth", "bottleneck", "right")
-_Of = Callable[[pd.DataFrame], pd.Series]
-"""A column of cells, or of blocks of cells."""
+BOTTLENECK_COLUMNS = (*KEYS, "apart", "truth", "bottleneck", "right")
 
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """One planted cost and where it is seen."""
+    """One planted cost and where it is seen, in expressions over the columns of ``_blocks``."""
 
     name: str
     unit: str
-    truth: _Of
+    truth: str
     """What is planted, in ``unit``; 0 where nothing is."""
-    seen: _Of
-    """What was measured, in ``unit``; of a frame of ``per_step`` with the cells' axes."""
-    where: _Of
+    seen: str
+    """What was measured, in ``unit``."""
+    where: str = "True"
     """In which cells it can be read back."""
-    bare: _Of | None = None
-    """Which cells show what is taken off; None where nothing is."""
+    bare: str = ""
+    """Which cells show what is taken off; empty where nothing is."""
     alike: tuple[str, ...] = ()
     """Axes that these share with the cell, data aside."""
+
+
+_UNDISTURBED = "decode_us + collate_us == 0 or num_workers <= 1"
+_ALONE = "num_workers == 0 and payload_bytes == 0"
+_UNPLANTED = f"{_ALONE} and batch_ms == 0"
+QUANTITIES = (
+    *(
+        Quantity(
+            stage,
+            "us a sample",
+            f"{stage}_us",
+            f"worker_{stage} / batch_size / 1e3",
+            _UNDISTURBED,
+            f"{stage}_us == 0 and num_workers <= 1",
+        )
+        for stage in ("read", "decode")
+    ),
+    Quantity(
+        "collate",
+        "us a batch",
+        "collate_us",
+        "worker_collate / 1e3",
+        _UNDISTURBED,
+        "collate_us == 0 and payload_bytes == 0",
+        ("batch_size", "num_workers"),
+    ),
+    Quantity("payload", "bytes a sample", "payload_bytes", "batch_bytes / batch_size", bare="payload_bytes == 0"),
+    Quantity("step", "ms", "step_ms", "forward / 1e6"),
+    Quantity(
+        "batch",
+        "ms a batch",
+        "batch_ms",
+        "(wall - h2d.fillna(0) - worker_transform) / 1e6",
+        _ALONE,
+        _UNPLANTED,
+        ("batch_size",),
+    ),
+)
 
 
 def _loading_ms(cells: pd.DataFrame) -> pd.Series:
@@ -83,97 +107,37 @@ def _loading_ms(cells: pd.DataFrame) -> pd.Series:
     return (cells["batch_size"] * (cells["read_us"] + cells["decode_us"]) + cells["collate_us"]) / 1000
 
 
-def _emulated(cells: pd.DataFrame) -> pd.Series:
-    return (cells["mode"] == "train") & (cells["step"] == "emulated")
-
-
-def _step_ms(cells: pd.DataFrame) -> pd.Series:
-    return cells["step_ms"].where(_emulated(cells), 0.0)
-
-
-def _batch_ms(cells: pd.DataFrame) -> pd.Series:
-    """What is planted into a batch that is loaded by the training process."""
-    return _loading_ms(cells) + _step_ms(cells)
-
-
-def _undisturbed(cells: pd.DataFrame) -> pd.Series:
-    return (cells[_COMPUTES].sum(axis=1) == 0) | (cells["num_workers"] <= 1)
-
-
-def _alone(cells: pd.DataFrame) -> pd.Series:
-    return (cells["num_workers"] == 0) & (cells["payload_bytes"] == 0)
-
-
-def _stage(name: str) -> Quantity:
-    """What is planted into a stage that handles sample by sample."""
-    return Quantity(
-        name,
-        "us a sample",
-        lambda cells: cells[f"{name}_us"],
-        lambda blocks: blocks[f"worker_{name}"] / blocks["batch_size"] / 1e3,
-        _undisturbed,
-        lambda cells: (cells[f"{name}_us"] == 0) & (cells["num_workers"] <= 1),
-    )
-
-
-QUANTITIES = (
-    _stage("read"),
-    _stage("decode"),
-    Quantity(
-        "collate",
-        "us a batch",
-        lambda cells: cells["collate_us"],
-        lambda blocks: blocks["worker_collate"] / 1e3,
-        _undisturbed,
-        lambda cells: (cells["collate_us"] == 0) & (cells["payload_bytes"] == 0),
-        ("batch_size", "num_workers"),
-    ),
-    Quantity(
-        "payload",
-        "bytes a sample",
-        lambda cells: cells["payload_bytes"],
-        lambda blocks: blocks["batch_bytes"] / blocks["batch_size"],
-        lambda cells: cells["payload_bytes"] >= 0,
-        lambda cells: cells["payload_bytes"] == 0,
-    ),
-    Quantity("step", "ms", _step_ms, lambda blocks: blocks["forward"] / 1e6, _emulated),
-    Quantity(
-        "batch",
-        "ms a batch",
-        _batch_ms,
-        lambda blocks: (blocks["wall"] - blocks["h2d"].fillna(0) - blocks["worker_transform"]) / 1e6,
-        _alone,
-        lambda cells: _alone(cells) & (_batch_ms(cells) == 0),
-        ("batch_size",),
-    ),
-)
-
-
 def _cells(trials: pd.DataFrame) -> pd.DataFrame:
-    """Cells whose loader or step can be planted: synthetic samples, the loader alone or before an emulated step."""
+    """Cells whose loader or step can be planted: synthetic samples, the loader alone or before an emulated step.
+
+    ``batch_ms`` is what is planted into a batch that the training process loads; without a step ``step_ms`` is 0.
+    """
     cells = identities(trials)
-    planted_cells = cells[(cells["workload"] == "synthetic") & ((cells["mode"] == "load") | _emulated(cells))]
-    numbers = [axis.name for axis in AXES if axis.type in (int, float)]
-    columns = {name: filled(planted_cells, BY_NAME[name]).astype("float64") for name in numbers}
-    return planted_cells.assign(**columns)
+    emulated = (cells["mode"] == "train") & (cells["step"] == "emulated")
+    cells = cells[(cells["workload"] == "synthetic") & ((cells["mode"] == "load") | emulated)]
+    numbers = {axis.name: filled(cells, axis).astype("float64") for axis in AXES if axis.type in (int, float)}
+    numbers["step_ms"] = numbers["step_ms"].where(emulated, 0.0)
+    cells = cells.assign(**numbers)
+    return cells.assign(batch_ms=_loading_ms(cells) + cells["step_ms"])
 
 
 def _blocks(trials: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
     """Means a step (ns) of each cell and block, with its axes; ``read_us`` is what reads were dealt, if recorded."""
     more = ["batch_bytes", "planted_read_ns", "samples"]
     single = per_step(trials).join(trials.reindex(columns=more).astype("float64"))
-    by_block = cells.merge(single.groupby([*KEYS, "block"]).mean().reset_index(), on=KEYS)
-    dealt = by_block["planted_read_ns"] / by_block["samples"] / 1e3
-    return by_block.assign(read_us=dealt.where(dealt.notna(), by_block["read_us"]))
+    blocks = cells.merge(single.groupby([*KEYS, "block"]).mean().reset_index(), on=KEYS)
+    blocks["read_us"] = (blocks["planted_read_ns"] / blocks["samples"] / 1e3).fillna(blocks["read_us"])
+    return blocks.assign(batch_ms=_loading_ms(blocks) + blocks["step_ms"])
 
 
 def _read_back(quantity: Quantity, blocks: pd.DataFrame) -> pd.DataFrame:
     """One row a cell that plants the quantity."""
-    values = blocks.assign(planted=quantity.truth(blocks), value=quantity.seen(blocks))
-    wanted = values[(values["planted"] > 0) & quantity.where(values)]
+    columns: dict[str, Any] = {"planted": blocks.eval(quantity.truth), "value": blocks.eval(quantity.seen)}
+    values = blocks.assign(**columns)
+    wanted = values.query(f"planted > 0 and ({quantity.where})")
     if quantity.bare:
         keys = [*_DATA, *quantity.alike, "block"]
-        bare = values[quantity.bare(values)].groupby(keys)["value"].mean().rename("bare").reset_index()
+        bare = values.query(quantity.bare).groupby(keys)["value"].mean().rename("bare").reset_index()
         wanted = wanted.merge(bare, on=keys)
         wanted["value"] -= wanted["bare"]
     wanted = wanted.dropna(subset=["value"]).assign(error=wanted["value"] - wanted["planted"])
@@ -193,14 +157,13 @@ def planted(trials: pd.DataFrame) -> pd.DataFrame:
     ``error_pct`` is measured ÷ planted - 1.
     """
     cells = _cells(trials)
-    if not cells[[*PLANTS, "step_ms"]].gt(0).any(axis=None):
+    if not cells[list(PLANTS)].gt(0).any(axis=None):
         return pd.DataFrame(columns=list(PLANTED_COLUMNS))
     blocks = _blocks(trials, cells)
     quantities = pd.concat([_read_back(quantity, blocks) for quantity in QUANTITIES], ignore_index=True)
     spread = Moments(quantities["measured"], quantities["sd"], quantities["n"])
     quantities = quantities.assign(**as_columns(("measured", "lo", "hi", "n"), spread, np.asarray))
-    for error, value in (("error_pct", "measured"), ("error_lo", "lo"), ("error_hi", "hi")):
-        quantities[error] = 100 * (quantities[value] / quantities["planted"] - 1)
+    quantities["error_pct"] = 100 * (quantities["measured"] / quantities["planted"] - 1)
     return quantities.merge(identities(trials)[[*KEYS, *AXIS_NAMES]], on=KEYS)[list(PLANTED_COLUMNS)]
 
 
@@ -209,16 +172,16 @@ def summary(quantities: pd.DataFrame) -> pd.DataFrame:
 
     ``median_pct`` is the median of their sizes, ``worst_pct`` the largest, with its sign.
     """
-    errors = quantities.assign(
-        cells=quantities["error_pct"], median_pct=quantities["error_pct"].abs(), worst_pct=quantities["error_pct"]
+    return (
+        quantities.groupby("quantity", sort=False)
+        .agg(
+            cells=("error_pct", "size"),
+            median_pct=("error_pct", lambda errors: errors.abs().median()),
+            worst_pct=("error_pct", lambda errors: max(errors, key=abs)),
+            n=("n", "min"),
+        )
+        .reset_index()
     )
-    of_each: dict[str, Any] = {
-        "cells": "size",
-        "median_pct": "median",
-        "worst_pct": lambda column: max(column, key=abs),
-        "n": "min",
-    }
-    return errors.groupby("quantity", sort=False).agg(of_each).reset_index()
 
 
 def _expected(ratio: float) -> str:
@@ -244,16 +207,13 @@ def effects(trials: pd.DataFrame) -> pd.DataFrame:
     that is ``right``: of up to 1 % neither *faster* nor *slower*, beyond 3 % one of them, between the two any.
     """
     cells = _cells(trials)
-    blocks = _blocks(trials, cells)
     data = [*_DATA, "batch_size"]
-    bare = blocks[_alone(blocks) & (_batch_ms(blocks) == 0)]
-    costs = bare.assign(bare=bare["wall"] / 1e6).groupby(data)["bare"].mean().reset_index()
-    alone = cells[_alone(cells)].merge(costs, on=data)
-    takes = alone[KEYS].assign(planted=_batch_ms(alone), takes=alone["bare"] + _batch_ms(alone))
-    pairs = _pairs(trials, *PLANTS, "step_ms", "replica")
-    for side in ("a", "b"):
-        names = {"cell_id": f"cell_{side}", "planted": f"planted_{side}", "takes": f"takes_{side}"}
-        pairs = pairs.merge(takes.rename(columns=names), on=["run_id", f"cell_{side}"])
+    bare_ns = _blocks(trials, cells).query(_UNPLANTED).groupby(data)["wall"].mean().reset_index()
+    alone = cells.query(_ALONE).merge(bare_ns, on=data)
+    takes = alone[KEYS].assign(planted=alone["batch_ms"], takes=alone["wall"] / 1e6 + alone["batch_ms"])
+    pairs = _pairs(trials, *PLANTS, "replica")
+    for side in ("cell_a", "cell_b"):
+        pairs = pairs.merge(takes, left_on=["run_id", side], right_on=KEYS, suffixes=("_a", "_b"))
     pairs["planted"] = pairs["takes_a"] / pairs["takes_b"]
     small = pairs[pairs["planted"].between(1 - SMALL, 1 + SMALL) & (pairs["planted_a"] > 0)]
     small = small.assign(
@@ -280,22 +240,14 @@ def same_pairs(trials: pd.DataFrame) -> pd.DataFrame:
 def bottlenecks(trials: pd.DataFrame) -> pd.DataFrame:
     """Compare what holds a cell back with what was planted to do so: ``BOTTLENECK_COLUMNS``.
 
-    A row is a training cell before an emulated step whose planted ceilings are ``BALANCED_WITHIN`` times apart or more:
-    ``planted_load`` (samples/s of all workers, no core being short; infinite where nothing is planted into loading) and
-    ``planted_compute``.
+    A row is a training cell before an emulated step whose planted times are ``BALANCED_WITHIN`` times ``apart`` or
+    more: those of the step, and of loading a batch by all workers, no core being short.
     """
     cells = _cells(trials)
-    cells = cells[_emulated(cells) & (cells["step_ms"] > 0)]
-    judged = cells.merge(cells_with_ceilings(trials)[[*KEYS, "bottleneck"]], on=KEYS)
-    with np.errstate(divide="ignore"):
-        judged["planted_load"] = (
-            1000 * judged["batch_size"] * np.maximum(1, judged["num_workers"]) / _loading_ms(judged)
-        )
-    judged["planted_compute"] = 1000 * judged["batch_size"] / judged["step_ms"]
-    ratio = judged["planted_load"] / judged["planted_compute"]
+    judged = cells[cells["step_ms"] > 0].merge(cells_with_ceilings(trials)[[*KEYS, "bottleneck"]], on=KEYS)
+    ratio = _loading_ms(judged) / judged["num_workers"].clip(lower=1) / judged["step_ms"]
     judged["apart"] = np.maximum(ratio, 1 / ratio)
-    judged["truth"] = np.where(ratio < 1, "loader-bound", "emulated-step-bound")
+    judged["truth"] = np.where(ratio > 1, "loader-bound", "emulated-step-bound")
     judged["right"] = judged["truth"] == judged["bottleneck"]
     told = judged["bottleneck"].ne("unknown") & (judged["apart"] >= BALANCED_WITHIN)
-    judged = judged[told].reset_index(drop=True)
-    return judged[list(BOTTLENECK_COLUMNS)]
+    return judged.loc[told, list(BOTTLENECK_COLUMNS)].reset_index(drop=True)

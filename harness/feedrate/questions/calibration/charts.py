@@ -31,8 +31,6 @@ PANELS = {
 """Quantities of ``analysis.calibration``, and the two kinds of ratio."""
 _WITHIN = 1.0
 """Per cent of error that is shaded."""
-_ROOM = 1.3
-"""How far the scale goes beyond the ends of the intervals."""
 _ORDER = ["num_workers", "batch_size", "mode", "read_us", "decode_us", "step_ms"]
 _RIGHT = {True: "right", False: "wrong"}
 _COLUMNS = {name: name for name in ("what", "setting", "replica", "unit", "planted", "measured")}
@@ -109,8 +107,8 @@ def _mark(what: str, label: str, measured: Mapping[str, Any], **more: Any) -> di
 
 def _plot(rows: Sequence[Row]) -> Plot:
     ends = ("error_lo", "error_hi")
-    far = [_ROOM * row[end] for row in rows for end in ("error", *ends) if row[end] is not None]
-    x, y = deviations("error", "measured ÷ planted − 1, %", far), names("setting", (row["setting"] for row in rows))
+    x = deviations(rows, "error", "measured ÷ planted − 1, %", ends)
+    y = names("setting", (row["setting"] for row in rows))
     values: Fields = {"planted:Q": ("", ",.5~g"), "measured:Q": ("", ",.5~g"), "unit:N": ""}
     tooltip = {"setting:N": "", **values, "error:Q": ("error, %", "+,.3~g"), "verdict:N": "", **BLOCKS}
     behind = [band(x, "x", (-_WITHIN, _WITHIN), "heat-1", 0.5)]

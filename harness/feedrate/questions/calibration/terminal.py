@@ -6,6 +6,8 @@ import pandas as pd
 from rich.console import Console
 
 from feedrate.analysis.estimates import rows_of
+from feedrate.pages import report
+from feedrate.pages.report import Section
 from feedrate.questions.calibration import analysis
 from feedrate.schema import words
 
@@ -26,16 +28,14 @@ def show(trials: pd.DataFrame, console: Console) -> None:
     if costs.empty:
         return
 
-    def say(text: str, style: str = "") -> None:
-        console.print(text, style=style, markup=False, highlight=False)
-
-    say("\nPlanted costs, read back (means over repetitions; what the rest costs is taken off)", "bold")
-    for row in rows_of(analysis.summary(costs)):
-        say(
-            f"  {row['quantity']}: median error {words.per_cent(row['median_pct'], 2)}, worst "
-            f"{words.signed(row['worst_pct'], 2)} ({words.plural(row['cells'], 'setting')}, n ≥ {row['n']})"
-        )
-    say(answer(costs, analysis.effects(trials), analysis.same_pairs(trials), analysis.bottlenecks(trials)))
+    lines = [
+        f"{row['quantity']}: median error {words.per_cent(row['median_pct'], 2)}, worst "
+        f"{words.signed(row['worst_pct'], 2)} ({words.plural(row['cells'], 'setting')}, n ≥ {row['n']})"
+        for row in rows_of(analysis.summary(costs))
+    ]
+    lines.append(answer(costs, analysis.effects(trials), analysis.same_pairs(trials), analysis.bottlenecks(trials)))
+    title = "Planted costs, read back (means over repetitions; what the rest costs is taken off)"
+    report.show([Section(title, lines)], console)
 
 
 def answer(costs: pd.DataFrame, effects: pd.DataFrame, pairs: pd.DataFrame, bound: pd.DataFrame) -> str:
@@ -44,7 +44,7 @@ def answer(costs: pd.DataFrame, effects: pd.DataFrame, pairs: pd.DataFrame, boun
     def are(count: int, one: str = "is", many: str = "are") -> str:
         return f"{count} {one if count == 1 else many}"
 
-    worst = rows_of(costs)[int(costs["error_pct"].abs().to_numpy().argmax())]
+    worst = max(rows_of(costs), key=lambda row: abs(row["error_pct"]))
     parts = [
         f"Of {words.plural(len(costs), 'planted cost')}, half are read back within "
         f"{words.per_cent(costs['error_pct'].abs().median())}; the worst ({_NAMES[worst['quantity']]}) is off by "

@@ -62,7 +62,7 @@ def _facts(side: Side) -> dict[str, str]:
     measured = f"{trials:,} of {plural(run.cells, 'setting')}, {failed:,} failed"
     return {
         "Machine": run.machine.machine_id,
-        **machines_page.hardware([run.machine]),
+        **machines_page.hardware(run.machine),
         "Device": run.device,
         "PyTorch": run.software.torch or "unknown",
         "feedrate": run.feedrate_version,

@@ -23,9 +23,8 @@ from feedrate.questions.runs import facts as runs_facts
 from feedrate.schema import words
 
 
-def hardware(recorded: Sequence[Machine]) -> dict[str, str]:
-    """Name what a machine is made of, as its runs recorded it, newest first."""
-    machine = recorded[0]
+def hardware(machine: Machine) -> dict[str, str]:
+    """Name what a machine is made of."""
     cores = words.plural(machine.cores_logical, "core")
     if machine.cores_physical and machine.cores_physical != machine.cores_logical:
         threads = words.plural(machine.cores_logical, "hardware thread")
@@ -39,16 +38,10 @@ def hardware(recorded: Sequence[Machine]) -> dict[str, str]:
         "Processor": f"{machine.cpu_model}, {cores}{quota}",
         "Accelerator": f"{descriptions.gpu_words(machine)}{gpu_memory}" if machine.gpu_name else "none",
         "Memory": memory,
-        "Storage of the data": storage(recorded),
+        "Storage of the data": storage([machine]),
         "Virtual machine": {True: "yes", False: "no", None: "unknown"}[machine.virtualised],
         "System": f"{machine.distribution or machine.operating_system}, kernel {machine.kernel}",
     }
-
-
-def memory(machine: Machine) -> str:
-    """Write the memory that a process may use."""
-    limit = machine.memory_limit_bytes
-    return descriptions.size(min(machine.memory_bytes, limit or machine.memory_bytes)).replace(" ", "\u00a0")
 
 
 def storage(recorded: Sequence[Machine]) -> str:
@@ -110,11 +103,12 @@ def listing(path: str, runs: Sequence[RunView]) -> Markup:
 def _row(path: str, views: Sequence[RunView], best: Best | None) -> tuple[object, ...]:
     """A machine and device in the table of all."""
     machine, speaking = views[0].manifest.machine, best.view if best else views[0]
+    memory = min(machine.memory_bytes, machine.memory_limit_bytes or machine.memory_bytes)
     return (
         markup.link(path, speaking.page, descriptions.name_of(machine)),
         descriptions.device_name(views[0].manifest.device),
         f"{views[0].cores:g}",
-        memory(machine),
+        descriptions.size(memory).replace(" ", "\u00a0"),
         storage([view.manifest.machine for view in views]),
         len(views),
         words.number(best.row["samples_per_s"]) if best else "not measured",

@@ -30,8 +30,10 @@ RATE = "Samples/s"
 COLUMNS = ("Machine", "Accelerator", "Processor", "Cores", "Device", "Disk", "Runs", "Newest run", "Tier", RATE)
 NUMBERS = ("Cores", "Runs", RATE)
 _COMMONEST = """
-SELECT cell_id FROM cells WHERE asked AND n > 1 AND mode IN ('train', 'load') AND protocol_version = ?
-GROUP BY cell_id ORDER BY count(*) DESC, cell_id LIMIT 1
+SELECT * FROM cells WHERE cell_id = (
+  SELECT cell_id FROM cells WHERE asked AND n > 1 AND mode IN ('train', 'load') AND protocol_version = ?
+  GROUP BY cell_id ORDER BY count(*) DESC, cell_id LIMIT 1)
+LIMIT 1
 """
 _MACHINES = """
 WITH machines AS (
@@ -53,14 +55,13 @@ def section(path: str, everyone: Selection, data: Path) -> tuple[Markup, Placed,
 
     ``path`` is that of the page which it stands on, ``everyone`` the runs that have pages.
     """
-    (counts,) = compact.query(
-        "SELECT count(*) AS runs, count(DISTINCT machine_id) AS machines FROM runs", (), data
-    ).to_pylist()
-    commonest = [row["cell_id"] for row in compact.query(_COMMONEST, [PROTOCOL_VERSION], data).to_pylist()]
-    setting = (
-        compact.query("SELECT * FROM cells WHERE cell_id = ? LIMIT 1", commonest, data).to_pylist() if commonest else []
-    )
-    machines = compact.query(_MACHINES, [*(commonest or [""]), PROTOCOL_VERSION, ROWS], data).to_pylist()
+
+    def ask(sql: str, *values: object) -> list[dict[str, Any]]:
+        return list(compact.query(sql, values, data).to_pylist())
+
+    (counts,) = ask("SELECT count(*) AS runs, count(DISTINCT machine_id) AS machines FROM runs")
+    commonest = ask(_COMMONEST, PROTOCOL_VERSION)
+    machines = ask(_MACHINES, commonest[0]["cell_id"] if commonest else "", PROTOCOL_VERSION, ROWS)
     pages = {view.manifest.run_id: view.page.replace(".md", ".html") for view in everyone.every}
     rows = [_row(machine, pages) for machine in machines]
     body = render(
@@ -73,7 +74,7 @@ def section(path: str, everyone: Selection, data: Path) -> tuple[Markup, Placed,
         held=len(rows),
         file=FILE,
         path=path,
-        setting=[descriptions.setting(row) for row in setting],
+        setting=[descriptions.setting(row) for row in commonest],
     )
     text = json.dumps({"format": FORMAT, "rows": rows}, separators=(",", ":")) + "\n"
     frame = Placed("hardware", markup.scripted("hardware", markup.addressed(FILE, text)))
@@ -82,18 +83,19 @@ def section(path: str, everyone: Selection, data: Path) -> tuple[Markup, Placed,
 
 def _row(machine: Mapping[str, Any], pages: Mapping[str, str]) -> list[Cell]:
     """The cells below ``COLUMNS`` of a machine and device."""
-    named: list[Cell] = [
-        (name, pages[name]) if name in pages else name for name in (machine["machine_id"], machine["run_id"])
-    ]
-    rate = Estimate.of_row(machine).with_n() if machine["n"] else "–"
-    hardware = (
+    run, page = machine["run_id"], pages.get(machine["run_id"])
+    return [
+        machine["machine_id"],
         machine["gpu"] or "none",
         machine["cpu"],
         str(machine["cores"]),
         machine["device"],
         machine["storage"] or "–",
-    )
-    return [named[0], *hardware, f"{machine['runs']:,}", named[1], machine["tier"], rate]
+        f"{machine['runs']:,}",
+        (run, page) if page else run,
+        machine["tier"],
+        Estimate.of_row(machine).with_n() if machine["n"] else "–",
+    ]
 
 
 def _linked(path: str, cell: Cell) -> str | Markup:

@@ -7,8 +7,7 @@ is right, and nothing about any machine.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 from markupsafe import Markup
@@ -41,7 +40,6 @@ from feedrate.schema.axes import AXES
 from feedrate.schema.columns import PROTOCOL_VERSION
 from feedrate.schema.plugins import RESOURCES, traits
 from feedrate.share import findings, rules
-from feedrate.share.findings import Validated
 from feedrate.store.manifest import Protocol
 from feedrate.sweep import blocks, launcher
 
@@ -55,22 +53,14 @@ _MODULES = (
 
 
 def page() -> Page:
-    """Write the page.
-
-    Raises:
-        jinja2.UndefinedError: the prose names something that is not known here.
-    """
+    """Write the page."""
     contents = markup.contents((RESOURCES / "site" / "pages" / PATH).read_text(encoding="utf-8"))
     body = render(PATH, contents=contents, protocol_version=PROTOCOL_VERSION, **_constants(), **tables())
     return Page(PATH, "Every rule", body)
 
 
 def short_page() -> Page:
-    """Write what most readers need to know of it.
-
-    Raises:
-        jinja2.UndefinedError: the prose names something that is not known here.
-    """
+    """Write what most readers need to know of it."""
     return Page(SHORT_PATH, "How it is measured", render(SHORT_PATH, **_constants()))
 
 
@@ -94,11 +84,11 @@ def tables() -> dict[str, Any]:
         "criteria": list(_criteria()),
         "spreads": words.listed([f"{100 * spread:g}" for spread in simulations.SPREADS]),
         "worth": [
-            (_capital(name), *(words.per_cent(100 * share, 1) for share in shares))
+            (words.capital(name), *(words.per_cent(100 * share, 1) for share in shares))
             for name, shares in simulations.SIMULATED.items()
         ],
         "faults": [
-            (_capital(name), blocks, *(words.per_cent(100 * share, 1) for share in shares))
+            (words.capital(name), blocks, *(words.per_cent(100 * share, 1) for share in shares))
             for (name, blocks), shares in simulations.FAULTS_SIMULATED.items()
         ],
         "flag_rules": list(_flags()),
@@ -112,21 +102,8 @@ def tables() -> dict[str, Any]:
     }
 
 
-def left_out(refused: Sequence[Validated]) -> str:
-    """Write which runs are not shown because they break a rule, and why; nothing where there is none."""
-    rows = []
-    for refusal in refused:
-        folder, reason = Path(refusal.path), refusal.findings[0]
-        rows.append((f"{folder.parent.name}/{folder.name}", reason.where, reason.got, reason.expected))
-    return render("methodology/left_out.md", rows=rows) if rows else ""
-
-
 def _anchor(target: str, name: str) -> Markup:
     return Markup('<code id="{}">{}</code>').format(target, name)
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def _formats() -> Iterator[tuple[object, ...]]:
@@ -152,9 +129,8 @@ def _flags() -> Iterator[tuple[object, ...]]:
         seen.add(rule.flag)
         limits = []
         for limit in rule.limits:
-            derived = limit.measure in probed.DERIVED
-            target = f"#measure-{limit.measure}" if derived else f"dictionary.html#trials-{limit.measure}"
-            link = Markup('<a href="{}">{}</a>').format(target, markup.code(limit.measure))
+            place = "#measure" if limit.measure in probed.DERIVED else "dictionary.md#trials"
+            link = markup.link(PATH, f"{place}-{limit.measure}", markup.code(limit.measure))
             limits.append(Markup("{} &gt; {:g} {}").format(link, limit.over, limit.unit))
         yield name, Markup("<br>").join(limits), rule.doc
 
@@ -162,5 +138,5 @@ def _flags() -> Iterator[tuple[object, ...]]:
 def _planted() -> Iterator[tuple[object, ...]]:
     for axis in AXES:
         if axis.doc.startswith("Planted: ") or axis.name == "replica":
-            name = Markup('<a href="dictionary.html#axis-{0}"><code>{0}</code></a>').format(axis.name)
-            yield name, _capital(axis.doc.removeprefix("Planted: "))
+            name = markup.link(PATH, f"dictionary.md#axis-{axis.name}", markup.code(axis.name))
+            yield name, words.capital(axis.doc.removeprefix("Planted: "))

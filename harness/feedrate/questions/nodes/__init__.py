@@ -1,3 +1,3 @@
 """Whether the nodes of a cluster are alike: one sweep of all of them."""
 
-__all__ = ["page", "sweep", "terminal"]
+__all__ = ["page", "sweep"]

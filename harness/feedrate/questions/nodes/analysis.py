@@ -70,9 +70,8 @@ class NodeFindings:
     cells: int
     """That could be compared."""
     judged: pd.DataFrame
-    """Rows of :func:`judge` with ``node``, its number, of ``ALL`` and ``ALONE``; none where nothing can be compared."""
-    stamped: pd.DataFrame
-    """The same of the outlying nodes and ``STAMPED``."""
+    """Rows of :func:`judge` with ``node``, its number, of ``ALL`` and ``ALONE``, then of ``STAMPED`` where nodes are
+    outlying; none where nothing can be compared."""
     spread: Spread | None
     """Of all nodes and cells; None where nothing can be compared."""
     rest: Spread | None
@@ -83,9 +82,8 @@ class NodeFindings:
 
     @property
     def outlying(self) -> dict[int, pd.DataFrame]:
-        """Number of each outlying node to its outlying rows of both tables."""
-        rows = pd.concat([self.judged, self.stamped])
-        off = rows[rows["outlying"].astype(bool)]
+        """Number of each outlying node to its outlying rows."""
+        off = self.judged[self.judged["outlying"].astype(bool)]
         return {node: off[off["node"].eq(node)] for node in sorted(set(off["node"]))}
 
 
@@ -96,31 +94,23 @@ def find(trials: pd.DataFrame) -> NodeFindings:
     same = comparable(trials)
     if len(nodes) < LEAST_NODES or not len(same):
         nothing = judge({ALL: np.zeros((LEAST_NODES, 1, _LEAST_BLOCKS))}).assign(node=0)[:0]
-        return NodeFindings(nodes, 0, nothing, nothing, None, None, np.nan)
+        return NodeFindings(nodes, 0, nothing, None, None, np.nan)
     every = logs(same)
-    judged = _numbered(judge({ALL: every, **by_part(same, ALONE)}), nodes)
+    judged = judge({ALL: every, **by_part(same, ALONE)})
     outlying = judged.loc[judged["outlying"], "at"].unique().tolist()
-    stamps = by_part(same, STAMPED) if outlying else {}
-    stamped = _numbered(judge(stamps, outlying), nodes) if stamps else judged[:0]
+    if outlying and (stamps := by_part(same, STAMPED)):
+        judged = pd.concat([judged, judge(stamps, outlying)], ignore_index=True)
+    judged["node"] = np.take(nodes, judged["at"])
     alike = ~judged.loc[judged["part"].eq(ALL), "outlying"].to_numpy(dtype=bool)
     rest = spread(every[alike]) if 1 < alike.sum() < len(nodes) else None
-    return NodeFindings(nodes, every.shape[1], judged, stamped, spread(every), rest, found_by(judged))
-
-
-def _numbered(judged: pd.DataFrame, nodes: Sequence[int]) -> pd.DataFrame:
-    return judged.assign(node=np.take(nodes, judged["at"]))
+    return NodeFindings(nodes, every.shape[1], judged, spread(every), rest, found_by(judged))
 
 
 def comparable(trials: pd.DataFrame) -> pd.DataFrame:
     """Keep the trials of cells that are the same on all nodes: settings, device, data, workload and protocol.
 
     A cell counts that ended well in two blocks of every node. Emulated steps last as long on any node and are left out.
-
-    Args:
-        trials: of all nodes, with their number in ``node``.
-
-    Returns:
-        The same rows, ``run_id`` standing for the node and ``cell_id`` for all that must agree.
+    Then ``run_id`` stands for the node, and ``cell_id`` for all that must agree.
     """
     same = trials.groupby([*CELL, *SAME_IN_BOTH], dropna=False, sort=False).ngroup().astype(str)
     real = ~trials["step"].isin(EMULATED_STEPS).to_numpy(dtype=bool)
@@ -156,16 +146,11 @@ def logs(trials: pd.DataFrame) -> Floats:
 
 
 def judge(parts: Parts, asked: Collection[int] = ()) -> pd.DataFrame:
-    """Hold every node against the others, part by part.
+    """Hold every node against the others, part by part; the parts are one family.
 
-    Args:
-        parts: the family, all of the same nodes.
-        asked: positions of the nodes that may be outlying; all of them where none is named.
-
-    Returns:
-        A row a part and node: ``part``, ``at`` (position of the node), ``ratio`` (node ÷ the others' median) with the
-        ends ``lo``, ``hi`` of an interval that holds for the whole family, ``n`` (blocks), ``cells``, ``outlying``, and
-        ``error``, ``df`` of the log ratio.
+    A row is a part and node: ``part``, ``at`` (position of the node), ``ratio`` (node ÷ the others' median) with the
+    ends ``lo``, ``hi`` of an interval that holds for the whole family, ``n`` (blocks), ``cells``, ``outlying``, and
+    ``error``, ``df`` of the log ratio. Outlying may be nodes at the positions ``asked``; any where none is named.
     """
     judged = []
     for name, node_logs in parts.items():

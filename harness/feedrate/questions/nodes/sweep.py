@@ -1,9 +1,8 @@
-"""The sweeps of a cluster among stored runs: which node measured what, and what its nodes are called."""
+"""The sweeps of a cluster among stored runs: which node measured what, and the page of a sweep."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,14 +12,16 @@ import pandas as pd
 from feedrate.analysis.estimates import AXIS_NAMES
 from feedrate.analysis.machines import CELL, SAME_IN_BOTH
 from feedrate.analysis.storage import PROVING, believable
-from feedrate.charts.citation import Origin, together
+from feedrate.charts.citation import together
+from feedrate.charts.figure import Figure
 from feedrate.pages import markup
-from feedrate.pages.runs import RunView
+from feedrate.pages.markup import Page
+from feedrate.pages.runs import RunView, place
+from feedrate.pages.template import render
 from feedrate.questions.compare.analysis import STAGES
 from feedrate.schema import words
 from feedrate.schema.errors import InputError, expected_one_of
-from feedrate.store import clusters, marks, runs
-from feedrate.store.manifest import Membership
+from feedrate.store import marks, runs
 from feedrate.store.runs import StoredRun
 
 _COLUMNS = dict.fromkeys(
@@ -74,23 +75,14 @@ class Sweep:
         return rows[took_part >= rows["nodes"].fillna(1)]
 
 
-def origin(views: Sequence[RunView], nodes: int) -> Origin:
-    """Where a figure of many nodes comes from, as citations say it: their runs, and how many of them it tells of."""
-    blocks = words.plural(max(view.manifest.blocks for view in views), "repetition")
-    return replace(together(view.origin for view in views), basis=f"{words.plural(nodes, 'node')}, up to {blocks}")
-
-
 def sweeps(stored: Iterable[StoredRun]) -> list[Sweep]:
     """Sort the runs of clusters into sweeps, the newest first."""
-    begun: dict[str, str] = {}
-    by_sweep: defaultdict[str, dict[int, StoredRun]] = defaultdict(dict)
-    members: dict[str, Membership] = {}
-    for run in sorted(stored, key=lambda run: run.manifest.started_at):
+    found: dict[str, Sweep] = {}
+    for run in sorted(stored, key=lambda run: run.manifest.started_at, reverse=True):
         if member := run.manifest.cluster:
-            by_sweep[member.sweep][member.node] = run
-            begun[member.sweep], members[member.sweep] = run.manifest.started_at, member
-    newest = sorted(by_sweep, key=begun.__getitem__, reverse=True)
-    return [Sweep(name, by_sweep[name], members[name].nodes, members[name].together) for name in newest]
+            sweep = found.setdefault(member.sweep, Sweep(member.sweep, {}, member.nodes, member.together))
+            sweep.runs.setdefault(member.node, run)
+    return list(found.values())
 
 
 def newest(every: Iterable[RunView], *, together: bool) -> tuple[Sweep, dict[int, RunView]] | None:
@@ -100,10 +92,20 @@ def newest(every: Iterable[RunView], *, together: bool) -> tuple[Sweep, dict[int
     return (sweep, {node: views[run.folder] for node, run in sorted(sweep.runs.items())}) if sweep else None
 
 
-def shared(sweep: Sweep, node_views: Mapping[int, RunView], page: str) -> dict[str, Any]:
-    """Give the values that every page of a sweep shows: its name, its day and links to the runs of its nodes."""
-    links = [markup.link(page, view.page, f"node {node}") for node, view in node_views.items()]
-    return {"sweep": sweep, "began": node_views[min(node_views)].manifest.started_at, "links": links}
+def page(
+    path: str, title: str, sweep: Sweep, node_views: Mapping[int, RunView], figure: Figure, nodes: int, **values: Any
+) -> Page:
+    """Write the page of a sweep with its figure, which tells of so many nodes and is called like the page's path.
+
+    The template in the question's folder has the ``values``, the sweep, its day and links to the runs of its nodes.
+    """
+    name, views = path.removesuffix(".md"), list(node_views.values())
+    blocks = words.plural(max(view.manifest.blocks for view in views), "repetition")
+    origin = replace(together(view.origin for view in views), basis=f"{words.plural(nodes, 'node')}, up to {blocks}")
+    links = [markup.link(path, view.page, f"node {node}") for node, view in node_views.items()]
+    began = views[0].manifest.started_at
+    body = render(f"{name}/page.md", title=title, sweep=sweep, began=began, links=links, **values)
+    return Page(path, title, body, {name: place(figure, name, path, origin)})
 
 
 def named(name: str, results: Path) -> Sweep:
@@ -120,10 +122,3 @@ def named(name: str, results: Path) -> Sweep:
         made = "feedrate sweep --on slurm --nodes 4 makes one"
         raise InputError(f"{results} holds no sweep of a cluster's nodes; expected one: {made}")
     raise InputError(f"SWEEP {name}: no such sweep under {results}; {expected_one_of(name, [s.name for s in every])}")
-
-
-def names(sweep: Sweep, results: Path) -> dict[int, str]:
-    """Say what the nodes are called, which only the results that they swept into know; nothing elsewhere."""
-    called = clusters.names(results)
-    machine_ids = {node: run.manifest.machine.machine_id for node, run in sweep.runs.items()}
-    return {node: called[machine] for node, machine in machine_ids.items() if machine in called}

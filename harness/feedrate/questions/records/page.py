@@ -15,7 +15,6 @@ from feedrate.pages import descriptions, markup
 from feedrate.pages.markup import FOLDER, Page, Placed
 from feedrate.pages.runs import RunView
 from feedrate.pages.template import render
-from feedrate.questions.methodology import page as methodology_page
 from feedrate.questions.runs.facts import run_forms, runs_table
 from feedrate.schema.plugins import RESOURCES
 from feedrate.share.findings import Validated
@@ -41,7 +40,11 @@ def page(
         page=PATH,
         title=TITLE,
         listing=runs_table(runs, PATH) if runs else "",
-        left_out=methodology_page.left_out(refused),
+        left_out=[
+            ("/".join(Path(refusal.path).parts[-2:]), reason.where, reason.got, reason.expected)
+            for refusal in refused
+            for reason in refusal.findings[:1]
+        ],
         withdrawn=[
             (markup.link(PATH, view.page, view.manifest.run_id), view.name, descriptions.day(mark.on), mark.why)
             for view in withdrawn
@@ -68,6 +71,5 @@ def _figure(cited: Citation) -> tuple[Markup, Markup, Markup]:
 def _changes() -> Markup:
     """Turn the changelog into HTML without its title, its headings a level lower."""
     html = markdown.markdown((RESOURCES / "CHANGELOG.md").read_text(encoding="utf-8").partition("\n")[2])
-    for level in (4, 3, 2):
-        html = re.sub(rf"(</?)h{level}>", rf"\g<1>h{level + 1}>", html)
+    html = re.sub(r"(</?h)(\d)>", lambda tag: f"{tag[1]}{int(tag[2]) + 1}>", html)
     return Markup(html)  # noqa: S704 - the project's own text

@@ -44,13 +44,12 @@ def _unit(name: str) -> str:
 
 
 _HEADING = re.compile(r"^## (?P<title>.+?)(?: \{ #(?P<name>[\w-]+) \})?$", re.MULTILINE)
-_FIRST = re.compile(r"^## ", re.MULTILINE)
 
 
 def run_page(prose: str) -> Page:
     """Write how to run it; GitHub shows the same prose."""
     text = _HEADING.sub(_named, prose)
-    body = _FIRST.sub(lambda _: f"{markup.contents(text)}\n\n## ", text, count=1)
+    body = text.replace("\n## ", f"\n{markup.contents(text)}\n\n## ", 1)
     return Page(RUN_PATH, "Run it", body, hide=("navigation",))
 
 

@@ -15,17 +15,17 @@ the fewest processes; what the exchange of gradients takes is 1 - throughput wit
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from feedrate.analysis.blocks import Blocks, memoized, successful
+from feedrate.analysis.blocks import Blocks, memoized
+from feedrate.analysis.contrasts import grouping_keys
 from feedrate.analysis.estimate import Estimate, Floats, t_half_width
 from feedrate.analysis.estimates import AXIS_NAMES, cells, rows_of
-from feedrate.schema import words
 from feedrate.schema.metrics import REFUTED_UNDER
 
 LEAST_BLOCKS = 3
@@ -119,20 +119,16 @@ def _one_training(trials: pd.DataFrame) -> pd.Series:
     return trials["parallel"].astype(object).eq("ddp")
 
 
-def _groups(trials: pd.DataFrame, free: tuple[str, ...]) -> Iterator[list[Row]]:
+def _groups(trials: pd.DataFrame, free: tuple[str, ...]) -> Iterator[list[dict[str, Any]]]:
     """Cells with a trial that ended well, grouped by all axes but the free ones, by which each group is sorted."""
-    if not len(successful(trials)):
-        return
     every = cells(trials)
-    groups: dict[tuple[Any, ...], list[Row]] = {}
-    for row in rows_of(every[every["n"].fillna(0).gt(0)]):
-        key = tuple(str(row[axis]) for axis in (*AXIS_NAMES, "device", "run_id") if axis not in free)
-        groups.setdefault(key, []).append(row)
-    for group in groups.values():
-        yield sorted(group, key=lambda row: [row[axis] if words.is_number(row[axis]) else 0 for axis in _SIZES])
+    every = every[every["n"] > 0]
+    fixed = [name for name in (*AXIS_NAMES, "device", "run_id") if name not in free]
+    for _, group in every.groupby(grouping_keys(every, fixed), sort=False, dropna=False):
+        yield rows_of(group.sort_values(list(_SIZES), kind="stable", na_position="first"))
 
 
-def _logs(blocks: Blocks, group: list[Row]) -> Floats:
+def _logs(blocks: Blocks, group: Sequence[Row]) -> Floats:
     """Log throughput of cells by block."""
     return blocks.logs([row["run_id"] for row in group], [row["cell_id"] for row in group])
 
@@ -143,14 +139,9 @@ def _missing(logs: Floats) -> Estimate:
 
 
 def knee(logs: Floats, nodes: Floats) -> Estimate | None:
-    """How many nodes are fed at full pace.
+    """How many nodes are fed at full pace, within the numbers measured; None with fewer than ``LEAST_BLOCKS``.
 
-    Args:
-        logs: log throughput of a node, numbers of nodes × blocks; blocks that lack one do not count.
-        nodes: those numbers, ascending.
-
-    Returns:
-        The knee with the ends of its interval, within the numbers measured; None with fewer than ``LEAST_BLOCKS``.
+    ``logs`` are the log throughput of a node, numbers of nodes (ascending) × blocks; blocks that lack one do not count.
     """
     whole = logs[:, np.isfinite(logs).all(axis=0)]
     count = whole.shape[1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import altair as alt
@@ -24,7 +24,7 @@ from feedrate.charts.figure import (
 from feedrate.charts.plot import Plot, Side, band, keys, limit_panels, log_of, rule
 from feedrate.charts.theme import colour
 from feedrate.questions.scaling import sentences
-from feedrate.questions.scaling.analysis import Level, Loading, Training, loading, training
+from feedrate.questions.scaling.analysis import Loading, Training, loading, training
 
 LOOKS = {
     "measured": (colour("accent"), "circle"),
@@ -40,11 +40,9 @@ _SHARES = with_ends("efficiency", "efficiency") | with_ends("exchange of gradien
 @chart("Many nodes at once", "What becomes of each node's pace when many load at once?")
 def nodes_at_once(sheet: Sheet, trials: pd.DataFrame) -> Figure:
     """Draw a panel for everything that was loaded or trained by several numbers of nodes."""
-    used = set[str]()
     scaled: list[Loading | Training] = [*loading(trials), *training(trials)]
     for series in scaled:
-        rows = _rows(series)
-        used |= {row["series"] for row in rows}
+        rows = list(_rows(series))
         columns = _COLUMNS | _SHARES if isinstance(series, Training) else _COLUMNS
         sheet.add(_panel(series, rows), listed(rows, {}, columns))
     limit_panels(sheet)
@@ -52,31 +50,25 @@ def nodes_at_once(sheet: Sheet, trials: pd.DataFrame) -> Figure:
         "Dashed: nodes that share nothing. Band: the knee and its interval. A point is the mean of the nodes that "
         "load at once; each repetition takes other nodes. Intervals: Student’s t over repetitions, on logs."
     )
-    return sheet.figure([*keys(LOOKS, used), Key(IDEAL, colour("muted"), "rule", dashed=True)], sentences.NOTHING)
+    drawn = keys(LOOKS, {row["series"] for row in sheet.rows})
+    return sheet.figure([*drawn, Key(IDEAL, colour("muted"), "rule", dashed=True)], sentences.NOTHING)
 
 
-def _rows(series: Loading | Training) -> list[dict[str, Any]]:
+def _rows(series: Loading | Training) -> Iterator[dict[str, Any]]:
     """A row a level; of a training also what it would be without exchanging gradients."""
-    if isinstance(series, Loading):
-        return [_row(level, "measured", series.cell) for level in series.levels]
-    rows = []
+    cell = series.cell
+    what = ", ".join((sentences.titled(cell), sentences.doing(cell), sentences.settings(cell)))
+    name = "measured" if isinstance(series, Loading) else "gradients exchanged"
     for level in series.levels:
-        none: dict[str, Any] = dict.fromkeys(_SHARES.values())
-        row = _row(level, "gradients exchanged", series.cell) | none
-        for name, share in (("efficiency", level.efficiency), ("exchange", level.exchange)):
-            if share:
-                row |= {f"{name}{end}": plain(value) for end, value in share.row(("", "_lo", "_hi", "_n")).items()}
-        rows.append(row)
+        row = {"what": what, "series": name, "nodes": level.nodes, "processes": level.processes}
+        row |= level.rate.row(("value", "lo", "hi", "n")) | dict.fromkeys(_SHARES.values())
+        shares: dict[str, Any] = {}
+        for key, share in (("efficiency", level.efficiency), ("exchange", level.exchange)):
+            shares |= share.row((key, f"{key}_lo", f"{key}_hi", f"{key}_n")) if share else {}
+        yield {key: plain(value) for key, value in (row | shares).items()}
         if level.exchange:
             alone = {"value": level.rate.value / (1 - level.exchange.value), "lo": None, "hi": None}
-            rows.append({**row, "series": "not exchanged", **alone, **none})
-    return rows
-
-
-def _row(level: Level, series: str, cell: Row) -> dict[str, Any]:
-    what = f"{sentences.titled(cell)}, {sentences.described(cell)}"
-    pace = {name: plain(end) for name, end in level.rate.row(("value", "lo", "hi", "n")).items()}
-    return {"what": what, "series": series, "nodes": level.nodes, "processes": level.processes, **pace}
+            yield {**row, "series": "not exchanged", **alone}
 
 
 def _panel(series: Loading | Training, rows: Sequence[Row]) -> Panel:

@@ -11,9 +11,9 @@ from rich.console import Console
 from feedrate.pages import report
 from feedrate.pages.markup import Page
 from feedrate.pages.report import Section
-from feedrate.pages.runs import RunView, place
-from feedrate.pages.template import render
-from feedrate.questions.nodes.sweep import Sweep, newest, origin, shared
+from feedrate.pages.runs import RunView
+from feedrate.questions.nodes.sweep import Sweep, newest
+from feedrate.questions.nodes.sweep import page as sweep_page
 from feedrate.questions.scaling import charts, sentences
 from feedrate.questions.scaling.analysis import loading, training
 from feedrate.schema import words
@@ -28,15 +28,8 @@ def page(every: Sequence[RunView]) -> Page | None:
         return None
     sweep, node_views = found
     trials = sweep.joined()
-    drawn = charts.nodes_at_once.draw(trials)
-    figure = place(drawn, "scaling", PATH, origin(list(node_views.values()), len(node_views)))
-    body = render(
-        "scaling/page.md",
-        title=TITLE,
-        answer=next(answers(trials), sentences.NOTHING),
-        **shared(sweep, node_views, PATH),
-    )
-    return Page(PATH, TITLE, body, {figure.name: figure})
+    figure, text = charts.nodes_at_once.draw(trials), next(answers(trials), sentences.NOTHING)
+    return sweep_page(PATH, TITLE, sweep, node_views, figure, len(node_views), answer=text)
 
 
 def show(sweep: Sweep, console: Console) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from feedrate.analysis.estimate import Estimate
+from feedrate.pages import descriptions
 from feedrate.questions.scaling.analysis import Level, Loading, Training
 from feedrate.schema import words
 from feedrate.schema.metrics import CONFIRMED_OVER, SAME
@@ -28,23 +29,20 @@ def doing(cell: Mapping[Any, Any]) -> str:
 def settings(cell: Mapping[Any, Any]) -> str:
     """Name the settings that a reader asks for."""
     workers = words.plural(int(cell["num_workers"]), "worker")
-    cold = ", page cache cold" if cell["page_cache"] == "cold" else ""
-    return f"{cell['storage_format']}, batch {int(cell['batch_size'])}, {workers}{cold}"
+    return ", ".join([descriptions.fixed(cell), workers, *descriptions.reading(cell)])
 
 
-def described(cell: Mapping[Any, Any]) -> str:
-    """Say what a trial does, and with which settings."""
-    return f"{doing(cell)}, {settings(cell)}"
+def _on(cell: Mapping[Any, Any]) -> str:
+    return f"on {titled(cell)} ({doing(cell)}, {settings(cell)})"
 
 
 def of_loading(load: Loading) -> str:
     """Say how many nodes load at full pace, or whether they slow each other at all."""
     few, many = load.levels[0], load.levels[-1]
-    what = f"on {titled(load.cell)} ({described(load.cell)})"
     alone = few.nodes == 1
     pace = f"a node alone loads {words.number(few.rate.value)} samples a second" if alone else ""
     kept = f"with {many.nodes} at once each keeps {load.kept.with_n()} of the pace of {'one' if alone else few.nodes}"
-    return words.sentence(f"{what}: {', '.join(filter(None, [pace, kept]))}; {_knee(load)}")
+    return words.sentence(f"{_on(load.cell)}: {', '.join(filter(None, [pace, kept]))}; {_knee(load)}")
 
 
 def _knee(load: Loading) -> str:
@@ -63,14 +61,12 @@ def _knee(load: Loading) -> str:
 def of_training(training: Training) -> str:
     """Say what training in the most processes reaches, and what of it the exchange of gradients takes."""
     most = training.levels[-1]
-    what = f"on {titled(training.cell)} ({described(training.cell)})"
-    rate = f"{words.number(most.rate.value)} samples a second in {placed(most)}"
-    parts = [rate]
+    parts = [f"{words.number(most.rate.value)} samples a second in {placed(most)}"]
     if most.efficiency:
         parts.append(f"an efficiency of {most.efficiency.with_n()} against {placed(training.levels[0])}")
     if most.exchange:
         parts.append(_exchange(most.exchange))
-    return words.sentence(f"{what}: {'; '.join(parts)}")
+    return words.sentence(f"{_on(training.cell)}: {'; '.join(parts)}")
 
 
 def _exchange(share: Estimate) -> str:
