@@ -235,7 +235,7 @@ def _tables(result: ClaimResult) -> Iterator[Markup]:
         if effect.against:
             # Neither side of an interaction is what the claim speaks of.
             columns, lines = columns[:-1], [line[:-1] for line in lines]
-        caption = f"{metric.noun[:1].upper()}{metric.noun[1:]} in each setting"
+        caption = f"{words.capital(metric.noun)} in each setting"
         yield table(caption, columns, lines, columns[1 : columns.index("n") + 1], stack=True)
         if besides := [row for row in result.cases if row["role"].startswith("also")]:
             rows = [(row["case"], estimate(row), int(row["n"]), row["verdict"]) for row in besides if row["n"]]
