@@ -13,6 +13,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -188,7 +189,16 @@ def _refused(error: Exception, where: str) -> Exception:
 def read_manifest(text: bytes, where: str) -> RunManifest:
     """Read a manifest of others; refused are another version, and what no run says of itself."""
     findings.MANIFEST_BYTES.check(len(text), where)
-    where, expected = f"{where} manifest", "a manifest as feedrate writes it"
+    try:
+        return _manifest(text)
+    except Refused as error:
+        place, *finding = error.args
+        raise Refused(f"{where} {place}", *finding) from error
+
+
+@lru_cache(maxsize=1)  # all tables of a run hold the same
+def _manifest(text: bytes) -> RunManifest:
+    where, expected = "manifest", "a manifest as feedrate writes it"
     try:
         fields = from_json(text, allow_inf_nan=False)
         manifest = stored.read_manifest(text, where)

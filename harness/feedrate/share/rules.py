@@ -184,7 +184,8 @@ def check_numbers(rows: Rows, where: str) -> None:
 def check_cells(rows: Rows, where: str) -> None:
     """A setting's id follows from its options. Each has a value that it can have, off its default where it applies."""
     names = [axis.name for axis in AXES if rows[axis.name].notna().any()]
-    for at, values in rows[[*names, "cell_id", "device"]].drop_duplicates().iterrows():
+    distinct = rows[[*names, "cell_id", "device"]].drop_duplicates()
+    for at, values in zip(distinct.index, distinct.to_dict("records"), strict=True):
         column, expected = _wrong(tuple(_cell(values, names).items()), values["device"], values["cell_id"])
         require(not column, f"{where} column {column} row {at}", values.get(column), expected)
 
