@@ -48,8 +48,8 @@ _LETTER = 5.9
 """Mean width of a letter at 11 pixels."""
 _LEGENDS = ("color", "shape", "stroke", "fill")
 _CHANNELS = (*_LEGENDS, "opacity", "size", "strokeDash", "strokeWidth")
-_KEPT = 512
-"""Pictures that are kept, so that a page and the files of its figures share them."""
+_KEPT = 64
+"""Panels whose specifications and pictures are kept: a page and the files of its figures need them in turn."""
 
 
 def specification(panel: Panel, width: int = WIDTH) -> dict[str, Any]:
@@ -91,14 +91,14 @@ def standalone(figure: Figure) -> dict[str, Any]:
 
 def svg(panel: Panel, prefix: str, width: int = WIDTH) -> str:
     """Draw a panel at a width in CSS pixels, its ids beginning with ``prefix``."""
-    spec = {**specification(panel, width), "config": on_page()}
-    return _renumbered(_drawn(json.dumps(spec)), prefix)
+    return _renumbered(_drawn(panel, width), prefix)
 
 
 @lru_cache(maxsize=_KEPT)
-def _drawn(spec: str) -> str:
+def _drawn(panel: Panel, width: int) -> str:
     """Draw, and leave out what nobody sees: parts of tenths of a pixel, empty paths, names of marks."""
-    picture: str = vl_convert.vegalite_to_svg(spec)
+    spec = {**specification(panel, width), "config": on_page()}
+    picture: str = vl_convert.vegalite_to_svg(json.dumps(spec))
     return _EMPTY.sub("", _TAG.sub(_shorter, picture))
 
 
@@ -202,12 +202,12 @@ def _text(text: str, x: int, y: int, tone: str, size: int = 12, weight: str = ""
 
 
 def _to_dict(panel: Panel) -> dict[str, Any]:
-    """Copy what Altair makes of a panel; that takes milliseconds, and page, picture and file need it in turn."""
+    """Copy what Altair makes of a panel, which takes it milliseconds."""
     spec: dict[str, Any] = json.loads(_to_json(panel))
     return spec
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=_KEPT)
 def _to_json(panel: Panel) -> str:
     return json.dumps(panel.chart.to_dict(validate=False))
 
