@@ -192,8 +192,8 @@ def read_manifest(text: bytes, where: str) -> RunManifest:
     try:
         return _manifest(text)
     except Refused as error:
-        place, *finding = error.args
-        raise Refused(f"{where} {place}", *finding) from error
+        field, *finding = error.args
+        raise Refused(f"{where} {field}", *finding) from error
 
 
 @lru_cache(maxsize=1)  # all tables of a run hold the same

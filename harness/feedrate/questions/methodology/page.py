@@ -129,8 +129,8 @@ def _flags() -> Iterator[tuple[object, ...]]:
         seen.add(rule.flag)
         limits = []
         for limit in rule.limits:
-            place = "#measure" if limit.measure in probed.DERIVED else "dictionary.md#trials"
-            link = markup.link(PATH, f"{place}-{limit.measure}", markup.code(limit.measure))
+            target = "#measure" if limit.measure in probed.DERIVED else "dictionary.md#trials"
+            link = markup.link(PATH, f"{target}-{limit.measure}", markup.code(limit.measure))
             limits.append(Markup("{} &gt; {:g} {}").format(link, limit.over, limit.unit))
         yield name, Markup("<br>").join(limits), rule.doc
 

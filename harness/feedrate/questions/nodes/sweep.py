@@ -77,12 +77,12 @@ class Sweep:
 
 def sweeps(stored: Iterable[StoredRun]) -> list[Sweep]:
     """Sort the runs of clusters into sweeps, the newest first."""
-    found: dict[str, Sweep] = {}
+    by_name: dict[str, Sweep] = {}
     for run in sorted(stored, key=lambda run: run.manifest.started_at, reverse=True):
         if member := run.manifest.cluster:
-            sweep = found.setdefault(member.sweep, Sweep(member.sweep, {}, member.nodes, member.together))
+            sweep = by_name.setdefault(member.sweep, Sweep(member.sweep, {}, member.nodes, member.together))
             sweep.runs.setdefault(member.node, run)
-    return list(found.values())
+    return list(by_name.values())
 
 
 def newest(every: Iterable[RunView], *, together: bool) -> tuple[Sweep, dict[int, RunView]] | None:
